@@ -218,8 +218,6 @@ class TwoPhaseCommitter(LoadingCommitter):
         gone = [name for name in waiting if name not in there]
         if gone:
             raise self._lost(request, gone)
-        if waiting:
-            self._check_table(request)
         self._targets[request.dataset_urn, request.branch] = (
             self.shown(self._settings.table_of(request.dataset_urn)),
             request.infos[-1]["table"],
@@ -279,17 +277,6 @@ class TwoPhaseCommitter(LoadingCommitter):
     def _proof(self, attempt: str) -> str:
         """Of an attempt in this sink: where another branch goes to the same ledger, it is another sink."""
         return f"{attempt}-{blake2b(self._settings.name.encode(), digest_size=8).hexdigest()}"
-
-    def _check_table(self, request: CommitRequest) -> None:
-        """Makes sure that the table is still the one that rows were prepared for, and keeps it so for now."""
-        name = self._settings.table_of(request.dataset_urn)
-        table, identities = self.find(name, self._tags(request)), {info["table"] for info in request.infos}
-        if table is None or identities != {table.identity}:
-            found = "there is none" if table is None else "another one, which was made since"
-            raise RefusedError(
-                f"table {self.shown(name)}: expected the one that rows were prepared for, found {found}; they were not"
-                " committed. Release the dataset with abandon: the next run reads it again"
-            )
 
     def _lost(self, request: CommitRequest, gone: Sequence[Name]) -> LostError:
         return LostError(

@@ -116,6 +116,9 @@ class TestXaWithTags(TestXa):
     def test_killed_at_any_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
         """They are the same lines, and take a minute."""
 
+    def test_killed_at_each_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+        """They are the same lines."""
+
     def observe(self, place: Path) -> Sequence[tuple[str, int]]:
         return tagged_rows(self, place)
 

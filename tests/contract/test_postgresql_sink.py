@@ -92,8 +92,18 @@ class TestTwoPhase(TestATableForEach):
         self.roll_back(gid)
         return True
 
-    def test_killed_at_any_line_of_what_all_databases_share_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
-        self.kill_before_lines(tmp_path, apart=2, module=two_phase.__file__)
+    def test_killed_at_any_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+        """Some of them, and of what all databases share; all in the long profile."""
+        self.kill_before_lines(tmp_path / "own", apart=4)
+        self.kill_before_lines(tmp_path / "shared", apart=4, module=two_phase.__file__)
+        assert self.prepared() == []
+
+    @pytest.mark.slow
+    @pytest.mark.long
+    @pytest.mark.timeout(1800)
+    def test_killed_at_each_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+        self.kill_before_lines(tmp_path / "own")
+        self.kill_before_lines(tmp_path / "shared", module=two_phase.__file__)
         assert self.prepared() == []
 
 
@@ -103,7 +113,7 @@ class TestTwoPhaseWithTags(TestTwoPhase):
     def test_killed_at_any_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
         """They are the same lines, and take a minute."""
 
-    def test_killed_at_any_line_of_what_all_databases_share_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+    def test_killed_at_each_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
         """They are the same lines."""
 
     def observe(self, place: Path) -> Sequence[tuple[str, int]]:

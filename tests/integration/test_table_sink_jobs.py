@@ -169,3 +169,44 @@ def test_killed_at_random_moments_each_record_is_there_once(tmp_path: Path, plac
         assert len(status.datasets) == len(TOPICS)
         job.assert_exact()
     assert place.in_doubt() == 0
+
+
+def test_a_server_that_prepares_nothing_is_told_before_a_record_is_read(
+    tmp_path: Path, postgres_server: PostgresServer
+) -> None:
+    place = InPostgresql(tmp_path, postgres_server)
+    place.settings = {"two_phase": True}
+    with kafka_job(tmp_path, {"topic-00": 1}) as job:
+        write_job(job, place.sink())
+        job.produce(5)
+        code, result, _ = job.cli("run")
+    assert code != 0
+    assert "max_prepared_transactions above 0" in str(result)
+    assert result["totals"]["records_read"] == 0
+    assert place.offsets() == {}
+
+
+def test_what_a_failed_dataset_has_prepared_goes_and_then_its_table_can_be_altered(
+    tmp_path: Path, preparing_server: PostgresServer
+) -> None:
+    place = InPostgresql(tmp_path, preparing_server)
+    place.settings = {"two_phase": True, "tags": True}
+    with kafka_job(tmp_path, {"topic-00": 2, "topic-01": 2}) as job:
+        write_job(job, place.sink())
+        job.produce(5)
+        job.run()
+        with preparing_server.connect() as connection:
+            connection.execute('ALTER TABLE killed."topic-00" ADD CHECK (kafka_partition = 0 OR kafka_offset < 5)')
+        job.produce(5)
+        code, result, _ = job.cli("run")
+        assert code != 0
+        assert "check constraint" in str(result)
+        assert place.in_doubt() == 1, "partition 0 was prepared, and nobody commits it"
+        assert place.offsets()["topic-01"] == [(partition, offset) for partition in (0, 1) for offset in range(10)]
+        assert job.cli("recover")[0] == 0
+        assert place.in_doubt() == 0
+        with preparing_server.connect() as connection:
+            connection.execute('ALTER TABLE killed."topic-00" DROP CONSTRAINT "topic-00_check"')
+        job.run()
+        job.assert_exact()
+        assert place.in_doubt() == 0

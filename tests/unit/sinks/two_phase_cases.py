@@ -6,7 +6,7 @@ import itertools
 import threading
 import uuid
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
@@ -237,6 +237,40 @@ class TwoPhaseCases:
         target.discard(sink, "late")
         assert target.prepared() == []
 
+    def test_what_was_given_up_is_not_prepared_after_a_newer_run_has_cleaned_up(
+        self, target: PreparingTarget, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A writer that was stopped right before it proves, or looks for a newer run, whichever is first."""
+        sink, others = target.sink(), [lambda: target.discard(sink, "late"), lambda: target.writer(sink, 2, "newer")]
+        late = target.writer(sink, 1, "late")
+        late.write(numbers(1))
+        opened = target.opened(sink)
+        kind = type(opened)
+        opened.close()
+        proves, is_own = kind.prove, threading.current_thread()
+
+        def prove(committer: TwoPhaseCommitter, *asked: Any) -> bool:
+            assert threading.current_thread() is is_own
+            while others:
+                others.pop(0)()
+            return bool(proves(committer, *asked))
+
+        monkeypatch.setattr(kind, "prove", prove)
+        with pytest.raises(FencedError, match="a newer run"):
+            late.prepare_commit()
+        assert target.prepared() == []
+        assert target.sql(_PROOFS) == [("newest", 2)]
+
+    def test_a_writer_whose_attempt_fails_takes_away_what_it_has_prepared(self, target: PreparingTarget) -> None:
+        """As where another branch of the attempt fails after it: other attempts would wait for its locks."""
+        sink = target.sink()
+        writer = target.writer(sink, 1, "failed")
+        writer.write(numbers(1))
+        writer.prepare_commit()
+        assert len(target.prepared()) == 1
+        writer.abort()
+        assert target.prepared() == []
+
     def test_nobody_gives_up_what_is_being_prepared(
         self, target: PreparingTarget, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -352,6 +386,46 @@ class TwoPhaseCases:
         assert target.rows("a") == []
         target.abort(sink, request)
         assert target.prepared() == []
+
+    def test_what_is_committed_while_it_is_taken_back_is_not_taken_back_by_half(
+        self, target: PreparingTarget, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sink = target.sink()
+        request = target.of_units(sink, "a", 1, numbers(1), numbers(2))
+        committer, first = target.opened(sink), [target.name_of(request)]
+        settles = committer.settle
+
+        def settle(name: Name, *, commit: bool) -> bool:
+            while first:  # a zombie has come as far
+                target.end(first.pop(), commit=True)
+            return settles(name, commit=commit)
+
+        monkeypatch.setattr(committer, "settle", settle)
+        with pytest.raises(ConflictError, match="can't be taken back"):
+            committer.abort([request])
+        committer.close()
+        assert len(target.prepared()) == 1
+        assert target.commit(sink, request) == [Committed()], "nothing was changed"
+        assert target.rows("a") == [(1,), (2,)]
+
+    def test_what_others_commit_while_it_is_looked_for_is_not_taken_for_lost(
+        self, target: PreparingTarget, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sink = target.sink()
+        request = target.of_units(sink, "a", 1, numbers(1), numbers(2))
+        committer, first = target.opened(sink), [target.name_of(request)]
+        asks = committer.proven
+
+        def ask(proofs: Collection[str]) -> set[str]:
+            found = asks(proofs)
+            while first:
+                target.end(first.pop(), commit=True)
+            return found
+
+        monkeypatch.setattr(committer, "proven", ask)
+        assert committer.commit([request]) == [Committed()]
+        committer.close()
+        assert target.rows("a") == [(1,), (2,)]
 
     # -- beside each other
 
