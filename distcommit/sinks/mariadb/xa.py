@@ -17,7 +17,7 @@ from pymysql.connections import Connection
 from pymysql.cursors import Cursor
 from pymysql.err import MySQLError
 
-from distcommit.model.committer import CommitRequest, CommitterContext
+from distcommit.model.committer import CommitOutcome, CommitRequest, CommitterContext, RetryLater
 from distcommit.model.errors import TransientError
 from distcommit.model.sink import AttemptIdentity
 from distcommit.sinks.mariadb.committer import MariadbCommitter
@@ -132,6 +132,9 @@ class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
             )
         asked = f"SELECT id FROM {PROOFS} WHERE store = %s AND what = 'barred' AND epoch < %s"
         self.forget([proof for (proof,) in self._execute(asked, (store, epoch)).fetchall()])  # others it would wait for
+
+    def outcome_of(self, error: Exception) -> CommitOutcome | None:
+        return RetryLater(str(error)) if isinstance(error, TransientError) else super().outcome_of(error)
 
     def close(self) -> None:
         if self._second is not None:
