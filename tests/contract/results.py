@@ -72,7 +72,6 @@ CONTRACTS = {
             "test_postgresql_sink.TestOneTableWithTags": "`postgresql`, one table, tags",
             "test_mariadb_sink.TestATableForEach": "`mariadb`, append",
             "test_mariadb_sink.TestXa": "`mariadb`, XA",
-            "test_mariadb_sink.TestXaWithTags": "`mariadb`, XA, one table, tags",
             "test_mariadb_sink.TestUpsert": "`mariadb`, upsert",
             "test_mariadb_sink.TestOneTableWithTags": "`mariadb`, one table, tags",
             "test_sqlite_sink.TestATableForEach": "`sqlite`, append",

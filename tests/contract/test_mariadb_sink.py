@@ -110,19 +110,6 @@ class TestXa(TestATableForEach):
         assert prepared_at(self.server) == []
 
 
-class TestXaWithTags(TestXa):
-    settings: ClassVar = {"two_phase": True, "table": "rows", "tags": True}
-
-    def test_killed_at_any_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
-        """They are the same lines, and take a minute."""
-
-    def test_killed_at_each_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
-        """They are the same lines."""
-
-    def observe(self, place: Path) -> Sequence[tuple[str, int]]:
-        return tagged_rows(self, place)
-
-
 class TestUpsert(TestATableForEach):
     settings: ClassVar = {"mode": "upsert", "keys": ["offset"]}
 

@@ -120,3 +120,13 @@ def test_with_a_binary_log_nothing_else_is_left_by_a_server_that_is_killed(tmp_p
         assert target.rows("a") == [(1,), (2,)]
         target.discard(sink, *lost.attempts)
         assert target.prepared() == []
+
+
+def test_tags_are_refused_as_deleting_by_them_waits_for_what_is_prepared(target: PreparingMariadb) -> None:
+    with pytest.raises(ValueError, match="`two_phase` goes without `tags`"):
+        target.sink(tags=True)
+    target.sql("CREATE TABLE a (n bigint)", "INSERT INTO a VALUES (0)")
+    request = target.prepare(target.sink(), "a", 1)
+    with pytest.raises(pymysql.err.MySQLError, match="Lock wait timeout"):
+        target.sql("SET innodb_lock_wait_timeout = 1", "DELETE FROM a WHERE n = 0")
+    assert target.commit(target.sink(), request) == [Committed()]

@@ -17,6 +17,7 @@ from distcommit.sinks.postgresql import two_phase
 from distcommit.sinks.postgresql.sink import PostgresqlSink
 from tests.integration.test_postgresql_sink import Target
 from tests.servers.postgresql import PostgresServer
+from tests.unit.sinks.committing import numbers, refused
 from tests.unit.sinks.two_phase_cases import SHARED, PreparingTarget, TwoPhaseCases
 
 
@@ -170,6 +171,22 @@ def test_a_table_stays_as_long_as_something_is_prepared_for_it(target: Preparing
     with pytest.raises(psycopg.errors.LockNotAvailable):
         target.sql("SET lock_timeout = '100ms'", "DROP TABLE a")
     assert target.commit(sink, request) == [Committed()]
+
+
+def test_what_is_visible_in_part_is_taken_back_by_its_tags(target: PreparingPostgresql) -> None:
+    sink = target.sink(tags=True)
+    assert target.commit(sink, target.prepare(sink, "a", 1, numbers(0))) == [Committed()]
+    request = target.of_units(sink, "a", 2, numbers(1), numbers(2))
+    target.end(target.name_of(request), commit=True)
+    target.abort(sink, request)
+    assert target.prepared() == []
+    assert target.rows("a") == [(0,)]
+    refused(target.commit(sink, request)[0], "was taken back")
+    whole = target.of_units(sink, "a", 3, numbers(3), numbers(4))
+    assert target.commit(sink, whole) == [Committed()]
+    target.abort(sink, whole)
+    assert target.rows("a") == [(0,)]
+    assert {what for what, _ in target.sql("SELECT what, epoch FROM distcommit_prepared")} == {"newest"}
 
 
 def test_a_transaction_that_has_failed_is_not_taken_for_prepared(

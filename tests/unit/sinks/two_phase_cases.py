@@ -302,7 +302,8 @@ class TwoPhaseCases:
         other.prepare_commit()
         target.discard(sink, *lost.attempts)
         assert len(target.prepared()) == 3
-        target.abort(sink, CommitRequest("b", 1, (), branch="another"), CommitRequest("c", 9, ()))
+        for urn, branch in (("a", "main"), ("b", "another"), ("c", "main")):
+            target.abort(sink, CommitRequest(urn, 9, (), branch))
         assert len(target.prepared()) == 3
         assert target.commit(sink, waiting) == [Committed()]
         assert len(target.prepared()) == 1
@@ -338,10 +339,22 @@ class TwoPhaseCases:
         refused(target.commit(sink, request)[0], "was taken back")
         assert target.rows("a") == []
 
-    def test_what_is_visible_in_part_is_not_taken_back_without_tags(self, target: PreparingTarget) -> None:
+    def test_a_rebuild_which_knows_no_attempts_takes_away_all_up_to_its_epoch(self, target: PreparingTarget) -> None:
+        sink = target.sink()
+        for epoch in (1, 2, 5):
+            target.prepare(sink, "a", epoch, numbers(epoch))
+        other = target.prepare(sink, "b", 5)
+        target.abort(sink, CommitRequest("a", 4, ()))
+        assert [name.rpartition("-")[0][-1] for name in target.prepared()] == ["5", "5"], "their epochs"
+        assert target.commit(sink, other) == [Committed()]
+        target.abort(sink, CommitRequest("a", 5, ()))
+        assert target.prepared() == []
+
+    @pytest.mark.parametrize("unit", [0, 1])
+    def test_what_is_visible_in_part_is_not_taken_back_without_tags(self, target: PreparingTarget, unit: int) -> None:
         sink = target.sink()
         request = target.of_units(sink, "a", 1, numbers(1), numbers(2))
-        target.end(target.name_of(request), commit=True)
+        target.end(target.name_of(request, unit), commit=True)
         with pytest.raises(ConflictError, match="can't be taken back"):
             target.abort(sink, request)
         assert len(target.prepared()) == 1
@@ -349,21 +362,6 @@ class TwoPhaseCases:
         with pytest.raises(ConflictError, match="can't be taken back"):
             target.abort(sink, request)
         assert target.rows("a") == [(1,), (2,)]
-
-    def test_what_is_visible_in_part_is_taken_back_by_its_tags(self, target: PreparingTarget) -> None:
-        sink = target.sink(tags=True)
-        assert target.commit(sink, target.prepare(sink, "a", 1, numbers(0))) == [Committed()]
-        request = target.of_units(sink, "a", 2, numbers(1), numbers(2))
-        target.end(target.name_of(request), commit=True)
-        target.abort(sink, request)
-        assert target.prepared() == []
-        assert target.rows("a") == [(0,)]
-        refused(target.commit(sink, request)[0], "was taken back")
-        whole = target.of_units(sink, "a", 3, numbers(3), numbers(4))
-        assert target.commit(sink, whole) == [Committed()]
-        target.abort(sink, whole)
-        assert target.rows("a") == [(0,)]
-        assert {what for what, _ in target.sql(_PROOFS)} == {"newest"}
 
     def test_who_comes_late_finds_the_first_one_gone_and_commits_none(
         self, target: PreparingTarget, monkeypatch: pytest.MonkeyPatch
