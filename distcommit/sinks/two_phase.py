@@ -88,7 +88,8 @@ class TwoPhaseCommitter(LoadingCommitter):
 
     @abstractmethod
     def preparing(self, name: Name) -> AbstractContextManager[object]:
-        """A transaction that is prepared when the block ends, durably, and undone if it raises."""
+        """A transaction that is prepared when the block ends, durably, and undone if it raises, at the latest as the
+        committer is closed. Nothing else is asked of it afterwards."""
 
     @abstractmethod
     def prove(self, attempt: AttemptIdentity, proof: str) -> bool:

@@ -22,7 +22,7 @@ from tests.servers.mariadb import MariadbServer, prepared_at
 from tests.servers.postgresql import PostgresServer
 
 TOPICS = {f"topic-{number:02d}": 2 for number in range(12)}
-KILLS = 3
+KILLS, PER_WORK_UNIT = 3, 200
 _LEDGER, _PROOFS = "distcommit_ledger", "distcommit_prepared"
 
 
@@ -127,8 +127,8 @@ class InPostgresql(Place):
 
 
 def write_job(job: KafkaJob, sink: dict[str, Any]) -> None:
-    """The job file, with that sink instead of files."""
-    job.write(commit={"buckets": 4, "min_interval_ms": 0})
+    """The job file, with that sink instead of files. Each partition is several work units once it has some records."""
+    job.write(commit={"buckets": 4, "min_interval_ms": 0}, source={"records_per_work_unit": PER_WORK_UNIT})
     written = yaml.safe_load(job.path.read_text())
     job.path.write_text(yaml.safe_dump({**written, "sink": sink}))
 
@@ -193,16 +193,16 @@ def test_what_a_failed_dataset_has_prepared_goes_and_then_its_table_can_be_alter
     place.settings = {"two_phase": True, "tags": True}
     with kafka_job(tmp_path, {"topic-00": 2, "topic-01": 2}) as job:
         write_job(job, place.sink())
-        job.produce(5)
+        job.produce(PER_WORK_UNIT)
         job.run()
         with preparing_server.connect() as connection:
-            connection.execute('ALTER TABLE killed."topic-00" ADD CHECK (kafka_partition = 0 OR kafka_offset < 5)')
-        job.produce(5)
+            connection.execute('ALTER TABLE killed."topic-00" ADD CHECK (kafka_partition = 0 OR kafka_offset < 200)')
+        job.produce(PER_WORK_UNIT)
         code, result, _ = job.cli("run")
         assert code != 0
         assert "check constraint" in str(result)
         assert place.in_doubt() == 1, "partition 0 was prepared, and nobody commits it"
-        assert place.offsets()["topic-01"] == [(partition, offset) for partition in (0, 1) for offset in range(10)]
+        assert place.offsets()["topic-01"] == [(partition, offset) for partition in (0, 1) for offset in range(400)]
         assert job.cli("recover")[0] == 0
         assert place.in_doubt() == 0
         with preparing_server.connect() as connection:

@@ -86,7 +86,7 @@ def postgres_server() -> Iterator[PostgresServer]:
 def preparing_server() -> Iterator[PostgresServer]:
     """A PostgreSQL server that prepares transactions. Tests share it: leave none. A test that kills it starts it
     again."""
-    with PostgresServer("max_prepared_transactions=64") as server:
+    with PostgresServer("max_prepared_transactions=200") as server:
         yield server
 
 

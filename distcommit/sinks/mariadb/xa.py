@@ -145,15 +145,12 @@ class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
 
 @contextmanager
 def _preparing(connection: Connection[Cursor], name: Name) -> Iterator[None]:
-    """The session ends with it: others can't commit what it has prepared until then, and what it has not is undone."""
-    try:
-        execute(connection, f"XA START {_xid(name)}")
-        yield
-        execute(connection, f"XA END {_xid(name)}")
-        execute(connection, f"XA PREPARE {_xid(name)}")
-    finally:
-        with suppress(MySQLError):
-            connection.close()
+    """Afterwards the session can do nothing else. Once it has ended, others can commit what it has prepared, and what it
+    has not is undone."""
+    execute(connection, f"XA START {_xid(name)}")
+    yield
+    execute(connection, f"XA END {_xid(name)}")
+    execute(connection, f"XA PREPARE {_xid(name)}")
 
 
 def _xid(name: Name) -> str:

@@ -231,6 +231,9 @@ class TwoPhaseCases:
             writer.write(numbers(1))
         for _ in range(2):
             target.discard(sink, "given up", "that nobody knows")
+        again = target.opened(sink)
+        again.begin(1)  # as another process of the same run
+        again.close()
         with pytest.raises(FencedError, match="given up"):
             given_up.prepare_commit()
         assert late.prepare_commit().infos, "others are unharmed"
