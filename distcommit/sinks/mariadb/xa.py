@@ -145,7 +145,7 @@ class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
 
 @contextmanager
 def _preparing(connection: Connection[Cursor], name: Name) -> Iterator[None]:
-    """Afterwards the session can do nothing else. Once it has ended, others can commit what it has prepared, and what it
+    """Afterwards the session can do nothing else. Once it has ended others can commit what it has prepared, and what it
     has not is undone."""
     execute(connection, f"XA START {_xid(name)}")
     yield

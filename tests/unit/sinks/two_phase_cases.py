@@ -6,7 +6,7 @@ import itertools
 import threading
 import uuid
 from abc import abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
@@ -244,7 +244,11 @@ class TwoPhaseCases:
         self, target: PreparingTarget, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A writer that was stopped right before it proves, or looks for a newer run, whichever is first."""
-        sink, others = target.sink(), [lambda: target.discard(sink, "late"), lambda: target.writer(sink, 2, "newer")]
+        sink = target.sink()
+        others: list[Callable[[], object]] = [
+            lambda: target.discard(sink, "late"),
+            lambda: target.writer(sink, 2, "newer"),
+        ]
         late = target.writer(sink, 1, "late")
         late.write(numbers(1))
         opened = target.opened(sink)
