@@ -179,7 +179,7 @@ class Branches:
         if branch != MAIN_BRANCH:
             area = replace(area, folder=f"{area.folder}/{name}", prefix=f"{area.prefix}/{name}")
             area.fs.make_folder(area.folder)
-        return replace(self._identity, branch=branch), area
+        return replace(self._identity, branch=branch, store_id=self._flow.store_id), area
 
     # -- the end
 

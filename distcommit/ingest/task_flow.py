@@ -88,6 +88,7 @@ class TaskFlow:
         fork: what sends records to branches; None with one branch.
         on_rejected: what becomes of a record that the fork sends nowhere.
         construct_seconds: how long a converter, a row checker or the fork may work on a batch; 0 for no limit.
+        store_id: of the store of the job that runs it; empty if nothing runs.
     """
 
     source: Source
@@ -96,6 +97,7 @@ class TaskFlow:
     fork: ForkOperator | None = None
     on_rejected: Literal["divert", "fail"] = "fail"
     construct_seconds: float = 0
+    store_id: str = ""
 
     @property
     def errors(self) -> FileSink:

@@ -36,6 +36,7 @@ class AttemptIdentity:
 
     `attempt` is unique to the call that makes it (a fresh uuid). `task` of `tasks`: which of the run's ingest tasks it
     is in, from 0 on. A work unit that is read again may be in another one, so that no name at a target may rest on it.
+    `store_id`: of the job's store, as committers are told it; empty if the flow does not say.
     """
 
     run_id: str
@@ -46,6 +47,7 @@ class AttemptIdentity:
     branch: str = MAIN_BRANCH
     task: int = 0
     tasks: int = 1
+    store_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +191,8 @@ class Abilities:
             committed last, so that what another one refuses is not there for good.
         files: what it publishes are files of the job's output, named and with footers as those of type `files`, in the
             folder of the dataset and branch: readers open them by cuts, and retention takes the old ones.
+        atomic: readers of the target see all that is committed of a dataset and branch, or nothing of it. Else they may
+            see a part while it is being committed, which a killed run leaves until the next one.
     """
 
     exactly_once: bool = True
@@ -196,6 +200,7 @@ class Abilities:
     audit: bool = False
     can_be_taken_back: bool = True
     files: bool = False
+    atomic: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ class Connection(Protocol):
 
 
 Connected = TypeVar("Connected", bound=Connection)
+Committer = TypeVar("Committer", bound=SinkCommitter)
 
 
 @contextmanager
@@ -32,7 +33,7 @@ def needing_client(sink: str) -> Iterator[None]:
         ) from error
 
 
-def committing_by(connection: Connected, made: Callable[[Connected], SinkCommitter]) -> SinkCommitter:
+def committing_by(connection: Connected, made: Callable[[Connected], Committer]) -> Committer:
     """A committer that has a connection, which is closed if it can't be made."""
     try:
         return made(connection)

@@ -17,13 +17,16 @@ class CommitterSink(Sink):
     dataset. Subclasses set `name`, as a class attribute.
 
     Attributes:
-        discards: whether writers leave anything at the target before it is committed, but staged files: then the
-            committer's `discard` takes away what lost.
         infos_version: of the infos that writers make; raised with each change that a committer could not read.
     """
 
-    discards: ClassVar[bool] = False
     infos_version: ClassVar[int] = 1
+
+    @property
+    def discards(self) -> bool:
+        """Whether writers leave anything at the target before it is committed, but staged files: then the committer's
+        `discard` takes away what lost."""
+        return False
 
     def upgraded(self, info: Any, version: int) -> Any:
         """A commit info that was stored with an older version, as writers would make it now. To be given by sinks whose

@@ -87,6 +87,14 @@ class TableCommitter(SinkCommitter):
         """What an error comes to that the database, or reading staged rows, has raised for one request; None: more than
         that one is concerned."""
 
+    def forgo(self, request: CommitRequest) -> None:
+        """Takes away what writers have left in the database for a request that is taken back and is not committed. By
+        default they leave nothing.
+
+        Raises:
+            ConflictError: if readers see a part of it that can't be taken back; nothing was changed.
+        """
+
     def unlocked(self, keys: Iterable[Key]) -> None:
         """Told of keys that have no ledger row, and get none, as the transaction ends."""
 
@@ -105,6 +113,8 @@ class TableCommitter(SinkCommitter):
                 rows[key] = taken_back(row, request, covered_in(request.infos))
                 if row is not None and row.epoch == request.epoch:
                     self.unload(request)
+                else:
+                    self.forgo(request)
                 self.record(rows[key])
 
     def allow(self, requests: Sequence[CommitRequest]) -> None:

@@ -122,9 +122,18 @@ class LoadingCommitter(TableCommitter):
                 found=f"mode {self._settings.mode}" + ("" if self._settings.tags else " without tags"),
                 todo="release the dataset with accept",
             )
-        name, tags = self._settings.table_of(urn), self._tags(request)
+        self.take_out(request, rows_of(request.infos))
+
+    def take_out(self, request: CommitRequest, expected: int) -> None:
+        """Deletes the rows with a request's tags, which it has to have.
+
+        Raises:
+            ConflictError: if there are not as many as expected.
+        """
+        urn, epoch, tags = request.dataset_urn, request.epoch, self._tags(request)
+        name = self._settings.table_of(urn)
         table = self.find(name, tags)
-        expected, found = rows_of(request.infos), 0 if table is None else table.delete(tags)
+        found = 0 if table is None else table.delete(tags)
         if found != expected:
             raise ConflictError(
                 "the rows that were committed are not all there any more",

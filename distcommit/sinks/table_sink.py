@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal
+from contextlib import closing
+from functools import lru_cache
+from typing import Literal
 from urllib.parse import parse_qs, urlsplit
 
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 from xxhash import xxh3_64_intdigest
 
+from distcommit.fs.local import LocalFileSystem
 from distcommit.fs.secret_files import check_absolute
+from distcommit.model.committer import CommitterContext
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.pins import Pin
 from distcommit.model.sink import Abilities, AttemptIdentity, Origin, SinkSettings, SinkWriter, StagingArea
 from distcommit.sinks.committer_sink import CommitterSink
+from distcommit.sinks.prepared_rows import PreparedRows, Preparing
 from distcommit.sinks.staged_rows import StagedRows
 from distcommit.sinks.table_names import DATASET, check_template
 
@@ -45,7 +50,6 @@ class TableSink(BaseModel, CommitterSink, SinkSettings):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-    abilities: ClassVar[Abilities] = Abilities(audit=True)
 
     table: str = DATASET
     mode: Literal["append", "upsert", "replace"] = "append"
@@ -117,10 +121,14 @@ class ServerSink(TableSink):
     Attributes:
         url: the database, without a password.
         password: as the server wants it; `${file:/path}` is read where it is used.
+        two_phase: whether writers put rows into tables, in transactions that they prepare, and the commit has the
+            server commit these. One for each work unit: readers may see a part of a dataset that has several. Goes with
+            mode `append`.
     """
 
     url: str
     password: SecretStr = Field(default=SecretStr(""))
+    two_phase: bool = False
 
     @field_validator("url")
     @classmethod
@@ -137,6 +145,62 @@ class ServerSink(TableSink):
     def _is_absolute(cls, password: SecretStr) -> SecretStr:
         check_absolute(password.get_secret_value(), "password")
         return password
+
+    @model_validator(mode="after")
+    def _can_be_prepared(self) -> ServerSink:
+        if self.two_phase and self.mode != "append":
+            raise ValueError(
+                "`two_phase` goes with mode `append`: what is prepared holds locks until it is committed, so that work"
+                " units which change the same rows would wait for each other"
+            )
+        if self.two_phase and self.evolve != "none":
+            raise ValueError(
+                "`two_phase` goes with `evolve: none`: a table is not altered as long as something is prepared for it"
+            )
+        return self
+
+    @property
+    def name(self) -> str:
+        return f"{self.type}-two-phase:{self.table}" if self.two_phase else super().name
+
+    @property
+    def abilities(self) -> Abilities:
+        return Abilities(audit=True, atomic=not self.two_phase)
+
+    @property
+    def discards(self) -> bool:
+        return self.two_phase
+
+    def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
+        """A writer, once the server is such that it can write.
+
+        Raises:
+            ConfigurationError: if the server can't prepare transactions, or the attempt does not say of which store it
+                is.
+            FencedError: if a newer run writes there.
+        """
+        if not self.two_phase:
+            return super().open_writer(attempt, area, origin)
+        if not attempt.store_id:
+            raise ConfigurationError(
+                "what is prepared is of a store, and the attempt names none",
+                dataset=attempt.dataset_urn,
+                attempt=attempt.attempt,
+                todo="give the flow, or the attempt's identity, its `store_id`",
+            )
+        _begun(self, attempt.store_id, attempt.run_id, attempt.epoch)
+        return PreparedRows(self.open_two_phase, attempt, area, origin)
+
+    @abstractmethod
+    def open_two_phase(self, context: CommitterContext) -> Preparing:
+        """What prepares, commits and rolls back. Raises as `open_committer`."""
+
+
+@lru_cache(maxsize=64)
+def _begun(sink: ServerSink, store_id: str, run_id: str, epoch: int) -> None:
+    """Tells the server of a run whose writers come, once in each process."""
+    with closing(sink.open_two_phase(CommitterContext(LocalFileSystem(), "", "", store_id))) as preparing:
+        preparing.begin(epoch)
 
 
 def tag_of(store_id: str, dataset_urn: str, branch: str) -> int:

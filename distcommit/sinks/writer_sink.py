@@ -17,7 +17,9 @@ class WriterSink(Sink):
     its records are written again: the target has them twice. None is missing.
     """
 
-    abilities: ClassVar[Abilities] = Abilities(exactly_once=False, at_least_once=True, can_be_taken_back=False)
+    abilities: ClassVar[Abilities] = Abilities(
+        exactly_once=False, at_least_once=True, can_be_taken_back=False, atomic=False
+    )
 
     def commit_steps(self, request: SealRequest, context: StepContext) -> Sequence[CommitStep]:
         return ()

@@ -25,7 +25,7 @@ from tests.servers.kafka_records import committed_records
 from tests.servers.mariadb import MariadbServer
 from tests.servers.postgresql import PostgresServer
 
-_SCHEMA, _LEDGER = "ingested", "distcommit_ledger"
+_SCHEMA, _LEDGER, _PROOFS = "ingested", "distcommit_ledger", "distcommit_prepared"
 
 
 class Target(ABC):
@@ -95,22 +95,26 @@ class ToKafka(Target):
 class ToTables(Target):
     """A table of PostgreSQL for each topic."""
 
+    server_settings: ClassVar[Sequence[str]] = ()
+    settings: ClassVar[dict[str, Any]] = {}
+
     def __init__(self, broker: KafkaServer, folder: Path, topics: Sequence[str], stack: ExitStack) -> None:
         super().__init__(broker, folder, topics, stack)
-        self.server = stack.enter_context(PostgresServer())
+        self.server = stack.enter_context(PostgresServer(*self.server_settings))
         with self.server.connect() as connection:
             connection.execute(f"CREATE SCHEMA {_SCHEMA}")
         (folder / "password").write_text(self.server.password + "\n")
 
     def sections(self) -> dict[str, Any]:
         secret = f"${{file:{self.folder / 'password'}}}"
-        return {"sink": {"type": "postgresql", "url": self.server.url, "password": secret, "schema": _SCHEMA}}
+        where = {"url": self.server.url, "password": secret, "schema": _SCHEMA}
+        return {"sink": {"type": "postgresql", **where, **self.settings}}
 
     def visible(self) -> Iterator[Counter[str]]:
         found = Counter[str]()
         with self.server.connect() as connection:
-            asked = "SELECT tablename FROM pg_tables WHERE schemaname = %s AND tablename <> %s"
-            for (table,) in connection.execute(asked, (_SCHEMA, _LEDGER)).fetchall():
+            asked = "SELECT tablename FROM pg_tables WHERE schemaname = %s AND tablename <> ALL (%s)"
+            for (table,) in connection.execute(asked, (_SCHEMA, [_LEDGER, _PROOFS])).fetchall():
                 rows = connection.execute(sql.SQL("SELECT value FROM {}").format(sql.Identifier(_SCHEMA, table)))
                 found.update(bytes(value).decode() for (value,) in rows)
         yield found
@@ -126,8 +130,17 @@ class ToTables(Target):
         return int(found)
 
 
+class ToTablesInTwoPhases(ToTables):
+    """The same by transactions that writers prepare."""
+
+    server_settings = ("max_prepared_transactions=1000",)
+    settings: ClassVar = {"two_phase": True}
+
+
 class ToMariadb(Target):
     """A table of MariaDB for each topic."""
+
+    settings: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, broker: KafkaServer, folder: Path, topics: Sequence[str], stack: ExitStack) -> None:
         super().__init__(broker, folder, topics, stack)
@@ -136,14 +149,14 @@ class ToMariadb(Target):
 
     def sections(self) -> dict[str, Any]:
         secret = f"${{file:{self.folder / 'password'}}}"
-        return {"sink": {"type": "mariadb", "url": self.server.url, "password": secret}}
+        return {"sink": {"type": "mariadb", "url": self.server.url, "password": secret, **self.settings}}
 
     def visible(self) -> Iterator[Counter[str]]:
         found = Counter[str]()
         with self.server.connect() as connection, connection.cursor() as cursor:
             cursor.execute("SHOW TABLES")
             for (table,) in cursor.fetchall():
-                if table != _LEDGER:
+                if table not in (_LEDGER, _PROOFS):
                     cursor.execute(f"SELECT value FROM `{table}`")
                     found.update(value.decode() for (value,) in cursor.fetchall())
         yield found
@@ -155,6 +168,12 @@ class ToMariadb(Target):
             (open_ones,) = cursor.fetchone() or (0,)
             cursor.execute("XA RECOVER")
             return int(open_ones) + len(cursor.fetchall())
+
+
+class ToMariadbByXa(ToMariadb):
+    """The same by XA."""
+
+    settings: ClassVar = {"two_phase": True}
 
 
 class ToSqlite(Target):
@@ -276,7 +295,9 @@ class FannedOut(ToKafka):
 
 TARGETS: dict[str, type[Target]] = {
     "postgresql_tables": ToTables,
+    "postgresql_two_phase": ToTablesInTwoPhases,
     "mariadb_tables": ToMariadb,
+    "mariadb_xa": ToMariadbByXa,
     "sqlite_tables": ToSqlite,
     "iceberg_tables": ToIceberg,
     "iceberg_one_table": ToOneIceberg,

@@ -66,9 +66,12 @@ CONTRACTS = {
         f"from real servers ({platform.system()}, Python {platform.python_version()})",
         {
             "test_postgresql_sink.TestATableForEach": "`postgresql`, append",
+            "test_postgresql_sink.TestTwoPhase": "`postgresql`, two-phase",
+            "test_postgresql_sink.TestTwoPhaseWithTags": "`postgresql`, two-phase, one table, tags",
             "test_postgresql_sink.TestUpsert": "`postgresql`, upsert",
             "test_postgresql_sink.TestOneTableWithTags": "`postgresql`, one table, tags",
             "test_mariadb_sink.TestATableForEach": "`mariadb`, append",
+            "test_mariadb_sink.TestXa": "`mariadb`, XA",
             "test_mariadb_sink.TestUpsert": "`mariadb`, upsert",
             "test_mariadb_sink.TestOneTableWithTags": "`mariadb`, one table, tags",
             "test_sqlite_sink.TestATableForEach": "`sqlite`, append",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,10 +12,11 @@ import pytest
 from pymysql.cursors import Cursor
 
 from distcommit.model.committer import CommitRequest
+from distcommit.sinks import two_phase
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.sinks.mariadb.sink import MariadbSink
 from distcommit.testing.contracts import SinkContract
-from tests.servers.mariadb import MariadbServer
+from tests.servers.mariadb import MariadbServer, prepared_at, roll_back
 
 
 class OnMariadb(SinkContract):
@@ -69,10 +70,44 @@ class TestATableForEach(OnMariadb):
         found: list[tuple[str, int]] = []
         with self.opened(place) as connection, connection.cursor() as cursor:
             cursor.execute("SHOW TABLES")
-            for table in {name for (name,) in cursor.fetchall()} - {"distcommit_ledger"}:
+            for table in {name for (name,) in cursor.fetchall()} - {"distcommit_ledger", "distcommit_prepared"}:
                 cursor.execute(f"SELECT `offset` FROM `{table}`")
                 found += [(table, offset) for (offset,) in cursor.fetchall()]
         return found
+
+
+class TestXa(TestATableForEach):
+    settings: ClassVar = {"two_phase": True}
+    preloaded = ["distcommit.sinks.mariadb.xa"]
+
+    @pytest.fixture(autouse=True)
+    def _leaves_nothing(self, _has_server: None) -> Iterator[None]:
+        yield
+        for begin, end in prepared_at(self.server):
+            roll_back(self.server, begin, end)
+
+    def in_doubt(self, place: Path) -> int:
+        return len(prepared_at(self.server))
+
+    def lose(self, place: Path, request: CommitRequest) -> bool:
+        attempt = request.infos[-1]["attempt"]
+        ((begin, end),) = [each for each in prepared_at(self.server) if each[1].endswith(attempt)]
+        roll_back(self.server, begin, end)
+        return True
+
+    def test_killed_at_any_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+        """Some of them, and of what all databases share; all in the long profile."""
+        self.kill_before_lines(tmp_path / "own", apart=4)
+        self.kill_before_lines(tmp_path / "shared", apart=4, module=two_phase.__file__)
+        assert prepared_at(self.server) == []
+
+    @pytest.mark.slow
+    @pytest.mark.long
+    @pytest.mark.timeout(1800)
+    def test_killed_at_each_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+        self.kill_before_lines(tmp_path / "own")
+        self.kill_before_lines(tmp_path / "shared", module=two_phase.__file__)
+        assert prepared_at(self.server) == []
 
 
 class TestUpsert(TestATableForEach):
@@ -89,12 +124,17 @@ class TestOneTableWithTags(OnMariadb):
         """They are the same lines, and take a minute."""
 
     def observe(self, place: Path) -> Sequence[tuple[str, int]]:
-        with self.opened(place) as connection, connection.cursor() as cursor:
-            cursor.execute("SHOW TABLES LIKE 'rows'")
-            if not cursor.fetchall():
-                return []
-            cursor.execute("SELECT dataset, `offset` FROM `rows` JOIN distcommit_ledger ON tag = _distcommit_of")
-            return [*cursor.fetchall()]
+        return tagged_rows(self, place)
+
+
+def tagged_rows(target: OnMariadb, place: Path) -> list[tuple[str, int]]:
+    """What is in one table for all, by the tags that the ledger knows."""
+    with target.opened(place) as connection, connection.cursor() as cursor:
+        cursor.execute("SHOW TABLES LIKE 'rows'")
+        if not cursor.fetchall():
+            return []
+        cursor.execute("SELECT dataset, `offset` FROM `rows` JOIN distcommit_ledger ON tag = _distcommit_of")
+        return [*cursor.fetchall()]
 
 
 def _database_of(place: Path) -> str:

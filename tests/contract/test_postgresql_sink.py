@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,6 +11,7 @@ import pytest
 from psycopg import sql
 
 from distcommit.model.committer import CommitRequest
+from distcommit.sinks import two_phase
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.sinks.postgresql.sink import PostgresqlSink
 from distcommit.testing.contracts import SinkContract
@@ -45,7 +46,7 @@ class OnPostgresql(SinkContract):
         return True
 
     def tables(self, place: Path) -> list[str]:
-        asked = "SELECT tablename FROM pg_tables WHERE schemaname = %s AND tablename <> 'distcommit_ledger'"
+        asked = "SELECT tablename FROM pg_tables WHERE schemaname = %s AND tablename NOT LIKE 'distcommit%%'"
         with self.server.connect() as connection:
             return [name for (name,) in connection.execute(asked, (_schema_of(place),))]
 
@@ -62,6 +63,63 @@ class TestATableForEach(OnPostgresql):
         return [(table, row[0]) for table in self.tables(place) for row in self.offsets(place, table)]
 
 
+class TestTwoPhase(TestATableForEach):
+    """On a server that prepares transactions."""
+
+    settings: ClassVar = {"two_phase": True}
+
+    @pytest.fixture(autouse=True)
+    def _has_server(self, preparing_server: PostgresServer) -> Iterator[None]:
+        self.server = preparing_server
+        yield
+        for gid in self.prepared():
+            self.roll_back(gid)
+
+    def prepared(self) -> list[str]:
+        with self.server.connect() as connection:
+            return [gid for (gid,) in connection.execute("SELECT gid FROM pg_prepared_xacts").fetchall()]
+
+    def roll_back(self, gid: str) -> None:
+        with self.server.connect() as connection:
+            connection.execute(sql.SQL("ROLLBACK PREPARED {}").format(sql.Literal(gid)))
+
+    def in_doubt(self, place: Path) -> int:
+        return len(self.prepared())
+
+    def lose(self, place: Path, request: CommitRequest) -> bool:
+        attempt = request.infos[-1]["attempt"]
+        (gid,) = [gid for gid in self.prepared() if gid.endswith(attempt)]
+        self.roll_back(gid)
+        return True
+
+    def test_killed_at_any_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+        """Some of them, and of what all databases share; all in the long profile."""
+        self.kill_before_lines(tmp_path / "own", apart=4)
+        self.kill_before_lines(tmp_path / "shared", apart=4, module=two_phase.__file__)
+        assert self.prepared() == []
+
+    @pytest.mark.slow
+    @pytest.mark.long
+    @pytest.mark.timeout(1800)
+    def test_killed_at_each_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+        self.kill_before_lines(tmp_path / "own")
+        self.kill_before_lines(tmp_path / "shared", module=two_phase.__file__)
+        assert self.prepared() == []
+
+
+class TestTwoPhaseWithTags(TestTwoPhase):
+    settings: ClassVar = {"two_phase": True, "table": "rows", "tags": True}
+
+    def test_killed_at_any_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+        """They are the same lines, and take a minute."""
+
+    def test_killed_at_each_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+        """They are the same lines."""
+
+    def observe(self, place: Path) -> Sequence[tuple[str, int]]:
+        return tagged_rows(self, place)
+
+
 class TestUpsert(TestATableForEach):
     settings: ClassVar = {"mode": "upsert", "keys": ["offset"]}
 
@@ -76,12 +134,17 @@ class TestOneTableWithTags(OnPostgresql):
         """They are the same lines, and take a minute."""
 
     def observe(self, place: Path) -> Sequence[tuple[str, int]]:
-        if not self.tables(place):
-            return []
-        joined = sql.SQL('SELECT dataset, "offset" FROM {} JOIN {} ON tag = _distcommit_of')
-        names = (sql.Identifier(_schema_of(place), name) for name in ("rows", "distcommit_ledger"))
-        with self.server.connect() as connection:
-            return connection.execute(joined.format(*names)).fetchall()
+        return tagged_rows(self, place)
+
+
+def tagged_rows(target: OnPostgresql, place: Path) -> list[tuple[str, int]]:
+    """What is in one table for all, by the tags that the ledger knows."""
+    if not target.tables(place):
+        return []
+    joined = sql.SQL('SELECT dataset, "offset" FROM {} JOIN {} ON tag = _distcommit_of')
+    names = (sql.Identifier(_schema_of(place), name) for name in ("rows", "distcommit_ledger"))
+    with target.server.connect() as connection:
+        return connection.execute(joined.format(*names)).fetchall()
 
 
 def _schema_of(place: Path) -> str:

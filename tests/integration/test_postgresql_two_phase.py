@@ -1,24 +1,30 @@
-"""Why the PostgreSQL sink commits without two-phase commit: what `tpc_*` of psycopg leave unsaid, each as it is."""
+"""Two-phase commit at a PostgreSQL server: what the sink keeps, and what `tpc_*` of psycopg leave unsaid."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
+from distcommit.model.committer import Committed
+from distcommit.model.errors import ConfigurationError, TransientError
+from distcommit.sinks.postgresql import two_phase
+from distcommit.sinks.postgresql.sink import PostgresqlSink
+from tests.integration.test_postgresql_sink import Target
 from tests.servers.postgresql import PostgresServer
+from tests.unit.sinks.committing import numbers, refused
+from tests.unit.sinks.two_phase_cases import SHARED, PreparingTarget, TwoPhaseCases
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
+@pytest.fixture
+def server(preparing_server: PostgresServer) -> PostgresServer:
     """One that lets transactions be prepared."""
-    with PostgresServer() as server:
-        with server.connect() as connection:
-            connection.execute("ALTER SYSTEM SET max_prepared_transactions = 8")
-        server.restart()
-        yield server
+    return preparing_server
 
 
 @contextmanager
@@ -124,3 +130,95 @@ def test_a_server_as_it_is_set_up_prepares_nothing(postgres_server: PostgresServ
         connection.execute("SELECT 1")
         with pytest.raises(psycopg.NotSupportedError, match="prepared transactions are disabled"):
             connection.tpc_prepare()
+
+
+class PreparingPostgresql(PreparingTarget, Target):
+    """A schema of its own."""
+
+    commit_sent, prepare_sent = rb"COMMIT PREPARED", rb"PREPARE TRANSACTION"
+    modules = (*SHARED, two_phase.__file__)
+    preloaded = ("distcommit.sinks.postgresql.two_phase",)
+
+    def sink(self, **settings: Any) -> PostgresqlSink:
+        return self.plain(two_phase=True, **settings)
+
+    def plain(self, **settings: Any) -> PostgresqlSink:
+        return Target.sink(self, **settings)
+
+    def prepared(self) -> list[str]:
+        return [gid for (gid,) in self.sql("SELECT gid FROM pg_prepared_xacts")]
+
+    def end(self, name: str, *, commit: bool) -> None:
+        self.sql(f"{'COMMIT' if commit else 'ROLLBACK'} PREPARED '{name}'")
+
+
+@pytest.fixture
+def target(preparing_server: PostgresServer, tmp_path: Path) -> Iterator[PreparingPostgresql]:
+    made = PreparingPostgresql(preparing_server, tmp_path)
+    yield made
+    for name in made.prepared():
+        made.end(name, commit=False)
+    made.sql(f"DROP SCHEMA {made.schema} CASCADE")
+
+
+class TestTwoPhase(TwoPhaseCases):
+    """As any database."""
+
+
+def test_a_table_stays_as_long_as_something_is_prepared_for_it(target: PreparingPostgresql) -> None:
+    sink = target.sink()
+    request = target.prepare(sink, "a", 1)
+    with pytest.raises(psycopg.errors.LockNotAvailable):
+        target.sql("SET lock_timeout = '100ms'", "DROP TABLE a")
+    assert target.commit(sink, request) == [Committed()]
+
+
+def test_what_is_visible_in_part_is_taken_back_by_its_tags(target: PreparingPostgresql) -> None:
+    sink = target.sink(tags=True)
+    assert target.commit(sink, target.prepare(sink, "a", 1, numbers(0))) == [Committed()]
+    request = target.of_units(sink, "a", 2, numbers(1), numbers(2))
+    target.end(target.name_of(request), commit=True)
+    target.abort(sink, request)
+    assert target.prepared() == []
+    assert target.rows("a") == [(0,)]
+    refused(target.commit(sink, request)[0], "was taken back")
+    whole = target.of_units(sink, "a", 3, numbers(3), numbers(4))
+    assert target.commit(sink, whole) == [Committed()]
+    target.abort(sink, whole)
+    assert target.rows("a") == [(0,)]
+    assert {what for what, _ in target.sql("SELECT what, epoch FROM distcommit_prepared")} == {"newest"}
+
+
+def test_a_transaction_that_has_failed_is_not_taken_for_prepared(
+    target: PreparingPostgresql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(two_phase.TwoPhasePostgresql, "_write", _fails_in_silence)
+    with pytest.raises(TransientError, match="was not prepared"):
+        target.prepare(target.sink(), "a", 1)
+    assert target.prepared() == []
+
+
+def _fails_in_silence(committer: two_phase.TwoPhasePostgresql, *_: object) -> None:
+    with contextlib.suppress(psycopg.errors.DivisionByZero):
+        committer._connection.execute("SELECT 1 / 0")
+
+
+def test_a_server_that_prepares_nothing_is_refused_before_a_record_is_read(
+    postgres_server: PostgresServer, tmp_path: Path
+) -> None:
+    target = PreparingPostgresql(postgres_server, tmp_path)
+    with pytest.raises(ConfigurationError, match="max_prepared_transactions"):
+        target.writer(target.sink(), 1, "attempt")
+    target.sql(f"DROP SCHEMA {target.schema} CASCADE")
+
+
+def test_a_server_that_has_prepared_as_many_as_it_can_says_so(tmp_path: Path) -> None:
+    with PostgresServer("max_prepared_transactions=1") as server:
+        target = PreparingPostgresql(server, tmp_path)
+        sink = target.sink()
+        first = target.prepare(sink, "a", 1)
+        with pytest.raises(TransientError, match="as many transactions as it can"):
+            target.prepare(sink, "b", 1)
+        assert len(target.prepared()) == 1
+        assert target.commit(sink, first) == [Committed()]
+        assert target.commit(sink, target.prepare(sink, "b", 1)) == [Committed()]

@@ -18,12 +18,12 @@ from psycopg import sql
 from distcommit import Job
 from tests.jobs.kafka_job import KafkaJob, kafka_job
 from tests.jobs.victims import strike
-from tests.servers.mariadb import MariadbServer
+from tests.servers.mariadb import MariadbServer, prepared_at
 from tests.servers.postgresql import PostgresServer
 
 TOPICS = {f"topic-{number:02d}": 2 for number in range(12)}
-KILLS = 3
-_LEDGER = "distcommit_ledger"
+KILLS, PER_WORK_UNIT = 3, 200
+_LEDGER, _PROOFS = "distcommit_ledger", "distcommit_prepared"
 
 
 class Place(ABC):
@@ -31,10 +31,11 @@ class Place(ABC):
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.settings: dict[str, Any] = {}
 
     @abstractmethod
     def sink(self) -> dict[str, Any]:
-        """The section `sink`."""
+        """The section `sink`, with `settings` of a test's own."""
 
     @abstractmethod
     def offsets(self) -> dict[str, list[tuple[int, int]]]:
@@ -66,27 +67,29 @@ class InMariadb(Place):
         super().__init__(folder)
         self.server = server
         with server.connect() as connection, connection.cursor() as cursor:
-            cursor.execute("CREATE DATABASE killed")
+            cursor.execute("CREATE OR REPLACE DATABASE killed")
         (folder / "password").write_text(server.password + "\n")
 
     def sink(self) -> dict[str, Any]:
         secret = f"${{file:{self.folder / 'password'}}}"
-        return {"type": "mariadb", "url": self.server.url.replace("/shop", "/killed"), "password": secret}
+        url = self.server.url.replace("/shop", "/killed")
+        return {"type": "mariadb", "url": url, "password": secret, **self.settings}
 
     def offsets(self) -> dict[str, list[tuple[int, int]]]:
         found: dict[str, list[tuple[int, int]]] = {}
         with self.server.connect("killed") as connection, connection.cursor() as cursor:
             cursor.execute("SHOW TABLES")
-            for table in {name for (name,) in cursor.fetchall()} - {_LEDGER}:
+            for table in {name for (name,) in cursor.fetchall()} - {_LEDGER, _PROOFS}:
                 cursor.execute(f"SELECT kafka_partition, kafka_offset FROM `{table}` ORDER BY 1, 2")
                 found[table] = [*cursor.fetchall()]
         return found
 
     def in_doubt(self) -> int:
+        """Prepared transactions, and open ones."""
         with self.server.connect("killed") as connection, connection.cursor() as cursor:
             cursor.execute("SELECT count(*) FROM information_schema.INNODB_TRX")
             (open_ones,) = cursor.fetchone() or (0,)
-            return int(open_ones)
+            return int(open_ones) + len(prepared_at(self.server))
 
 
 class InPostgresql(Place):
@@ -96,17 +99,19 @@ class InPostgresql(Place):
         super().__init__(folder)
         self.server = server
         with server.connect() as connection:
+            connection.execute("DROP SCHEMA IF EXISTS killed CASCADE")
             connection.execute("CREATE SCHEMA killed")
         (folder / "password").write_text(server.password + "\n")
 
     def sink(self) -> dict[str, Any]:
         secret = f"${{file:{self.folder / 'password'}}}"
-        return {"type": "postgresql", "url": self.server.url, "password": secret, "schema": "killed"}
+        where = {"url": self.server.url, "password": secret, "schema": "killed"}
+        return {"type": "postgresql", **where, **self.settings}
 
     def offsets(self) -> dict[str, list[tuple[int, int]]]:
         with self.server.connect() as connection:
-            asked = "SELECT tablename FROM pg_tables WHERE schemaname = 'killed' AND tablename <> %s"
-            tables = [name for (name,) in connection.execute(asked, (_LEDGER,)).fetchall()]
+            asked = "SELECT tablename FROM pg_tables WHERE schemaname = 'killed' AND tablename <> ALL (%s)"
+            tables = [name for (name,) in connection.execute(asked, ([_LEDGER, _PROOFS],)).fetchall()]
             every = sql.SQL("SELECT kafka_partition, kafka_offset FROM {} ORDER BY 1, 2")
             return {
                 table: connection.execute(every.format(sql.Identifier("killed", table))).fetchall() for table in tables
@@ -122,19 +127,22 @@ class InPostgresql(Place):
 
 
 def write_job(job: KafkaJob, sink: dict[str, Any]) -> None:
-    """The job file, with that sink instead of files."""
-    job.write(commit={"buckets": 4, "min_interval_ms": 0})
+    """The job file, with that sink instead of files. Each partition is several work units once it has some records."""
+    job.write(commit={"buckets": 4, "min_interval_ms": 0}, source={"records_per_work_unit": PER_WORK_UNIT})
     written = yaml.safe_load(job.path.read_text())
     job.path.write_text(yaml.safe_dump({**written, "sink": sink}))
 
 
-@pytest.fixture(params=["sqlite", "mariadb", "postgresql"])
+@pytest.fixture(params=["sqlite", "mariadb", "postgresql", "mariadb, two-phase", "postgresql, two-phase"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     if request.param == "sqlite":
         return InSqlite(tmp_path)
-    if request.param == "mariadb":
-        return InMariadb(tmp_path, request.getfixturevalue("mariadb_server"))
-    return InPostgresql(tmp_path, request.getfixturevalue("postgres_server"))
+    name, _, two_phase = request.param.partition(", ")
+    server = {"mariadb": "mariadb_server", "postgresql": "preparing_server" if two_phase else "postgres_server"}[name]
+    kind = {"mariadb": InMariadb, "postgresql": InPostgresql}[name]
+    made: Place = kind(tmp_path, request.getfixturevalue(server))
+    made.settings = {"two_phase": True} if two_phase else {}
+    return made
 
 
 @pytest.mark.slow
@@ -161,3 +169,44 @@ def test_killed_at_random_moments_each_record_is_there_once(tmp_path: Path, plac
         assert len(status.datasets) == len(TOPICS)
         job.assert_exact()
     assert place.in_doubt() == 0
+
+
+def test_a_server_that_prepares_nothing_is_told_before_a_record_is_read(
+    tmp_path: Path, postgres_server: PostgresServer
+) -> None:
+    place = InPostgresql(tmp_path, postgres_server)
+    place.settings = {"two_phase": True}
+    with kafka_job(tmp_path, {"topic-00": 1}) as job:
+        write_job(job, place.sink())
+        job.produce(5)
+        code, result, _ = job.cli("run")
+    assert code != 0
+    assert "max_prepared_transactions above 0" in str(result)
+    assert result["totals"]["records_read"] == 0
+    assert place.offsets() == {}
+
+
+def test_what_a_failed_dataset_has_prepared_goes_and_then_its_table_can_be_altered(
+    tmp_path: Path, preparing_server: PostgresServer
+) -> None:
+    place = InPostgresql(tmp_path, preparing_server)
+    place.settings = {"two_phase": True, "tags": True}
+    with kafka_job(tmp_path, {"topic-00": 2, "topic-01": 2}) as job:
+        write_job(job, place.sink())
+        job.produce(PER_WORK_UNIT)
+        job.run()
+        with preparing_server.connect() as connection:
+            connection.execute('ALTER TABLE killed."topic-00" ADD CHECK (kafka_partition = 0 OR kafka_offset < 200)')
+        job.produce(PER_WORK_UNIT)
+        code, result, _ = job.cli("run")
+        assert code != 0
+        assert "check constraint" in str(result)
+        assert place.in_doubt() == 1, "partition 0 was prepared, and nobody commits it"
+        assert place.offsets()["topic-01"] == [(partition, offset) for partition in (0, 1) for offset in range(400)]
+        assert job.cli("recover")[0] == 0
+        assert place.in_doubt() == 0
+        with preparing_server.connect() as connection:
+            connection.execute('ALTER TABLE killed."topic-00" DROP CONSTRAINT "topic-00_check"')
+        job.run()
+        job.assert_exact()
+        assert place.in_doubt() == 0

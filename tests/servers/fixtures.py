@@ -83,6 +83,14 @@ def postgres_server() -> Iterator[PostgresServer]:
 
 
 @pytest.fixture(scope="session")
+def preparing_server() -> Iterator[PostgresServer]:
+    """A PostgreSQL server that prepares transactions. Tests share it: leave none. A test that kills it starts it
+    again."""
+    with PostgresServer("max_prepared_transactions=200") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
 def mariadb_server() -> Iterator[MariadbServer]:
     """A MariaDB server. Tests share it: use a database of your own. A test that kills it starts it again."""
     with MariadbServer() as server:

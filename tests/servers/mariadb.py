@@ -104,3 +104,26 @@ class MariadbServer(Server):
     def _answers(self) -> bool:
         with self.connect():
             return True
+
+
+def prepared_at(server: MariadbServer) -> list[tuple[str, str]]:
+    """What is prepared there, by the two parts of its id."""
+    with server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("XA RECOVER")
+        found = [(begin, data.decode()) for _, begin, _, data in cursor.fetchall()]
+        return [(data[:begin], data[begin:]) for begin, data in found]
+
+
+def roll_back(server: MariadbServer, begin: str, end: str) -> None:
+    """Rolls back what was prepared by a session that has ended, or is about to."""
+    for _ in range(_TRIES * 10):
+        with server.connect() as connection, connection.cursor() as cursor:
+            try:
+                cursor.execute("XA ROLLBACK %s, %s", (begin, end))
+            except pymysql.err.MySQLError:
+                if (begin, end) not in prepared_at(server):
+                    raise
+                time.sleep(0.02)
+            else:
+                return
+    raise TimeoutError(f"{begin} {end} is prepared by a session that does not end")

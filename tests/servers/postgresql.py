@@ -24,9 +24,14 @@ _SETTINGS = ("listen_addresses=127.0.0.1", "fsync=off", "log_min_messages=warnin
 
 
 class PostgresServer(Server):
-    """Takes one user with a password. As root it runs as Debian's user `postgres`, since PostgreSQL refuses root."""
+    """Takes one user with a password. As root it runs as Debian's user `postgres`, since PostgreSQL refuses root.
+    `settings`: more of the server's, as `name=value`."""
 
     password = _PASSWORD
+
+    def __init__(self, *settings: str) -> None:
+        super().__init__()
+        self._more = settings
 
     @property
     def url(self) -> str:
@@ -80,7 +85,7 @@ class PostgresServer(Server):
         stack.callback(self.kill)
 
     def _launch(self) -> None:
-        settings = [part for setting in _SETTINGS for part in ("-c", setting)]
+        settings = [part for setting in (*_SETTINGS, *self._more) for part in ("-c", setting)]
         folders = ["-D", str(self._folder / "data"), "-k", str(self._folder), "-p", str(self.port)]
         command = [*self._as_user, str(self._programs / "postgres"), *folders, *settings]
         self._process = ServerProcess("postgres", command, self._folder / "log")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -107,17 +108,28 @@ def test_the_table_of_sinks_is_what_they_declare() -> None:
     rows = {
         re.sub(r"\[(\w+)\]\(.*\)", r"\1", name): answers
         for name, *answers in re.findall(
-            r"^\| ([^|]+) \| (yes|no) \| (yes|no) \| (yes|no) \|$", text_of(SINKS), re.MULTILINE
+            r"^\| ([^|]+) \| (yes|no) \| (yes|no) \| (yes|no) \| (yes|no) \|$", text_of(SINKS), re.MULTILINE
         )
     }
     declared: dict[str, list[str]] = {}
-    for name in types_of("sink"):
-        abilities = getattr(settings_class("sink", name), "abilities")  # noqa: B009 - settings are models to the checker
-        if isinstance(abilities, Abilities):  # else each object says it for itself
-            each = (abilities.at_least_once, abilities.audit, abilities.can_be_taken_back)
-            declared[name] = ["yes" if able else "no" for able in each]
+    for name, able in abilities_of_sinks():
+        each = (able.at_least_once, able.audit, able.can_be_taken_back, able.atomic)
+        declared[name] = ["yes" if one else "no" for one in each]
     assert rows == declared
     assert set(types_of("sink")) - set(declared) == {"python"}
+
+
+def abilities_of_sinks() -> Iterator[tuple[str, Abilities]]:
+    """By the name of a type, with a setting that they depend on. Those of type `python` each object says for itself."""
+    for name in types_of("sink"):
+        kind = settings_class("sink", name)
+        abilities = getattr(kind, "abilities")  # noqa: B009 - settings are models to the checker
+        if isinstance(abilities, Abilities):
+            yield name, abilities
+        elif "two_phase" in kind.model_fields:
+            for shown, value in ((name, False), (f"{name}, `two_phase`", True)):
+                section = {"type": name, "url": f"{name}://host/database", "two_phase": value}
+                yield shown, getattr(kind.model_validate(section), "abilities")  # noqa: B009
 
 
 def test_the_tests_that_the_traps_of_sinks_name_are_there() -> None:

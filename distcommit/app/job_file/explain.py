@@ -31,6 +31,8 @@ _UNCHECKED = {
     (False, True): "not passed: only told",
 }
 
+_SEEN_IN_PART = "not atomic: readers may see a part of a dataset while it is committed, and after a kill until it is"
+
 
 class FlowColumn(msgspec.Struct, frozen=True):
     """A column by name and type; `?` is a type that only the records can tell."""
@@ -47,7 +49,8 @@ class FlowPart(msgspec.Struct, frozen=True):
         name: of its type; with a number, if its chain has several of the type.
         settings: as the job file has them, on one line, without those that are as they are by default. Secrets are
             masked.
-        turned_away: what becomes of records, or of an attempt, that do not pass; empty where there are none.
+        turned_away: what becomes of records, or of an attempt, that do not pass; empty where there are none. Of a sink
+            that is not atomic, what readers may see.
         columns: of what comes of a source, a converter or a row checker, as far as they are known; None where only the
             records can tell.
         others: whether the records may have other columns, too.
@@ -120,7 +123,9 @@ def _branch(branch: Branch, reached: Reached) -> FlowBranch:
         )
         for check in branch.checks
     ]
-    sink = FlowPart("sink", branch.sink.name, _settings(branch.sink))
+    able = branch.sink.abilities
+    seen = "" if able.atomic or able.files else _SEEN_IN_PART
+    sink = FlowPart("sink", branch.sink.name, _settings(branch.sink), seen)
     return FlowBranch(branch.name, [*_stages(branch.stages, reached), sink, *checks], branch.optional)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import NamedTuple
 
 from pyspark.sql import SparkSession
@@ -103,7 +104,7 @@ def _settings(config: JobConfig, store: JobStore, run_id: str, flow: TaskFlow, p
         run_id=run_id,
         epoch=begin_run(store, run_id, unsealed=at_least_once),
         partitions=partitions,
-        flow=flow,
+        flow=replace(flow, store_id=store.store_id),
         policy=config.commit.policy,
         policies=config.commit.dataset_policies,
         job_level=config.commit.scope == "job",

@@ -25,7 +25,7 @@ class ConsoleSink(BaseModel, SinkSettings, frozen=True, extra="forbid"):
     type: Literal["console"]
     rows: int = Field(default=10, ge=1, le=1000)
 
-    abilities: ClassVar[Abilities] = Abilities(at_least_once=True, audit=True)
+    abilities: ClassVar[Abilities] = Abilities(at_least_once=True, audit=True, atomic=False)
 
     @property
     def name(self) -> str:

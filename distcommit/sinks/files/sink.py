@@ -87,7 +87,7 @@ class FileSink(FileLayout, SinkSettings, frozen=True, extra="forbid"):
     access: AccessSettings | None = None
     publish: Publish = "append"
 
-    abilities: ClassVar[Abilities] = Abilities(at_least_once=True, audit=True, files=True)
+    abilities: ClassVar[Abilities] = Abilities(at_least_once=True, audit=True, files=True, atomic=False)
 
     @model_validator(mode="after")
     def _has_partitions(self) -> FileSink:

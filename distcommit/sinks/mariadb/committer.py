@@ -60,18 +60,26 @@ class MariadbCommitter(LoadingCommitter):
         check_durable(connection)
         (most_bytes,) = execute(connection, "SELECT @@max_allowed_packet").fetchone() or (0,)
         self._most_bytes = int(most_bytes)
-        asked = "SELECT count(*) FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = %s"
-        if execute(connection, asked, (LEDGER,)).fetchone() == (0,):
-            execute(connection, _MADE)
+        self.make_ledger(LEDGER, _MADE)
         self._add_marks()
-        engine = tables.engine_of(connection, LEDGER)
+
+    def make_ledger(self, name: str, statement: str) -> None:
+        """Makes the ledger, or what stands beside it, by that statement if it is missing.
+
+        Raises:
+            ConfigurationError: if it is not of InnoDB.
+        """
+        asked = "SELECT count(*) FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = %s"
+        if execute(self._connection, asked, (name,)).fetchone() == (0,):
+            execute(self._connection, statement)
+        engine = tables.engine_of(self._connection, name)
         if engine != "InnoDB":
             raise ConfigurationError(
                 "the ledger is no table of InnoDB, so that what is undone may stay there",
-                table=LEDGER,
+                table=name,
                 expected="InnoDB",
                 found=engine or "a view",
-                todo=f"ALTER TABLE {LEDGER} ENGINE = InnoDB",
+                todo=f"ALTER TABLE {name} ENGINE = InnoDB",
             )
 
     def _add_marks(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from pydantic import field_validator
+from pydantic import field_validator, model_validator
 
 from distcommit.model.pins import Pin
 from distcommit.model.work import MAIN_BRANCH
@@ -32,6 +32,15 @@ class MariadbTables(ServerSink):
         if wrong:
             raise ValueError(f"has no setting {wrong[0]!r}: there are {', '.join(_OF_URLS)}")
         return url
+
+    @model_validator(mode="after")
+    def _finds_no_locks(self) -> MariadbTables:
+        if self.two_phase and self.tags:
+            raise ValueError(
+                "`two_phase` goes without `tags`: deleting by them looks at all rows of the table, and would wait for"
+                " those that are prepared"
+            )
+        return self
 
     @property
     def database(self) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pyarrow as pa
 
 from distcommit.fs.secret_files import with_secret_files
@@ -9,6 +11,12 @@ from distcommit.model.committer import CommitterContext, SinkCommitter
 from distcommit.sinks.clients import committing_by, needing_client
 from distcommit.sinks.mariadb.columns import check_names, column_type
 from distcommit.sinks.mariadb.settings import MariadbTables
+
+if TYPE_CHECKING:
+    from pymysql.connections import Connection
+    from pymysql.cursors import Cursor
+
+    from distcommit.sinks.mariadb.xa import XaMariadb
 
 
 class MariadbSink(MariadbTables):
@@ -26,9 +34,20 @@ class MariadbSink(MariadbTables):
             column_type(field, self.keys)
 
     def open_committer(self, context: CommitterContext) -> SinkCommitter:
+        if self.two_phase:
+            return self.open_two_phase(context)
         with needing_client(self.type):
             from distcommit.sinks.mariadb.committer import MariadbCommitter  # noqa: PLC0415
-            from distcommit.sinks.mariadb.connection import connected  # noqa: PLC0415
 
-        connection = connected(self.url, with_secret_files(self.password.get_secret_value()))
-        return committing_by(connection, lambda made: MariadbCommitter(made, self, context))
+        return committing_by(self._connected(), lambda made: MariadbCommitter(made, self, context))
+
+    def open_two_phase(self, context: CommitterContext) -> XaMariadb:
+        with needing_client(self.type):
+            from distcommit.sinks.mariadb.xa import XaMariadb  # noqa: PLC0415
+
+        return committing_by(self._connected(), lambda made: XaMariadb(made, self, context, self._connected))
+
+    def _connected(self) -> Connection[Cursor]:
+        from distcommit.sinks.mariadb.connection import connected  # noqa: PLC0415
+
+        return connected(self.url, with_secret_files(self.password.get_secret_value()))

@@ -42,9 +42,20 @@ def connected(url: str, password: str) -> psycopg.Connection:
 
 @contextmanager
 def transaction(connection: psycopg.Connection) -> Iterator[None]:
-    """A transaction that was committed when the block ends.
+    """A transaction that was committed when the block ends. Raises as `begun`.
 
     COMMIT of a transaction that has failed undoes it, and says so by its tag alone, which is looked at.
+    """
+    with begun(connection):
+        yield
+        tag = connection.execute("COMMIT").statusmessage
+    if tag != "COMMIT":
+        raise TransientError("the transaction was not committed", expected="COMMIT", found=str(tag))
+
+
+@contextmanager
+def begun(connection: psycopg.Connection) -> Iterator[None]:
+    """A transaction that the block ends; what it raises undoes it.
 
     Raises:
         CollisionError: if the server has undone it as another one was in its way.
@@ -52,15 +63,12 @@ def transaction(connection: psycopg.Connection) -> Iterator[None]:
     try:
         connection.execute(_BEGIN)
         yield
-        tag = connection.execute("COMMIT").statusmessage
     except psycopg.errors.TransactionRollback as error:
         _undo(connection)
         raise CollisionError(_text(error)) from error
     except BaseException:
         _undo(connection)
         raise
-    if tag != "COMMIT":
-        raise TransientError("the transaction was not committed", expected="COMMIT", found=str(tag))
 
 
 def outcome_of(error: psycopg.Error, connection: psycopg.Connection) -> CommitOutcome | None:

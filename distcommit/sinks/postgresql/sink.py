@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pyarrow as pa
 
 from distcommit.fs.secret_files import with_secret_files
@@ -9,6 +11,11 @@ from distcommit.model.committer import CommitterContext, SinkCommitter
 from distcommit.model.errors import ConfigurationError
 from distcommit.sinks.clients import committing_by, needing_client
 from distcommit.sinks.postgresql.settings import MAX_NAME_BYTES, PostgresqlTables
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from distcommit.sinks.postgresql.two_phase import TwoPhasePostgresql
 
 
 class PostgresqlSink(PostgresqlTables):
@@ -30,9 +37,20 @@ class PostgresqlSink(PostgresqlTables):
                 raise ConfigurationError("PostgreSQL would shorten a column's name", column=field.name, todo=todo)
 
     def open_committer(self, context: CommitterContext) -> SinkCommitter:
+        if self.two_phase:
+            return self.open_two_phase(context)
         with needing_client(self.type):
             from distcommit.sinks.postgresql.committer import PostgresqlCommitter  # noqa: PLC0415
-            from distcommit.sinks.postgresql.connection import connected  # noqa: PLC0415
 
-        connection = connected(self.url, with_secret_files(self.password.get_secret_value()))
-        return committing_by(connection, lambda made: PostgresqlCommitter(made, self, context))
+        return committing_by(self._connected(), lambda made: PostgresqlCommitter(made, self, context))
+
+    def open_two_phase(self, context: CommitterContext) -> TwoPhasePostgresql:
+        with needing_client(self.type):
+            from distcommit.sinks.postgresql.two_phase import TwoPhasePostgresql  # noqa: PLC0415
+
+        return committing_by(self._connected(), lambda made: TwoPhasePostgresql(made, self, context, self._connected))
+
+    def _connected(self) -> psycopg.Connection:
+        from distcommit.sinks.postgresql.connection import connected  # noqa: PLC0415
+
+        return connected(self.url, with_secret_files(self.password.get_secret_value()))

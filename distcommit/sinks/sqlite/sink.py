@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import PurePosixPath
-from typing import Literal
+from typing import ClassVar, Literal
 
 import pyarrow as pa
 from pydantic import field_validator
 
 from distcommit.model.committer import CommitterContext, SinkCommitter
 from distcommit.model.pins import Pin
+from distcommit.model.sink import Abilities
 from distcommit.model.work import MAIN_BRANCH
 from distcommit.sinks.clients import committing_by
 from distcommit.sinks.sqlite.columns import column_type
@@ -30,6 +31,8 @@ class SqliteSink(TableSink):
         path: the file, by an absolute path of a local file system that all executors see. It is made where it is
             missing, its folder is not.
     """
+
+    abilities: ClassVar[Abilities] = Abilities(audit=True)
 
     type: Literal["sqlite"]
     path: str

@@ -8,7 +8,7 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from types import FrameType
@@ -32,19 +32,23 @@ class Nursery:
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
 
-    def killed_at(
-        self, line: int, module: str, sink: CommitterSink, context: StepContext, requests: Sequence[CommitRequest]
-    ) -> bool:
-        """Commits in a process that ends, with nothing cleaned up, before the `line`th line of that module it comes to.
+    def killed_at(self, line: int, module: str, act: Callable[..., None], *arguments: Any) -> bool:
+        """Does it in a process that ends, with nothing cleaned up, before the `line`th line of that module it comes to.
         Returns whether it ended so; False if it came to its end.
+
+        Args:
+            line: which one, from 1 on.
+            module: its file.
+            act: a function that other processes can import, such as `commit_all`.
+            arguments: the function's.
 
         Raises:
             AssertionError: if it failed by itself, or did not end within two minutes.
         """
-        self._pipe.send((line, module, sink, context, tuple(requests)))
-        assert self._pipe.poll(_LONGEST_S), f"the commit that should end before line {line} took over {_LONGEST_S} s"
+        self._pipe.send((line, module, act, arguments))
+        assert self._pipe.poll(_LONGEST_S), f"what should end before line {line} took over {_LONGEST_S} s"
         code = self._pipe.recv()
-        assert code in (0, _DIED), f"the commit failed by itself, exit code {code}; its standard error says why"
+        assert code in (0, _DIED), f"it failed by itself, exit code {code}; its standard error says why"
         return cast("int", code) == _DIED
 
 
@@ -76,14 +80,19 @@ def _nurse(pipe: Connection, preloaded: Sequence[str]) -> None:
             warnings.simplefilter("ignore", DeprecationWarning)  # of threads of libraries' own, which no lock is shared
             child = os.fork()
         if child == 0:
-            _commit_until(*asked)
+            _act_until(*asked)
         pipe.send(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
-def _commit_until(
-    line: int, module: str, sink: CommitterSink, context: StepContext, requests: Sequence[CommitRequest]
-) -> NoReturn:
-    """Commits in this process, which ends with it, or before that line."""
+def commit_all(sink: CommitterSink, context: StepContext, requests: Sequence[CommitRequest]) -> None:
+    """Commits them by a committer of their own."""
+    committer = sink.open_committer(context.for_committers)
+    committer.commit(requests)
+    committer.close()
+
+
+def _act_until(line: int, module: str, act: Callable[..., None], arguments: Sequence[Any]) -> NoReturn:
+    """Does it in this process, which ends with it, or before that line."""
     left = [line]
 
     def trace(frame: FrameType, event: str, argument: object) -> Any:
@@ -97,9 +106,7 @@ def _commit_until(
 
     try:
         sys.settrace(trace)
-        committer = sink.open_committer(context.for_committers)
-        committer.commit(requests)
-        committer.close()
+        act(*arguments)
     except BaseException:  # noqa: BLE001 - nothing may come back from here
         traceback.print_exc()
         sys.stderr.flush()

@@ -24,7 +24,7 @@ from distcommit.model.committer import (
 )
 from distcommit.model.sink import BY_DATASET
 from distcommit.sinks.committer_sink import CommitterSink
-from distcommit.testing.contracts.killed import Nursery, nursery
+from distcommit.testing.contracts.killed import Nursery, commit_all, nursery
 from distcommit.testing.contracts.taken_back import TakenBack
 from distcommit.testing.contracts.tried_sink import batch_of
 
@@ -170,25 +170,26 @@ class SinkContract(TakenBack):
         """Before each line of the committer's module that a commit of two datasets, of two infos each, comes to."""
         self.kill_before_lines(tmp_path)
 
-    def kill_before_lines(self, tmp_path: Path, apart: int = 1) -> None:
-        """The test before this; `apart`: only before each line of so many."""
+    def kill_before_lines(self, tmp_path: Path, apart: int = 1, module: str = "") -> None:
+        """The test before this; `apart`: only before each line of so many; `module`: the file of another module than
+        the committer's."""
         with nursery(self.preloaded) as processes:
             for line in itertools.count(1, apart):
                 place = tmp_path / str(line)
-                place.mkdir()
-                if not self._is_committed_after_a_kill(processes, line, place):
+                place.mkdir(parents=True)
+                if not self._is_committed_after_a_kill(processes, line, place, module):
                     assert line > 1, "no line of the committer's module was traced"
                     return
                 shutil.rmtree(place)
 
-    def _is_committed_after_a_kill(self, processes: Nursery, line: int, place: Path) -> bool:
+    def _is_committed_after_a_kill(self, processes: Nursery, line: int, place: Path, module: str) -> bool:
         """Whether it came to that line."""
         requests = [self.prepare(place, urn, 1, [0], [1, 2]) for urn in ("a", "b")]
         sink, context = self.sink(place), self.context(place)
         committer = sink.open_committer(context.for_committers)
-        module = inspect.getsourcefile(type(committer)) or ""
+        module = module or inspect.getsourcefile(type(committer)) or ""
         committer.close()
-        died = processes.killed_at(line, module, sink, context, requests)
+        died = processes.killed_at(line, module, commit_all, sink, context, tuple(requests))
         assert len(set(self.seen(place))) == len(self.seen(place))
         again = self.commit(place, *requests)
         assert all(isinstance(outcome, Committed | AlreadyCommitted) for outcome in again), again

@@ -19,6 +19,8 @@ from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.steps.registry import dump_steps, load_steps
 from distcommit.steps.sink import SinkCommitStep
 
+_STORE = "store"
+
 
 class TriedSink(ABC):
     """What a subclass of the contract gives, and how it is used: each call as one more process makes it."""
@@ -66,7 +68,7 @@ class TriedSink(ABC):
             str(place / "staging"),
             str(place / "output"),
             self.make_sink(place).committers,
-            store_id="store",
+            store_id=_STORE,
         )
 
     def writer(self, place: Path, urn: str, epoch: int, attempt: str = "") -> SinkWriter:
@@ -74,7 +76,7 @@ class TriedSink(ABC):
         attempt = attempt or uuid.uuid4().hex
         folder = place / "staging" / attempt
         folder.mkdir(parents=True)
-        identity = AttemptIdentity(f"run-{epoch}", epoch, urn, f"00000_{epoch:06d}", attempt)
+        identity = AttemptIdentity(f"run-{epoch}", epoch, urn, f"00000_{epoch:06d}", attempt, store_id=_STORE)
         area = StagingArea(LocalFileSystem(), str(folder), attempt, str(place / "output"))
         return self.sink(place).open_writer(identity, area, Origin())
 

@@ -303,3 +303,12 @@ class Keyed(RowChecker):
 
     def describe(self) -> str:
         return "anything"
+
+
+def test_a_sink_that_is_not_atomic_says_so(tmp_path: Path) -> None:
+    sink = {"type": "postgresql", "url": "postgresql://host/database"}
+    for two_phase in (False, True):
+        result = explain.explained(load_config(job_file(tmp_path, {**PLAIN, "sink": {**sink, "two_phase": two_phase}})))
+        (part,) = result.branches[0].parts
+        assert ("not atomic: readers may see a part" in part.turned_away) is two_phase
+        assert ("two_phase: true" in part.settings) is two_phase

@@ -34,7 +34,7 @@ class Committing:
         attempt = uuid.uuid4().hex
         (self.folder / attempt).mkdir()
         area = StagingArea(LocalFileSystem(), str(self.folder / attempt), attempt, str(self.folder / "output"))
-        identity = AttemptIdentity("run", epoch, urn, "unit", attempt)
+        identity = AttemptIdentity("run", epoch, urn, "unit", attempt, store_id="store")
         writer = sink.open_writer(identity, area, origin or Origin())
         for batch in batches or (numbers(1, 2, 3),):
             writer.write(batch)

@@ -1,0 +1,163 @@
+"""Two-phase commit at MariaDB: XA PREPARE by writers, XA COMMIT by the committer.
+
+A prepared transaction is its session's own until that has ended, which the server notes some time after the client has
+closed it: until then it is listed, and XA COMMIT by another session says that there is none. It survives the server,
+and keeps its table from being dropped or altered. Which way one has gone that is not there any more, nothing says but
+what it wrote.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+
+import pyarrow as pa
+from pymysql.connections import Connection
+from pymysql.cursors import Cursor
+from pymysql.err import MySQLError
+
+from distcommit.model.committer import CommitOutcome, CommitRequest, CommitterContext, RetryLater
+from distcommit.model.errors import TransientError
+from distcommit.model.sink import AttemptIdentity
+from distcommit.sinks.mariadb.committer import MariadbCommitter
+from distcommit.sinks.mariadb.connection import code_of, execute
+from distcommit.sinks.mariadb.settings import MariadbTables
+from distcommit.sinks.mariadb.tables import AlterFirst
+from distcommit.sinks.two_phase import PROOFS, Name, TwoPhaseCommitter
+
+_MADE = f"""
+CREATE TABLE IF NOT EXISTS {PROOFS} (
+    id varchar(255) PRIMARY KEY, store varchar(255) NOT NULL, what varchar(16) NOT NULL, epoch bigint NOT NULL,
+    dataset text, branch text, changed_at datetime(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6))
+ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
+"""
+_NOT_KNOWN, _TWICE = 1397, 1062
+_FORMAT = 1
+_WAIT_S, _WAITS = 0.02, 250
+
+
+class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
+    """Proofs are in a table beside the ledger, which is made if it is missing."""
+
+    def __init__(
+        self,
+        connection: Connection[Cursor],
+        settings: MariadbTables,
+        context: CommitterContext,
+        connects: Callable[[], Connection[Cursor]],
+    ) -> None:
+        super().__init__(connection, settings, context)
+        self._connects = connects
+        self._second: Connection[Cursor] | None = None
+        self.make_ledger(PROOFS, _MADE)
+
+    def ready(self, request: CommitRequest, rows: pa.Schema) -> int:
+        """As said there; what makes a table would end the transaction, and comes after it."""
+        try:
+            return super().ready(request, rows)
+        except AlterFirst as error:
+            execute(self._connection, error.statement)
+        return super().ready(request, rows)
+
+    def in_doubt(self) -> frozenset[Name]:
+        found = execute(self._connection, "XA RECOVER").fetchall()
+        names = (_name(begin, data) for kind, begin, _, data in found if kind == _FORMAT)
+        return frozenset(name for name in names if name is not None)
+
+    def settle(self, name: Name, *, commit: bool) -> bool:
+        if self._second is None or not self._second.open:
+            self._second = self._connects()
+        for _ in range(_WAITS):
+            try:
+                execute(self._second, f"XA {'COMMIT' if commit else 'ROLLBACK'} {_xid(name)}")
+            except MySQLError as error:
+                if code_of(error) != _NOT_KNOWN:
+                    raise
+            else:
+                return True
+            if name not in self.in_doubt():
+                return False
+            time.sleep(_WAIT_S)  # the writer's session has not ended yet
+        raise TransientError(
+            "the session that has prepared a transaction does not end",
+            found=name.text,
+            todo="end the writer's session at the server (KILL), or wait until the server does",
+        )
+
+    def preparing(self, name: Name) -> AbstractContextManager[object]:
+        return _preparing(self._connection, name)
+
+    def prove(self, attempt: AttemptIdentity, proof: str) -> bool:
+        of = (proof, self._context.store_id, attempt.epoch, attempt.dataset_urn, attempt.branch)
+        inserted = (
+            f"INSERT INTO {PROOFS} (id, store, what, epoch, dataset, branch) VALUES (%s, %s, 'proof', %s, %s, %s)"
+        )
+        try:
+            self._execute(inserted, of)
+        except MySQLError as error:
+            if code_of(error) != _TWICE:
+                raise
+            return False
+        return True
+
+    def proven(self, proofs: Collection[str]) -> set[str]:
+        if not proofs:
+            return set()
+        asked = f"SELECT id FROM {PROOFS} WHERE what = 'proof' AND id IN ({', '.join(['%s'] * len(proofs))})"
+        return {proof for (proof,) in self._execute(asked, [*proofs]).fetchall()}
+
+    def forget(self, proofs: Collection[str]) -> None:
+        if proofs:
+            self._execute(f"DELETE FROM {PROOFS} WHERE id IN ({', '.join(['%s'] * len(proofs))})", [*proofs])
+
+    def bar(self, lost: Mapping[str, int]) -> None:
+        for proof, epoch in sorted(lost.items()):
+            self._execute(
+                f"INSERT IGNORE INTO {PROOFS} (id, store, what, epoch) VALUES (%s, %s, 'barred', %s)",
+                (proof, self._context.store_id, epoch),
+            )
+
+    def newest(self) -> int:
+        found = self._execute(f"SELECT epoch FROM {PROOFS} WHERE id = %s", (self._context.store_id,)).fetchone()
+        return int(found[0]) if found else 0
+
+    def make_newest(self, epoch: int) -> None:
+        store = self._context.store_id
+        with self.transaction():
+            self._execute(
+                f"INSERT INTO {PROOFS} (id, store, what, epoch) VALUES (%s, %s, 'newest', %s)"
+                " ON DUPLICATE KEY UPDATE epoch = GREATEST(epoch, %s)",
+                (store, store, epoch, epoch),
+            )
+        asked = f"SELECT id FROM {PROOFS} WHERE store = %s AND what = 'barred' AND epoch < %s"
+        self.forget([proof for (proof,) in self._execute(asked, (store, epoch)).fetchall()])  # others it would wait for
+
+    def outcome_of(self, error: Exception) -> CommitOutcome | None:
+        return RetryLater(str(error)) if isinstance(error, TransientError) else super().outcome_of(error)
+
+    def close(self) -> None:
+        if self._second is not None:
+            with suppress(MySQLError):
+                self._second.close()
+        super().close()
+
+
+@contextmanager
+def _preparing(connection: Connection[Cursor], name: Name) -> Iterator[None]:
+    """Afterwards the session can do nothing else. Once it has ended others can commit what it has prepared, and what it
+    has not is undone."""
+    execute(connection, f"XA START {_xid(name)}")
+    yield
+    execute(connection, f"XA END {_xid(name)}")
+    execute(connection, f"XA PREPARE {_xid(name)}")
+
+
+def _xid(name: Name) -> str:
+    """Its two parts are of letters, digits and `-`, as ids of attempts are."""
+    return f"X'{name.begin.encode().hex()}', X'{name.end.encode().hex()}', {_FORMAT}"
+
+
+def _name(begin: int, data: str | bytes) -> Name | None:
+    text = data.decode("utf-8", "replace") if isinstance(data, bytes) else data
+    return Name.parsed(f"{text[:begin]}-{text[begin:]}")

@@ -1,0 +1,140 @@
+"""Two-phase commit at PostgreSQL: PREPARE TRANSACTION by writers, COMMIT PREPARED by the committer.
+
+Statements are sent as they are, not by the client's `tpc_*`: those say nothing where PREPARE of a failed transaction
+has undone it, and rolling back after a name was taken takes the other one away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, LiteralString
+
+import psycopg
+from psycopg import sql
+
+from distcommit.model.committer import CommitterContext
+from distcommit.model.errors import ConfigurationError, TransientError
+from distcommit.model.sink import AttemptIdentity
+from distcommit.sinks.postgresql.committer import PostgresqlCommitter
+from distcommit.sinks.postgresql.connection import begun, transaction
+from distcommit.sinks.postgresql.settings import PostgresqlTables
+from distcommit.sinks.two_phase import PROOFS, Name, TwoPhaseCommitter
+
+_MADE = """
+CREATE TABLE IF NOT EXISTS {proofs} (
+    id text PRIMARY KEY, store text NOT NULL, what text NOT NULL, epoch bigint NOT NULL, dataset text, branch text,
+    changed_at timestamptz NOT NULL DEFAULT now())
+"""
+_TODO = "set max_prepared_transactions above the number of work units that all jobs read at a time, and restart it"
+
+
+class TwoPhasePostgresql(TwoPhaseCommitter, PostgresqlCommitter):
+    """Proofs are in a table beside the ledger, which is made if it is missing."""
+
+    def __init__(
+        self,
+        connection: psycopg.Connection,
+        settings: PostgresqlTables,
+        context: CommitterContext,
+        connects: Callable[[], psycopg.Connection],
+    ) -> None:
+        super().__init__(connection, settings, context)
+        self._connects, self._second = connects, None
+        self._proofs = sql.Identifier(settings.ledger_schema or settings.schema_name, PROOFS)
+        shown = self._proofs.as_string(connection)
+        if connection.execute("SELECT to_regclass(%s) IS NULL", (shown,)).fetchone() == (True,):
+            with transaction(connection):
+                connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (shown,))
+                self._run(_MADE)
+
+    _second: psycopg.Connection | None
+
+    def begin(self, epoch: int) -> None:
+        (most,) = self._run("SELECT current_setting('max_prepared_transactions')::int").fetchone() or (0,)
+        if not most:
+            raise ConfigurationError(
+                "the server prepares no transactions",
+                expected="max_prepared_transactions above 0",
+                found=str(most),
+                todo=f"{_TODO}; or leave out `two_phase`",
+            )
+        super().begin(epoch)
+
+    def in_doubt(self) -> frozenset[Name]:
+        found = self._run("SELECT gid FROM pg_prepared_xacts WHERE database = current_database()").fetchall()
+        return frozenset(name for (gid,) in found if (name := Name.parsed(gid)) is not None)
+
+    def settle(self, name: Name, *, commit: bool) -> bool:
+        if self._second is None or self._second.closed:
+            self._second = self._connects()
+        what = sql.SQL("COMMIT PREPARED {}" if commit else "ROLLBACK PREPARED {}")
+        try:
+            self._second.execute(what.format(sql.Literal(name.text)))
+        except psycopg.errors.UndefinedObject:
+            return False
+        return True
+
+    def preparing(self, name: Name) -> AbstractContextManager[object]:
+        return _preparing(self._connection, name)
+
+    def prove(self, attempt: AttemptIdentity, proof: str) -> bool:
+        of = (proof, self._context.store_id, attempt.epoch, attempt.dataset_urn, attempt.branch)
+        inserted = self._run(
+            "INSERT INTO {proofs} (id, store, what, epoch, dataset, branch) VALUES (%s, %s, 'proof', %s, %s, %s)"
+            " ON CONFLICT DO NOTHING",
+            of,
+        )
+        return inserted.rowcount == 1
+
+    def proven(self, proofs: Collection[str]) -> set[str]:
+        found = self._run("SELECT id FROM {proofs} WHERE id = ANY(%s) AND what = 'proof'", ([*proofs],))
+        return {proof for (proof,) in found.fetchall()}
+
+    def forget(self, proofs: Collection[str]) -> None:
+        self._run("DELETE FROM {proofs} WHERE id = ANY(%s)", ([*proofs],))
+
+    def bar(self, lost: Mapping[str, int]) -> None:
+        self._run(
+            "INSERT INTO {proofs} (id, store, what, epoch)"
+            " SELECT p, %s, 'barred', e FROM unnest(%s::text[], %s::bigint[]) AS lost (p, e) ORDER BY p"
+            " ON CONFLICT DO NOTHING",
+            (self._context.store_id, [*lost], [*lost.values()]),
+        )
+
+    def newest(self) -> int:
+        found = self._run("SELECT epoch FROM {proofs} WHERE id = %s", (self._context.store_id,)).fetchone()
+        return int(found[0]) if found else 0
+
+    def make_newest(self, epoch: int) -> None:
+        store = self._context.store_id
+        with self.transaction():
+            self._run(
+                "INSERT INTO {proofs} AS there (id, store, what, epoch) VALUES (%s, %s, 'newest', %s)"
+                " ON CONFLICT (id) DO UPDATE SET epoch = EXCLUDED.epoch WHERE there.epoch < EXCLUDED.epoch",
+                (store, store, epoch),
+            )
+            self._run("DELETE FROM {proofs} WHERE store = %s AND what = 'barred' AND epoch < %s", (store, epoch))
+
+    def close(self) -> None:
+        if self._second is not None:
+            self._second.close()
+        super().close()
+
+    def _run(self, statement: LiteralString, values: tuple[object, ...] = ()) -> psycopg.Cursor[Any]:
+        return self._connection.execute(sql.SQL(statement).format(proofs=self._proofs), values or None)
+
+
+@contextmanager
+def _preparing(connection: psycopg.Connection, name: Name) -> Iterator[None]:
+    """PREPARE TRANSACTION of one that has failed undoes it, and says so by its tag alone, which is looked at."""
+    with begun(connection):
+        yield
+        try:
+            tag = connection.execute(sql.SQL("PREPARE TRANSACTION {}").format(sql.Literal(name.text))).statusmessage
+        except psycopg.errors.OutOfMemory as error:  # no memory is meant, but room for it
+            raise TransientError(
+                "the server has prepared as many transactions as it can", found=str(error), todo=_TODO
+            ) from error
+    if tag != "PREPARE TRANSACTION":
+        raise TransientError("the transaction was not prepared", expected="PREPARE TRANSACTION", found=str(tag))
