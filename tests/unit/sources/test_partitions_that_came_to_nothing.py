@@ -30,7 +30,7 @@ from tests.unit.sources.test_kafka_plan import Elsewhere, plan_of, plans, ranges
 ADDED = "grown@1"
 NAME = SequenceName(ADDED, 3)
 SEALED = SealedSequence(
-    dataset_urn=ADDED, epoch=3, low=None, high=Watermark({"1": 5}), steps=b"", start={"1": 0}, records=5
+    dataset_urn=ADDED, epoch=3, low=None, high=Watermark({"1": 5}), steps=(), start={"1": 0}, records=5
 )
 HISTORIES: dict[str, tuple[Record, ...]] = {
     "a run could not read it": (
