@@ -12,7 +12,7 @@ from distcommit.engine.run import new_run_id
 from distcommit.model.errors import ConfigurationError, ConflictError, LostTailError, StaleStoreError
 from distcommit.stores.anchors import require_whole
 from distcommit.stores.claims import Mark, not_the_owner, put_mark, read_marks, read_owner
-from distcommit.stores.fencing import OLDER_OUTPUT, newer_runs, older_output
+from distcommit.stores.fencing import OLDER_OUTPUT, is_other_staging, newer_runs, older_output
 from distcommit.stores.job_lock import JobLock
 from distcommit.stores.job_store import DEFAULT_BUCKETS, JobStore, open_store
 from distcommit.stores.pinned import record_settings
@@ -46,7 +46,8 @@ def rebuild_job(
                 todo=OLDER_OUTPUT,
             )
         has_lost = older or newer_runs(store) or not read_marks(fs, roots.output)[Mark.BEGAN] or _has_lost_tail(store)
-        if not has_lost and not (keep_watermarks and not store.job_log().refresh().has_ended):
+        goes_on = keep_watermarks and (is_other_staging(store) or not store.job_log().refresh().has_ended)
+        if not has_lost and not goes_on:
             raise ConflictError(
                 "there is nothing to rebuild",
                 store=roots.store,
