@@ -46,8 +46,7 @@ def rebuild_job(
                 todo=OLDER_OUTPUT,
             )
         has_lost = older or newer_runs(store) or not read_marks(fs, roots.output)[Mark.BEGAN] or _has_lost_tail(store)
-        goes_on = keep_watermarks and (is_other_staging(store) or not store.job_log().refresh().has_ended)
-        if not has_lost and not goes_on:
+        if not has_lost and not (keep_watermarks and _can_be_declared(store)):
             raise ConflictError(
                 "there is nothing to rebuild",
                 store=roots.store,
@@ -81,6 +80,11 @@ def rebuild_job(
     with JobLock(fs, roots.store, run_id, config.lock.lease_ttl_s, SystemClock()):
         record_settings(store, folders.pinned())
         return rebuild_store(store, found, run_id, who, accept_gaps=accept_gaps, flow=flow)
+
+
+def _can_be_declared(store: JobStore) -> bool:
+    """Whether a person may say that what is there counts: of a run that died, or of a staging folder that is lost."""
+    return not store.job_log().refresh().has_ended or is_other_staging(store)
 
 
 def _has_lost_tail(store: JobStore) -> bool:
