@@ -37,14 +37,15 @@ def rejecting_branch(errors: str) -> str:
 SchemaIds = dict[str, tuple[int, ...]]
 """Ids of schemas by the converter that they are known to, each once, those that came first in front."""
 
-_MOST_SCHEMAS = 100
+MOST_SCHEMAS = 100
+"""How many ids of a converter are known of a dataset."""
 
 
 def added_schemas(*found: SchemaIds) -> SchemaIds:
     """All of them, the newest hundred of each converter."""
     names = dict.fromkeys(name for ids in found for name in ids)
     each = {name: [*dict.fromkeys(one for ids in found for one in ids.get(name, ()))] for name in names}
-    return {name: tuple(ids[-_MOST_SCHEMAS:]) for name, ids in each.items()}
+    return {name: tuple(ids[-MOST_SCHEMAS:]) for name, ids in each.items()}
 
 
 class SkippedRange(Struct, frozen=True, array_like=True):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 from functools import partial
 
-from distcommit.model.errors import FencedError, StaleStoreError
+from distcommit.model.errors import DistcommitError, FencedError, StaleStoreError
 from distcommit.model.lockstep import Work, alone
+from distcommit.model.log_records import DatasetStatus
+from distcommit.model.parallel import in_flight
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
 from distcommit.stores.claims import OWNER_VERSION, Mark, Owner, claim, newest_end, put_mark, read_marks, read_owner
@@ -22,6 +24,12 @@ OLDER_OUTPUT = (
     " only where you set watermarks back. Or give the job new folders (paths)"
 )
 """What to do where the output is older than its store."""
+OTHER_STAGING = (
+    "see that what paths.staging is on is mounted, or correct paths.staging. If it is lost, or was emptied, `distcommit"
+    " rebuild --keep-watermarks` lets the job go on in the folder that is there; a dataset whose pending files were"
+    " lost with it is quarantined then, to be released"
+)
+"""What to do where the staging folder is not the one that runs have staged in."""
 
 
 def begin_run(store: JobStore, run_id: str, *, unsealed: bool = False) -> int:
@@ -59,6 +67,15 @@ def require_newest(store: JobStore) -> None:
             expected="the output that the newest run has left",
             found=older,
             todo=OLDER_OUTPUT,
+        )
+    if is_other_staging(store):
+        raise StaleStoreError(
+            "the staging folder is another one than that in which pending files were staged",
+            store=store.roots.store,
+            staging=store.roots.staging,
+            expected="the folder that the job has claimed",
+            found="one that nobody has claimed",
+            todo=OTHER_STAGING,
         )
     claim_folders(store)
     newer = newer_runs(store)
@@ -138,6 +155,22 @@ def older_output(store: JobStore) -> str:
     if fold.began_epoch > began:
         return f"runs up to epoch {fold.began_epoch} in the store, up to {began} in the output"
     return ""
+
+
+def is_other_staging(store: JobStore) -> bool:
+    """Whether something is pending whose files runs have staged in another folder than this one, as where a disk is not
+    mounted: it would count as lost. Logs are read only where nobody has claimed the folder; where that can't be, it is
+    told as if something were."""
+    if not store.job_log().refresh().began_epoch or read_owner(store.fs, store.roots.staging) is not None:
+        return False
+    return any(in_flight(store.fs.parallel_calls, _is_open, [store.bucket_log(each) for each in range(store.buckets)]))
+
+
+def _is_open(log: CommitLog) -> bool:
+    try:
+        return any(state.status is not DatasetStatus.IDLE for state in log.refresh().datasets.values())
+    except DistcommitError:
+        return True
 
 
 def fence_job(store: JobStore, run_id: str, *, moving: bool = False) -> int:

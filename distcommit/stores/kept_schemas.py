@@ -6,7 +6,7 @@ All tasks of a run go by the same ones: whoever is the first to put a number has
 Numbers begin anew with each run, at its epoch times a thousand. A sequence records those that its records are of, as
 it does with the ids of a registry, so that they move with DONE: what was put by a run whose sequence was never done is
 known to no later one, and goes when that puts one itself. A converter that goes by the ids of a registry puts these,
-for the run alone.
+for the run alone: as `{"id": ID}`. What becomes of them under another name, `stores.carried_schemas` says.
 """
 
 from __future__ import annotations
@@ -39,6 +39,32 @@ class KeptSchema(msgspec.Struct, frozen=True):
     schema: dict[str, Any]
 
 
+def first_number(epoch: int) -> int:
+    """The first number of those that belong to an epoch."""
+    return epoch * _OF_A_RUN
+
+
+def kept_in(store_root: str, dataset_urn: str, converter: str) -> str:
+    """The folder of what is kept of a dataset and a converter."""
+    return f"{store_root}/{SCHEMAS}/{folder_of(dataset_urn)}/{converter}"
+
+
+def read_kept(fs: FileSystem, path: str) -> KeptSchema | None:
+    """What was put there, None if nothing was. Raises CorruptError, UnknownVersionError."""
+    try:
+        data = fs.read(path)
+    except FileNotFoundError:
+        return None
+    return decode_document(
+        data, KeptSchema, SCHEMA_VERSION, "the columns that a dataset's records were read with", path
+    )
+
+
+def is_of_registry(schema: Mapping[str, Any]) -> bool:
+    """Whether it only says which id of a registry's a run has met."""
+    return schema.keys() == {"id"} and isinstance(schema["id"], int)
+
+
 @dataclass(frozen=True, slots=True)
 class SchemaStore:
     """What is kept, for the tasks of one run. `epoch`: its own."""
@@ -51,7 +77,7 @@ class SchemaStore:
 
     def of(self, dataset_urn: str, converter: str) -> KeptSchemas:
         """Those of a dataset and a converter, by its name."""
-        return _Kept(self, dataset_urn, converter, f"{self.store_root}/{SCHEMAS}/{folder_of(dataset_urn)}/{converter}")
+        return _Kept(self, dataset_urn, converter, kept_in(self.store_root, dataset_urn, converter))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +95,8 @@ class _Kept:
         """
         path = f"{self.folder}/{numbered_name(schema_id)}"
         if path not in self.store.read:
-            try:
-                data = self.store.fs.read(path)
-            except FileNotFoundError:
+            found = read_kept(self.store.fs, path)
+            if found is None:
                 raise CorruptError(
                     "the columns that a dataset's records were read with are gone",
                     dataset=self.dataset_urn,
@@ -79,9 +104,8 @@ class _Kept:
                     expected=path,
                     found="no such file",
                     todo="restore it from a backup of the store, or declare the converter's fields",
-                ) from None
-            what = "the columns that a dataset's records were read with"
-            self.store.read[path] = decode_document(data, KeptSchema, SCHEMA_VERSION, what, path)
+                )
+            self.store.read[path] = found
         return self.store.read[path].schema
 
     def put_next(self, after: int, schema: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]]:
@@ -90,7 +114,7 @@ class _Kept:
         Returns:
             what stands there: its number, and the schema.
         """
-        fs, first = self.store.fs, self.store.epoch * _OF_A_RUN
+        fs, first = self.store.fs, first_number(self.store.epoch)
         number = max(after + 1, first)
         if number >= first + _OF_A_RUN:
             raise ConfigurationError(

@@ -13,15 +13,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+import msgspec
+
 from distcommit.model.errors import ConflictError, CorruptError
 from distcommit.model.lockstep import Work, in_step
-from distcommit.model.log_records import Checkpoint, DatasetStatus
+from distcommit.model.log_records import Checkpoint, DatasetState, DatasetStatus
 from distcommit.model.parallel import in_flight
 from distcommit.model.steps import StepContext
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.renaming import NamedNow, renamed
 from distcommit.stores.anchors import cut_ended, heads_now, require_published, require_whole
+from distcommit.stores.carried_schemas import carry, to_carry
 from distcommit.stores.claims import Mark, newest_end, put_mark, read_marks
 from distcommit.stores.fencing import end_run, fence_job, require_fence, require_newest
 from distcommit.stores.generation import require_counting
@@ -80,7 +83,8 @@ def rebucket(store: JobStore, move: Move, run_id: str, tell: Callable[[str], Non
         FencedError: if somebody else has begun since: they go on, or this is to be given again.
         StaleStoreError: if the store is older than its output.
         LostTailError: if a bucket's log has lost its newest segments.
-        CorruptError: if a log can't be read, or one of the new ones is there and is not what it has to be.
+        CorruptError: if a log can't be read, or one of the new ones is there and is not what it has to be; or columns
+            that a dataset with another name is to keep are gone.
     """
     fold = store.job_log().refresh()
     require_counting(store, fold, moving=True)
@@ -166,8 +170,11 @@ def _require_movable(store: JobStore, move: Move, folds: Sequence[Fold]) -> None
             todo="`distcommit release JOB.yaml DATASET retry`, as it was configured before, then give this again;"
             " nothing was changed",
         )
-    for state in renamed(states, move.named_now) if move.named_now else states:
+    after = renamed(states, move.named_now) if move.named_now else states
+    for state in after:
         store.bucket_of(state.dataset_urn)  # raises while nothing is changed, where the sink names no group for it
+    if move.named_now:
+        to_carry(store, states, after, move.named_now, epoch=0)  # so does this, where one can't be read
 
 
 def _first(names: Sequence[str]) -> str:
@@ -213,6 +220,8 @@ def _begin_logs(after: JobStore, epoch: int, ended: Sequence[Fold], move: Move) 
     left there would count from the switch on. How many datasets are in them."""
     logs = _logs(after, epoch)
     wanted = next_record.beginnings(ended, after.buckets, after.bucket_of, move.named_now)
+    if move.named_now:
+        wanted = _with_schemas(after, ended, wanted, move.named_now)
 
     def make(one: tuple[CommitLog, Checkpoint]) -> str:
         log, beginning = one
@@ -233,6 +242,21 @@ def _begin_logs(after: JobStore, epoch: int, ended: Sequence[Fold], move: Move) 
         )
     after.fs.sync([log.folder for log in logs], after.roots.store)
     return sum(len(beginning.datasets) for beginning in wanted)
+
+
+def _with_schemas(
+    after: JobStore, ended: Sequence[Fold], wanted: list[Checkpoint], named_now: NamedNow
+) -> list[Checkpoint]:
+    """The beginnings with the ids that schemas have under new names; they are there then. Their numbers are of the
+    newest epoch in the logs that have ended, as these are, so that whoever goes on with it puts the same."""
+    before = [state for fold in ended for state in fold.datasets.values()]
+    renamed_to = [state for beginning in wanted for state in beginning.datasets]
+    ids = carry(after, to_carry(after, before, renamed_to, named_now, wanted[0].fence_epoch))
+
+    def known(state: DatasetState) -> DatasetState:
+        return msgspec.structs.replace(state, schemas=ids.get(state.dataset_urn, state.schemas))
+
+    return [msgspec.structs.replace(each, datasets=tuple(map(known, each.datasets))) for each in wanted]
 
 
 def _switch(store: JobStore, epoch: int, after: JobStore) -> None:

@@ -16,6 +16,7 @@ from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths import SET_ASIDE, epoch_name
 from distcommit.stores.anchors import cut_ended, forget_heads, heads_now
+from distcommit.stores.carried_schemas import carry, to_carry
 from distcommit.stores.claims import Mark, put_mark, read_marks
 from distcommit.stores.cuts import end_cuts
 from distcommit.stores.fencing import claim_folders, fence_bucket, require_fence
@@ -83,12 +84,23 @@ def rebuild_store(
     _set_aside(
         store, epoch, plan.revoked
     )  # first: once their dataset is idle, nothing tells them from what is published
-    _write(store, plan.states, known, epoch, who)
+    states = plan.states if flow is None else _with_schemas(store, flow, plan.states, known, epoch)
+    _write(store, states, known, epoch, who)
     _set_aside(store, epoch, plan.set_aside)
     _end(store, epoch, who)
     put_mark(fs, roots.output, epoch, Mark.CLEAN)
     plan.result.epoch, plan.result.written = epoch, True
     return plan.result
+
+
+def _with_schemas(
+    store: JobStore, flow: TaskFlow, made: list[DatasetState], known: dict[str, DatasetState], epoch: int
+) -> list[DatasetState]:
+    """The states with the ids that schemas have under names that the store does not know."""
+    new = [state for state in made if state.dataset_urn not in known]
+    before = {**known, **{state.dataset_urn: state for state in made if state.dataset_urn in known}}
+    ids = carry(store, to_carry(store, before.values(), new, flow.source.named_now, epoch))
+    return [msgspec.structs.replace(each, schemas=ids.get(each.dataset_urn, each.schemas)) for each in made]
 
 
 def _write(store: JobStore, made: list[DatasetState], known: dict[str, DatasetState], epoch: int, who: str) -> None:

@@ -12,7 +12,7 @@ from distcommit.engine.run import new_run_id
 from distcommit.model.errors import ConfigurationError, ConflictError, LostTailError, StaleStoreError
 from distcommit.stores.anchors import require_whole
 from distcommit.stores.claims import Mark, not_the_owner, put_mark, read_marks, read_owner
-from distcommit.stores.fencing import OLDER_OUTPUT, newer_runs, older_output
+from distcommit.stores.fencing import OLDER_OUTPUT, is_other_staging, newer_runs, older_output
 from distcommit.stores.job_lock import JobLock
 from distcommit.stores.job_store import DEFAULT_BUCKETS, JobStore, open_store
 from distcommit.stores.pinned import record_settings
@@ -46,7 +46,7 @@ def rebuild_job(
                 todo=OLDER_OUTPUT,
             )
         has_lost = older or newer_runs(store) or not read_marks(fs, roots.output)[Mark.BEGAN] or _has_lost_tail(store)
-        if not has_lost and not (keep_watermarks and not store.job_log().refresh().has_ended):
+        if not has_lost and not (keep_watermarks and _can_be_declared(store)):
             raise ConflictError(
                 "there is nothing to rebuild",
                 store=roots.store,
@@ -80,6 +80,11 @@ def rebuild_job(
     with JobLock(fs, roots.store, run_id, config.lock.lease_ttl_s, SystemClock()):
         record_settings(store, folders.pinned())
         return rebuild_store(store, found, run_id, who, accept_gaps=accept_gaps, flow=flow)
+
+
+def _can_be_declared(store: JobStore) -> bool:
+    """Whether a person may say that what is there counts: of a run that died, or of a staging folder that is lost."""
+    return not store.job_log().refresh().has_ended or is_other_staging(store)
 
 
 def _has_lost_tail(store: JobStore) -> bool:

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from functools import partial
 
 from distcommit.app.by_hand.rebuild import known_states
+from distcommit.constructs.converters.schema import SchemaConverter
 from distcommit.engine.ingest import ingest_partition
 from distcommit.engine.run import new_run_id, run
+from distcommit.ingest.task_flow import Branch, Stage, TaskFlow
 from distcommit.model.errors import ConfigurationError, ConflictError
 from distcommit.model.pins import Pin, PinnedSettings
-from distcommit.model.source import Provenance
+from distcommit.model.sink import Sink
+from distcommit.model.source import Provenance, Source
 from distcommit.model.watermark import Watermark, as_offset
 from distcommit.stores import by_hand
 from distcommit.stores.fencing import end_run
@@ -194,10 +197,27 @@ def _still_topics(machine: SimulatedPosix) -> str:
     return "" if read_settings(store).settings == {NAMED_BY: "topic"} else "the setting is another one"
 
 
-def _read_on(kind: str, counts: int, machine: SimulatedPosix) -> str:
+def _keeping(source: Source, sink: Sink) -> TaskFlow:
+    """The columns of a dataset's first records are kept for those that follow."""
+    keeps = SchemaConverter.model_validate({"type": "schema", "evolution": "pin"})
+    return TaskFlow(source, (Branch(sink),), stages=(Stage("schema", keeps),))
+
+
+KEEPS = World(buckets=2, flow=_keeping)
+
+
+def _keeps(kind: str) -> SimulatedPosix:
+    """A run has named datasets by topic, or by partition, and has kept their columns."""
+    machine, source = new_machine(), {"topic": _TOPIC, "partition": NAMED["partition"]}[kind]
+    run_pinned(KEEPS, machine, source, named(kind))
+    machine.syncfs("/")
+    return machine
+
+
+def _read_on(kind: str, counts: int, machine: SimulatedPosix, world: World | None = None) -> str:
     """The move to generation `counts` is finished by the same command, and then each record is there once, under one
     name or the other."""
-    world, before = World(buckets=2), "topic" if kind == "partition" else "partition"
+    world, before = world or World(buckets=2), "topic" if kind == "partition" else "partition"
     store = world.store(machine)
     if store.generation == counts and read_settings(store).settings != {NAMED_BY: kind}:
         return "a run that names datasets as before would read on where it stood"
@@ -228,5 +248,17 @@ REBUCKET = (
     Program("rebucket-refused", _pending, _refused, _nothing_was_changed),
     Program("rebucket-renamed", read_as_topics, partial(_renamed, "partition"), partial(_read_on, "partition", 1)),
     Program("rebucket-renamed-refused", _stopped, _renamed_or_refused, _still_topics),
+    Program(
+        "rebucket-renamed-kept",
+        partial(_keeps, "topic"),
+        partial(_renamed, "partition"),
+        partial(_read_on, "partition", 1, world=KEEPS),
+    ),
+    Program(
+        "rebucket-renamed-kept-of-several",
+        partial(_keeps, "partition"),
+        partial(_renamed, "topic"),
+        partial(_read_on, "topic", 1, world=KEEPS),
+    ),
     Program("rebucket-renamed-back", _read_as_partitions, partial(_renamed, "topic"), partial(_read_on, "topic", 2)),
 )

@@ -1,0 +1,63 @@
+"""A staging folder that is another one than before, as where a disk is not mounted for one run."""
+
+from __future__ import annotations
+
+import pytest
+
+from distcommit.app.by_hand.rebuild import keep_store, known_states
+from distcommit.model.errors import StaleStoreError
+from distcommit.model.log_records import DatasetStatus
+from distcommit.stores.fencing import is_other_staging
+from distcommit.testing.simulation.programs.parts import SOURCE, files_below, half_done, replace_files
+from distcommit.testing.simulation.world import ROOTS, World
+from tests.unit.engine.machines import Machine
+
+WORLD = World(buckets=2)
+
+
+def _statuses(machine: Machine) -> set[DatasetStatus]:
+    return {state.status for state in known_states(WORLD.store(machine)).values()}
+
+
+def _torn(machine: Machine) -> None:
+    for bucket in range(2):
+        folder = WORLD.store(machine).bucket_log(bucket).folder
+        replace_files(machine, folder, dict.fromkeys(files_below(machine, folder), b"{"))
+
+
+def test_a_staging_folder_that_nobody_has_claimed_is_refused_while_something_is_pending() -> None:
+    machine = Machine()
+    half_done(machine, WORLD)
+    assert DatasetStatus.PENDING in _statuses(machine)
+    staged = files_below(machine, ROOTS.staging)
+    replace_files(machine, ROOTS.staging, {})
+    for _ in range(2):  # nor has the first one claimed it
+        with pytest.raises(StaleStoreError, match=r"staging folder is another one.*rebuild --keep-watermarks"):
+            WORLD.run(machine, SOURCE)
+    assert DatasetStatus.QUARANTINED not in _statuses(machine)
+    replace_files(machine, ROOTS.staging, staged)
+    assert WORLD.run(machine, SOURCE).succeeded
+
+
+def test_one_that_is_lost_is_gone_on_without_once_a_person_says_so() -> None:
+    machine = Machine()
+    half_done(machine, WORLD)
+    replace_files(machine, ROOTS.staging, {})
+    assert keep_store(WORLD.store(machine), "kept", "person").written
+    assert not WORLD.run(machine, SOURCE).succeeded
+    assert DatasetStatus.QUARANTINED in _statuses(machine)
+
+
+def test_one_may_be_emptied_where_nothing_is_pending() -> None:
+    machine = Machine()
+    assert WORLD.run(machine, SOURCE).succeeded
+    replace_files(machine, ROOTS.staging, {})
+    assert WORLD.run(machine, SOURCE).succeeded
+
+
+def test_a_log_that_cannot_be_read_counts_as_if_something_were_pending() -> None:
+    machine = Machine()
+    assert WORLD.run(machine, SOURCE).succeeded
+    replace_files(machine, ROOTS.staging, {})
+    _torn(machine)
+    assert is_other_staging(WORLD.store(machine))

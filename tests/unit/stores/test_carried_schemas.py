@@ -1,0 +1,107 @@
+"""Schemas that are kept below a dataset's name are carried over to the name that it gets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from distcommit.fs.local import LocalFileSystem
+from distcommit.model.errors import CorruptError
+from distcommit.model.log_records import DatasetState
+from distcommit.model.watermark import Watermark
+from distcommit.model.work import MOST_SCHEMAS, SchemaIds
+from distcommit.protocol.renaming import renamed
+from distcommit.stores.carried_schemas import carry, to_carry
+from distcommit.stores.job_store import JobStore, Roots, open_store
+from distcommit.stores.kept_schemas import SchemaStore
+from distcommit.testing.simulation.programs.rebucket import renames
+
+MOVED_AT = 9
+
+
+def store_in(folder: Path) -> JobStore:
+    roots = Roots(*(str(folder / name) for name in ("store", "staging", "output")))
+    return open_store(LocalFileSystem(durable=False), roots, "job", 1, create=True)
+
+
+def put(store: JobStore, epoch: int, urn: str, schema: Mapping[str, Any], converter: str = "json") -> int:
+    return SchemaStore(store.fs, store.roots.store, epoch).of(urn, converter).put_next(epoch * 1000 - 1, schema)[0]
+
+
+def state(urn: str, partitions: Iterable[str], schemas: SchemaIds) -> DatasetState:
+    return DatasetState(urn, watermark=Watermark(dict.fromkeys(partitions, 5)), schemas=schemas)
+
+
+def moved(store: JobStore, kind: str, *before: DatasetState) -> dict[str, SchemaIds]:
+    named_now = renames(kind).named_now
+    assert named_now is not None
+    return carry(store, to_carry(store, before, renamed(before, named_now), named_now, MOVED_AT))
+
+
+def kept(store: JobStore, urn: str, number: int) -> Mapping[str, Any]:
+    return SchemaStore(store.fs, store.roots.store, 10).of(urn, "json").schema(number)
+
+
+def test_partitions_get_what_their_topic_has_had_and_keep_what_they_had_before(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    put(store, 2, "t@0", {"old": "bool"})
+    put(store, 4, "t", {"a": "int64"})
+    put(store, 5, "t", {"a": "int64", "b": "bool"})
+    found = moved(store, "partition", state("t", "01", {"json": (4000, 5000)}), state("t@0", "0", {"json": (2000,)}))
+    assert found == {"t@0": {"json": (2000, 9000, 9001)}, "t@1": {"json": (9000, 9001)}}
+    assert kept(store, "t@0", 2000) == {"old": "bool"}
+    for urn in found:
+        assert [kept(store, urn, number) for number in (9000, 9001)] == [{"a": "int64"}, {"a": "int64", "b": "bool"}]
+    assert kept(store, "t", 5000) == {"a": "int64", "b": "bool"}, "and the topic has it still"
+
+
+def test_of_partitions_that_become_one_each_set_is_kept_once_and_the_newest_decides(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    put(store, 2, "t@0", {"a": "int64"})
+    put(store, 2, "t@1", {"b": "int64"})
+    put(store, 3, "t@0", {"c": "int64"})
+    put(store, 4, "t@1", {"a": "int64"})
+    before = [state("t@0", "0", {"json": (2000, 3000)}), state("t@1", "1", {"json": (2000, 4000)})]
+    assert moved(store, "topic", *before) == {"t": {"json": (9000, 9001, 9002)}}
+    in_order = [{"b": "int64"}, {"c": "int64"}, {"a": "int64"}]
+    assert [kept(store, "t", number) for number in (9000, 9001, 9002)] == in_order
+    assert moved(store, "topic", *before) == {"t": {"json": (9000, 9001, 9002)}}, "whoever goes on does the same"
+
+
+def test_ids_of_a_registry_stay_as_they_are_whatever_a_run_has_put_of_them(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    put(store, 2, "t", {"id": 2000}, "avro")
+    put(store, 2, "t", {"id": "int64"})
+    before = state("t", "0", {"avro": (7, 2000), "json": (2000,)})
+    assert moved(store, "partition", before) == {"t@0": {"avro": (7, 2000), "json": (9000,)}}
+    assert kept(store, "t@0", 9000) == {"id": "int64"}
+
+
+def test_the_newest_hundred_are_carried(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    urns = [f"t@{number}" for number in range(MOST_SCHEMAS + 1)]
+    for number, urn in enumerate(urns):
+        put(store, 2, urn, {f"c{number:03}": "bool"})
+    before = [state(urn, [urn[2:]], {"json": (2000,)}) for urn in urns]
+    (ids,) = (found["json"] for found in moved(store, "topic", *before).values())
+    assert ids == tuple(range(9000, 9000 + MOST_SCHEMAS))
+    assert kept(store, "t", ids[-1]) == {"c099": "bool"}, "by name, where they were put at once"
+
+
+def test_a_newest_one_that_is_gone_is_told_and_nothing_is_put(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    put(store, 2, "t", {"a": "int64"})
+    with pytest.raises(CorruptError, match=r"are gone.*000000003000\.json.*give this again"):
+        moved(store, "partition", state("t", "0", {"json": (2000, 3000)}))
+    assert not (tmp_path / "store" / "schemas" / "t@0").exists()
+
+
+def test_others_that_are_there_are_told(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    put(store, 2, "t", {"a": "int64"})
+    put(store, MOVED_AT, "t@0", {"z": "int64"})
+    with pytest.raises(CorruptError, match=r"can't be put.*000000009000\.json"):
+        moved(store, "partition", state("t", "0", {"json": (2000,)}))
