@@ -65,6 +65,7 @@ def _ended(record: RunRecord) -> str:
         "quarantined": record.totals.get("datasets_quarantined", 0),
         "commits at sinks": record.totals.get("commit_successes", 0),
         "commits to be tried again": record.totals.get("commit_retries", 0),
+        "commits that can never be made": record.totals.get("commit_failures", 0),
         "ms at sinks, added up over tasks": record.totals.get("target_ms", 0),
     }
     told = ", ".join(f"{number:,} {name}" for name, number in counts.items() if number) or "nothing published"

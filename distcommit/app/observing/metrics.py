@@ -38,6 +38,11 @@ _COUNTED = {
     "sequences_replayed": "Commits of older runs that were finished.",
     "sequences_left": "Commits that were left to the next run.",
     "steps_executed": "Commit steps that were executed.",
+    "commit_attempts": "Commits that sinks were asked for, again each time.",
+    "commit_successes": "Commits that sinks have made.",
+    "commit_retries": "Commits that sinks have left to another try.",
+    "commit_failures": "Commits that sinks can never make.",
+    "target_ms": "Milliseconds of sinks at their targets, added up over tasks.",
     "positions_lost": "Positions that were given up.",
     "files_swept": "Files of crashed runs and lost attempts that were deleted.",
 }

@@ -38,7 +38,8 @@ def a_run(tell: Callable[[Event], None], job: str, epoch: int, *reasons: Reason,
     tell(RunBegan(f"run-{epoch}", epoch, job, "run", "me", 1_000_000 * epoch))
     tell(PhaseEnded("ingest", 1.5, True, IngestCounts(records_read=40, bytes_read=4_000)))
     tell(PhaseEnded("drain", 0.5, True, counts, Reasons(reasons), notes))
-    totals = Totals(records_read=40, datasets_published=3, records_published=30)
+    at_sinks = {"commit_attempts": 5, "commit_retries": 2, "target_ms": 70}
+    totals = Totals(records_read=40, datasets_published=3, records_published=30, **at_sinks)
     tell(RunEnded(outcome, 1_000_000 * epoch + 4_000, totals=totals))
 
 
@@ -52,6 +53,9 @@ def test_counters_add_up_and_gauges_are_of_the_newest_run() -> None:
     assert found["records_read_total", ("orders",)] == 80
     assert found["records_read_total", ("other",)] == 40
     assert found["last_run_records_published", ("orders",)] == 30
+    assert found["commit_attempts_total", ("orders",)] == 10
+    assert found["target_ms_total", ("orders",)] == 140
+    assert found["last_run_commit_retries", ("orders",)] == 2
     assert found["last_run_epoch", ("orders",)] == 2
     assert found["last_run_phase_seconds", ("orders", "ingest")] == 1.5
     assert found["last_success_timestamp_seconds", ("orders",)] == 2_004

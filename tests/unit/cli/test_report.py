@@ -111,6 +111,7 @@ def test_it_has_every_part(page: str) -> None:
         "row_count",
         "1 of 1 work units failed",
         "57 published, 3 failed",
+        "61 of 70 asked for, 8 to be tried again, 1 never to be made; 4.20 s at targets",
         "ingest 7",
         "worker-1 3001",
         '"sasl.password": "***"',
