@@ -12,8 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from distcommit.fs.local import LocalFileSystem
 from distcommit.model.committer import (
@@ -129,6 +130,34 @@ def test_what_a_topic_does_not_take_holds_up_its_dataset_alone(target: Target) -
     assert target.seen("good") == [1, 2]
     assert target.commit(missing) == [Committed()]
     assert (target.seen("missing"), target.seen("large")) == ([2], [])
+
+
+def test_the_messages_of_a_topic_of_ones_own_are_counted_and_no_others(target: Target) -> None:
+    """As readers of committed transactions see them, from several partitions; what others have sent there counts."""
+    admin, topic = AdminClient({"bootstrap.servers": target.brokers}), f"{target.name}-a"
+    admin.create_topics([NewTopic(topic, 3, 1)])[topic].result(20)
+
+    def counted(urn: str = "a", **settings: Any) -> int | None:
+        committer = target.sink(**settings).open_committer(target.context)
+        return committer.visible_rows(urn, "main")
+
+    assert counted("there-is-no-topic-of-it") == 0
+    assert target.commit(target.prepare("a", 1, *range(50)), target.prepare("b", 1, 1)) == [Committed()] * 2
+    assert (counted(), counted("b")) == (50, 1)
+    other = Producer({"bootstrap.servers": target.brokers, "transactional.id": f"{target.name}-another"})
+    other.init_transactions(20)
+    for end, then in ((other.abort_transaction, 50), (other.commit_transaction, 51)):
+        other.begin_transaction()
+        other.produce(topic, b"{}")
+        other.flush(20)
+        end(20)
+        assert counted() == then
+    assert counted(topic=f"{target.name}-all", create=True) is None, "whose they are can't be told"
+    admin.delete_records([TopicPartition(topic, 0, 1)])[TopicPartition(topic, 0, 1)].result(20)
+    assert counted() is None, "some are gone"
+    compacted = NewTopic(f"{target.name}-c", 1, 1, config={"cleanup.policy": "compact"})
+    admin.create_topics([compacted])[compacted.topic].result(20)
+    assert counted("c") is None, "some may be gone"
 
 
 def test_an_answer_that_is_lost_after_the_commit_is_found_in_the_ledger(

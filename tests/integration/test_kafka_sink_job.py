@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from confluent_kafka import Producer
 
 from distcommit import Job
 from tests.jobs.kafka_job import KafkaJob, kafka_job
@@ -38,6 +39,11 @@ def found(server: KafkaServer) -> Counter[int]:
     """How often each record is in any topic. Raises TimeoutError if a transaction is open, which holds up readers."""
     records = committed_records(server.bootstrap_servers, [f"copied-{topic}" for topic in TOPICS])
     return Counter(json.loads(record.value() or b"")["n"] for record in records)
+
+
+def of_topic(server: KafkaServer, topic: str) -> list[bytes]:
+    """The values of all messages of committed transactions in a topic, and of those outside of any."""
+    return [record.value() or b"" for record in committed_records(server.bootstrap_servers, [topic])]
 
 
 @pytest.mark.slow
@@ -71,3 +77,13 @@ def test_killed_at_random_moments_each_record_is_there_once_also_after_the_store
         job.run()
         assert found(kafka_server) == dict.fromkeys(range(job.produced), 1)
         job.assert_exact()
+
+        other = Producer({"bootstrap.servers": kafka_server.bootstrap_servers})
+        other.produce("copied-topic-03", b"{}")
+        assert other.flush(20) == 0
+        shallow, deep = job.audit(deep=False), Job.from_file(job.path).audit(deep=True)
+        assert shallow.exact, shallow
+        assert not deep.exact
+        (told,) = deep.altered
+        assert "topic-03" in told
+        assert f"found {len(of_topic(kafka_server, 'copied-topic-03'))}" in told

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -15,6 +15,7 @@ from confluent_kafka import (
     IsolationLevel,
     KafkaError,
     KafkaException,
+    Message,
     Producer,
     TopicCollection,
     TopicPartition,
@@ -125,46 +126,88 @@ class KafkaTarget:
         """
         place = TopicPartition(self.ledger, lane)
         end = self._offset(admin, place, OffsetSpec.latest())  # type: ignore[no-untyped-call]
-        rows: dict[bytes, LedgerRow] = {}
         if end == self._offset(admin, place, OffsetSpec.earliest()):  # type: ignore[no-untyped-call]
-            return rows
+            return {}
+        return {
+            message.key() or b"": _row(message.value(), self.ledger)
+            for message in self._committed(self.ledger, {lane: end})
+        }
+
+    def count(self, admin: AdminClient, topic: str) -> int | None:
+        """How many messages readers of committed transactions find in a topic, as it is once all transactions that were
+        under way when this was asked have ended: 0 if there is no such topic; None if it may have had more, as messages
+        were deleted, or may be by their keys.
+
+        Raises:
+            KafkaException, TransientError: as `rows`.
+        """
+        asked = admin.describe_topics(TopicCollection([topic]), request_timeout=self.request_timeout_s)
+        described = self.answers(asked)[topic]
+        if isinstance(described, KafkaException):
+            if described.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return 0
+            raise described
+        config = self._value(admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]))
+        places = [TopicPartition(topic, partition.id) for partition in described.partitions]
+        first = [self._offset(admin, place, OffsetSpec.earliest()) for place in places]  # type: ignore[no-untyped-call]
+        if any(first) or _COMPACTED in config["cleanup.policy"].value:
+            return None
+        ends = {
+            place.partition: self._offset(admin, place, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+            for place in places
+        }
+        return sum(1 for _ in self._committed(topic, {partition: end for partition, end in ends.items() if end}))
+
+    def _committed(self, topic: str, ends: Mapping[int, int]) -> Iterator[Message]:
+        """All messages of committed transactions that partitions have below these offsets, and maybe some more.
+
+        Raises:
+            KafkaException: if they can't be read.
+            TransientError: if for too long nothing came of a partition, and its end was not reached.
+        """
         conf = {"isolation.level": "read_committed", "enable.partition.eof": True, "enable.auto.commit": False}
         wait = {"fetch.wait.max.ms": "10", "fetch.queue.backoff.ms": "10", "auto.offset.reset": "earliest"}
         consumer = Consumer({**wait, **self._conf(), **conf, "group.id": "distcommit"})
+        patience_s = self.transaction_timeout_s + self.request_timeout_s
         try:
-            consumer.assign([TopicPartition(self.ledger, lane, 0)])
-            deadline_s = time.monotonic() + self.transaction_timeout_s + self.request_timeout_s
-            reached = 0
-            while reached < end:
+            consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
+            left, deadline_s = dict(ends), time.monotonic() + patience_s
+            while left:
                 if time.monotonic() > deadline_s:
                     raise TransientError(
-                        "the ledger can't be read to its end",
-                        topic=self.ledger,
-                        expected=f"offset {end} of partition {lane}",
-                        found=f"{reached}: the brokers do not answer, or somebody's transaction is open",
+                        "a topic can't be read to its end",
+                        topic=topic,
+                        expected=", ".join(f"offset {end} of partition {partition}" for partition, end in left.items()),
+                        found="less: the brokers do not answer, or somebody's transaction is open",
                     )
                 for message in consumer.consume(1000, timeout=0.2):
-                    error = message.error()
+                    partition, offset, error = message.partition() or 0, message.offset() or 0, message.error()
                     if error is None:
-                        rows[message.key() or b""] = _row(message.value(), self.ledger)
-                        reached = (message.offset() or 0) + 1
-                    elif error.code() == KafkaError._PARTITION_EOF:
-                        reached = message.offset() or 0
-                    elif not error.retriable() and error.code() != KafkaError._ALL_BROKERS_DOWN:
-                        raise KafkaException(error)
+                        yield message
+                        deadline_s = time.monotonic() + patience_s
+                        offset += 1
+                    elif error.code() != KafkaError._PARTITION_EOF:
+                        if not error.retriable() and error.code() != KafkaError._ALL_BROKERS_DOWN:
+                            raise KafkaException(error)
+                        continue
+                    if offset >= left.get(partition, offset + 1):
+                        del left[partition]
         finally:
             consumer.close()
-        return rows
+
+    def _value(self, futures: dict[Any, Any]) -> Any:
+        """What one request came to. Raises KafkaException."""
+        (found,) = self.answers(futures).values()
+        if isinstance(found, KafkaException):
+            raise found
+        return found
 
     def _offset(self, admin: AdminClient, place: TopicPartition, spec: OffsetSpec) -> int:
         """An offset as all records count, those of open transactions too."""
         timeout_s = self.request_timeout_s
         isolation = IsolationLevel.READ_UNCOMMITTED
         futures = admin.list_offsets({place: spec}, isolation_level=isolation, request_timeout=timeout_s)
-        (found,) = self.answers(futures).values()
-        if isinstance(found, KafkaException):
-            raise found
-        return int(found.offset)
+        return int(self._value(futures).offset)
 
     def _conf(self) -> dict[str, Any]:
         return {**dict(self.client), "bootstrap.servers": self.brokers, "logger": _Log(self)}
@@ -204,10 +247,7 @@ def ledger_made(target: KafkaTarget, run_id: str) -> str:
             deadline_s = time.monotonic() + target.request_timeout_s
             while not (topic_id := target.topic_id(admin)) and time.monotonic() < deadline_s:
                 time.sleep(0.05)
-        asked = admin.describe_configs([ConfigResource(ResourceType.TOPIC, target.ledger)])
-        (found,) = target.answers(asked).values()
-        if isinstance(found, KafkaException):
-            raise found
+        found = target._value(admin.describe_configs([ConfigResource(ResourceType.TOPIC, target.ledger)]))
     except KafkaException as error:
         raise TransientError("the ledger topic can't be had", topic=target.ledger, found=target.text(error)) from None
     policy = found["cleanup.policy"].value

@@ -32,7 +32,7 @@ from distcommit.model.parallel import in_flight
 from distcommit.sinks.covering import covered_in
 from distcommit.sinks.kafka.client import KafkaTarget
 from distcommit.sinks.kafka.messages import staged_messages
-from distcommit.sinks.kafka.names import lane_of, ledger_key, topic_of
+from distcommit.sinks.kafka.names import DATASET, lane_of, ledger_key, topic_of
 from distcommit.sinks.ledgers import allowed_again, answered, committed, taken_back
 
 _TRIES = 4
@@ -127,6 +127,12 @@ class KafkaCommitter(SinkCommitter):
             for key, row in self._target.rows(self._admin, lane).items():
                 if msgspec.json.decode(key)[0] == self._context.store_id:
                     yield row
+
+    def visible_rows(self, dataset_urn: str, branch: str) -> int | None:
+        """Of a topic of its own: a message does not say which dataset it is of."""
+        if DATASET not in self._topic:
+            return None
+        return self._target.count(self._admin, topic_of(self._topic, dataset_urn))
 
     def probe(self) -> None:
         """Takes a transactional id that commits nothing, and asks for the ledger."""
