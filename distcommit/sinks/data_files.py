@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, Protocol
 from urllib.parse import urlparse
 
@@ -23,8 +22,6 @@ from distcommit.sinks.fitting import Fitting
 _NOTE = ".path"
 """How the names of notes end: staged files that say where a data file is."""
 _WAITING_BYTES = 64 << 20
-_TRIES = 12
-_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.02, 2.0
 
 
 def name_prefix(epoch: int, attempt: str) -> str:
@@ -72,13 +69,6 @@ def sync_locations(fs: FileSystem, locations: Iterable[str]) -> None:
         devices.setdefault(os.stat(path).st_dev, path)
     for path in devices.values():
         local.sync_tree(path)
-
-
-def waits() -> Iterator[float]:
-    """Seconds before each try at a change that others may have been in the way of."""
-    yield 0
-    for turn in range(_TRIES - 1):
-        yield random.uniform(0, min(_FIRST_WAIT_S * 2**turn, _LONGEST_WAIT_S))
 
 
 class TableFiles(Protocol):

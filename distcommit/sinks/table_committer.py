@@ -16,6 +16,7 @@ from distcommit.model.errors import LostError
 from distcommit.model.ledger import LedgerRow
 from distcommit.sinks.covering import covered_in
 from distcommit.sinks.ledgers import allowed_again, answered, committed, taken_back
+from distcommit.sinks.retries import tries
 
 Key: TypeAlias = tuple[str, str]
 """Dataset and branch."""
@@ -127,12 +128,13 @@ class TableCommitter(SinkCommitter):
                     self.record(row)
 
     def _tried(self, requests: Sequence[CommitRequest]) -> list[CommitOutcome]:
-        for _ in range(_TRIES - 1):
+        for number in tries(_TRIES):
             try:
                 return self._in_one_transaction(requests)
             except CollisionError:
-                continue
-        return self._in_one_transaction(requests)
+                if number == _TRIES:
+                    raise
+        raise AssertionError("unreachable")
 
     def _in_one_transaction(self, requests: Sequence[CommitRequest]) -> list[CommitOutcome]:
         with self.transaction():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -27,7 +26,7 @@ from distcommit.model.errors import ConfigurationError, ConflictError, CorruptEr
 from distcommit.model.ledger import LedgerRow
 from distcommit.model.parallel import in_flight
 from distcommit.sinks.covering import covered_in
-from distcommit.sinks.data_files import left_by, sync_locations, waits
+from distcommit.sinks.data_files import left_by, sync_locations
 from distcommit.sinks.delta.data_files import added, name_in_table, removed
 from distcommit.sinks.delta.ledger import LedgerChange, TableLedgers
 from distcommit.sinks.delta.schemas import check_writable, columns_of, lacking, schema_id, storable
@@ -35,6 +34,7 @@ from distcommit.sinks.delta.settings import DeltaSettings
 from distcommit.sinks.delta.tables import DeltaTables, table_id
 from distcommit.sinks.ledger_files import Ledger
 from distcommit.sinks.ledgers import allowed_again, answered, committed, taken_back
+from distcommit.sinks.retries import tries
 
 logger = logging.getLogger(__name__)
 _MOST_FAILURES = 3
@@ -106,8 +106,7 @@ class DeltaCommitter(SinkCommitter):
     ) -> None:
         """Has each table changed, from the version that it then has."""
         for batch in self._batches(requests):
-            for wait_s in waits():
-                time.sleep(wait_s)
+            for _ in tries():
                 table = self._tables.load(batch.name)
                 if table is None or change(table, batch.name, list(batch.requests.values())):
                     break
@@ -144,8 +143,7 @@ class DeltaCommitter(SinkCommitter):
     def _commit(self, batch: _Batch) -> CommitOutcome:
         """Commits what can be, with the answers in the batch; what is left has the one that is returned."""
         reason, failures = _AGAIN, 0
-        for wait_s in waits():
-            time.sleep(wait_s)
+        for _ in tries():
             try:
                 if self._try(batch):
                     break

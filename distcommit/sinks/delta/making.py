@@ -10,6 +10,7 @@ from distcommit.model.errors import ConfigurationError, TransientError
 from distcommit.sinks.delta.schemas import check_writable, columns_of, lacking, storable
 from distcommit.sinks.delta.settings import DeltaSettings
 from distcommit.sinks.delta.tables import DeltaTables
+from distcommit.sinks.retries import tries
 
 _TRIES = 20
 _NO_COLUMN = "no column "
@@ -25,7 +26,7 @@ def table_for(sink: DeltaSettings, name: str, schema: pa.Schema) -> DeltaTable:
         TransientError: if others change it again and again, or its folder is not there.
     """
     wanted, tables = storable(schema), DeltaTables(sink.location)
-    for _ in range(_TRIES):
+    for _ in tries(_TRIES):
         table = tables.load(name)
         if table is None:
             _make(sink, tables, name, wanted)

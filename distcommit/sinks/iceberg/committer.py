@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -27,7 +26,7 @@ from distcommit.model.errors import ConflictError, CorruptError, error_text
 from distcommit.model.ledger import LedgerRow
 from distcommit.model.parallel import in_flight
 from distcommit.sinks.covering import covered_in
-from distcommit.sinks.data_files import left_by, sync_locations, waits
+from distcommit.sinks.data_files import left_by, sync_locations
 from distcommit.sinks.iceberg.catalogs import Change, Identifier
 from distcommit.sinks.iceberg.data_files import data_file
 from distcommit.sinks.iceberg.opening import opened
@@ -36,6 +35,7 @@ from distcommit.sinks.iceberg.snapshots import NewSnapshot
 from distcommit.sinks.ledger_files import Change as LedgerChange
 from distcommit.sinks.ledger_files import Ledger, Ledgers
 from distcommit.sinks.ledgers import allowed_again, answered, committed, taken_back
+from distcommit.sinks.retries import tries
 
 logger = logging.getLogger(__name__)
 _MOST_FAILURES = 3
@@ -77,10 +77,7 @@ class IcebergCommitter(SinkCommitter):
     def _commit(self, requests: Sequence[CommitRequest], *, whole: bool) -> list[CommitOutcome]:
         answers: dict[int, CommitOutcome] = {}
         batches, reason, failures = self._batches(requests, whole=whole), "others changed the table again and again", 0
-        for wait_s in waits():
-            if not batches or failures == _MOST_FAILURES:
-                break
-            time.sleep(wait_s)
+        for _ in tries():
             try:
                 self._round(batches)
             except Exception as error:
@@ -91,6 +88,8 @@ class IcebergCommitter(SinkCommitter):
                 for index in batch.answers:
                     batch.requests.pop(index, None)
             batches = [batch for batch in batches if batch.requests]
+            if not batches or failures == _MOST_FAILURES:
+                break
         return [answers.get(index, RetryLater(reason)) for index in range(len(requests))]
 
     def abort(self, requests: Sequence[CommitRequest]) -> None:
@@ -104,8 +103,7 @@ class IcebergCommitter(SinkCommitter):
     ) -> None:
         """Has each table changed, from the version that it then has."""
         for batch in self._batches(requests):
-            for wait_s in waits():
-                time.sleep(wait_s)
+            for _ in tries():
                 table = self._tables.load([batch.name]).get(batch.name)
                 if table is None:
                     break

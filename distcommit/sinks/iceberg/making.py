@@ -16,6 +16,7 @@ from distcommit.sinks.iceberg.catalogs import Identifier, KnownTables
 from distcommit.sinks.iceberg.opening import opened
 from distcommit.sinks.iceberg.schemas import FORMAT_VERSION, lacking, storable, wanted_struct
 from distcommit.sinks.iceberg.settings import IcebergSettings, term_of
+from distcommit.sinks.retries import tries
 
 _TRIES = 20
 
@@ -29,7 +30,7 @@ def table_for(sink: IcebergSettings, name: Identifier, schema: pa.Schema, known:
     """
     wanted = wanted_struct(schema)
     table = known.get(name)
-    for _ in range(_TRIES):
+    for _ in tries(_TRIES):
         if table is None:
             table = _made(sink, name, wanted)
         problems = list(lacking(table.schema().as_struct(), wanted)) if table is not None else ["there is no table"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import time
 from contextlib import ExitStack
 from functools import cache, lru_cache
 from threading import Lock
@@ -15,6 +14,7 @@ from distcommit.sinks.iceberg.catalogs import Identifier, KnownTables, Tables
 from distcommit.sinks.iceberg.rest_tables import RestTables
 from distcommit.sinks.iceberg.settings import CatalogSettings
 from distcommit.sinks.iceberg.sql_tables import SqlTables
+from distcommit.sinks.retries import tries
 
 _OPENING_TRIES = 5
 _closing = ExitStack()
@@ -61,12 +61,12 @@ def _known(tables: Tables, namespace: Identifier, run_id: str) -> KnownTables:
 
 
 def _open(settings: CatalogSettings) -> Tables:
-    for left in range(_OPENING_TRIES - 1, -1, -1):
+    """Of several that make the catalog's own tables at once a database refuses all but one."""
+    for number in tries(_OPENING_TRIES, first_wait_s=0.2):
         try:
             catalog = load_catalog(settings.name, **settings.properties)
             return SqlTables(catalog) if settings.type == "sql" else RestTables(catalog)
         except Exception:
-            if not left:
+            if number == _OPENING_TRIES:
                 raise
-            time.sleep(0.1)  # a database in which several make the catalog's tables at once refuses all but one
     raise AssertionError

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import cast
@@ -19,8 +18,10 @@ from pyiceberg.table.update import update_table_metadata
 from sqlalchemy import Connection, bindparam, false, func, select, update
 from sqlalchemy import Table as SqlTable
 
+from distcommit.model.errors import TransientError
 from distcommit.model.parallel import in_flight
 from distcommit.sinks.iceberg.catalogs import Change, Identifier, Tables
+from distcommit.sinks.retries import tries
 
 logger = logging.getLogger(__name__)
 _NAMES_IN_QUERY = 1000
@@ -47,7 +48,7 @@ class SqlTables(Tables):
         made = in_flight(self.parallel_calls, self._write, changes)
         targets = [target for target, _ in made]
         sync()
-        while True:
+        for _ in tries():
             with self._engine.connect() as connection:
                 now = self._locations(connection, [change.table.name() for change in changes], lock=True)
                 same = [now.get(change.table.name()) == change.table.metadata_location for change in changes]
@@ -60,7 +61,9 @@ class SqlTables(Tables):
                 if moved in (len(moves), -1):
                     connection.commit()
                     break
-            time.sleep(0.01)  # one has moved between the query and the change: look again
+            # one has moved between the query and the change: look again
+        else:
+            raise TransientError("others change the tables again and again", catalog=self._catalog_name)
         moved_on = [(change, after) for change, (_, after), ok in zip(changes, made, same, strict=True) if ok]
         in_flight(self.parallel_calls, self._forget_old, moved_on)
         return same

@@ -7,8 +7,6 @@ committed by others for these datasets, as each dataset always has the same tran
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -34,6 +32,7 @@ from distcommit.sinks.kafka.client import KafkaTarget
 from distcommit.sinks.kafka.messages import staged_messages
 from distcommit.sinks.kafka.names import DATASET, lane_of, ledger_key, topic_of
 from distcommit.sinks.ledgers import allowed_again, answered, committed, taken_back
+from distcommit.sinks.retries import tries
 
 _TRIES = 4
 _AT_ONCE = 8
@@ -154,15 +153,14 @@ class KafkaCommitter(SinkCommitter):
 
     def _commit_lane(self, lane: int, requests: Sequence[CommitRequest], *, whole: bool) -> list[CommitOutcome]:
         """Tries until it is known what became of them: who is fenced, or gets no answer, asks the ledger anew."""
-        for left in reversed(range(_TRIES)):
+        for number in tries(_TRIES, first_wait_s=0.2):
             try:
                 return self._try(lane, requests, whole=whole)
             except (KafkaException, TransientError, SystemError) as error:
                 # SystemError: the client raises that it was fenced, and calls back for its messages on top of it.
-                if not left:
+                if number == _TRIES:
                     text = str(error) if isinstance(error, DistcommitError) else self._target.text(error)
                     return [RetryLater(f"Kafka: {text}")] * len(requests)
-            time.sleep(random.uniform(0, 0.2 * (_TRIES - left)))
         raise AssertionError("unreachable")
 
     def _try(self, lane: int, requests: Sequence[CommitRequest], *, whole: bool) -> list[CommitOutcome]:

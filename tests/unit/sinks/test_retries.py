@@ -1,0 +1,22 @@
+"""Trying again at targets: at once, then after ever longer whiles of random length."""
+
+from __future__ import annotations
+
+import pytest
+
+from distcommit.sinks import retries
+
+
+def test_waits_are_random_and_grow_to_two_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr("time.sleep", slept.append)
+    monkeypatch.setattr("random.uniform", lambda low, high: (low, high))
+    assert list(retries.tries(12, first_wait_s=0.02)) == [*range(1, 13)]
+    assert slept == [(0, min(0.02 * 2**turn, 2.0)) for turn in range(11)]
+
+
+def test_who_succeeds_at_once_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.sleep", lambda seconds: pytest.fail("it waits"))
+    for number in retries.tries():
+        assert number == 1
+        break
