@@ -158,7 +158,7 @@ class DataFileWriter(SinkWriter):
 
     @abstractmethod
     def _table(self) -> tuple[dict[str, Any], str]:
-        """What a commit info says of the table that was written to last, and the table's location."""
+        """What a commit info says of the table that was written to last, and below what its data files are."""
 
     def _flush(self) -> None:
         if not self._waiting:

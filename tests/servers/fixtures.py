@@ -11,6 +11,7 @@ from tests.servers.hdfs import HdfsServer
 from tests.servers.iceberg_rest import IcebergRestServer
 from tests.servers.kafka import KafkaServer
 from tests.servers.mariadb import MariadbServer
+from tests.servers.nessie import NessieServer
 from tests.servers.postgresql import PostgresServer
 from tests.servers.registry import RegistryServer
 from tests.servers.rest import RestServer
@@ -72,6 +73,14 @@ def registry_server() -> Iterator[RegistryServer]:
 def iceberg_rest_server() -> Iterator[IcebergRestServer]:
     """An Iceberg REST catalog. Tests share it: use a namespace of your own."""
     with IcebergRestServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def nessie_server() -> Iterator[NessieServer]:
+    """An Iceberg REST catalog that changes several tables by one call. Tests share it: use a namespace of your own. A
+    test that kills it starts it again."""
+    with NessieServer() as server:
         yield server
 
 

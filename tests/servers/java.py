@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import tarfile
@@ -65,7 +66,7 @@ def _take_jars(archive: Path) -> None:
 
 
 def java_command(
-    server: str, main_class: str, *arguments: str, conf_dir: Path | None = None, heap_mb: int = 512
+    server: str, main_class: str, *arguments: str, conf_dir: Path | None = None, heap_mb: int = 512, least: int = 17
 ) -> list[str]:
     """The command that runs a main class of a server, in a small heap; warnings go to the standard error.
 
@@ -75,12 +76,13 @@ def java_command(
         *arguments: what it is told.
         conf_dir: a folder of settings that come first on the class path.
         heap_mb: the largest heap, in megabytes.
+        least: the version of Java that it needs.
 
     Raises:
-        ServerUnavailableError: if there is no Java, or as `jars`.
+        ServerUnavailableError: if there is no such Java, or as `jars`.
     """
     return [
-        _program("java"),
+        _program("java") if least <= 17 else _newer_java(least),
         f"-Xmx{heap_mb}m",
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",
@@ -103,6 +105,17 @@ def keytool(*arguments: str) -> None:
     done = subprocess.run([_program("keytool"), *arguments], capture_output=True, text=True, check=False)
     if done.returncode:
         raise ServerUnavailableError(f"keytool fails: {(done.stdout + done.stderr).strip()[-1000:]}")
+
+
+@functools.cache
+def _newer_java(least: int) -> str:
+    """Any Java on this machine of that version or a later one."""
+    for program in (_program("java"), *sorted(map(str, Path("/usr/lib/jvm").glob("*/bin/java")))):
+        done = subprocess.run([program, "-version"], capture_output=True, text=True, check=False)
+        found = re.search(r'version "(\d+)', done.stderr)
+        if found is not None and int(found[1]) >= least:
+            return program
+    raise ServerUnavailableError(f"there is no Java {least} or later in JAVA_HOME, on PATH or in /usr/lib/jvm")
 
 
 def _program(name: str) -> str:

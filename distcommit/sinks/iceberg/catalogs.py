@@ -1,7 +1,8 @@
 """Catalogs: where tables' pointers are, of many tables at a time.
 
 A catalog of a database is asked by one query for many tables, and moves all their pointers in one transaction, each by
-compare-and-set. A REST catalog is asked for many tables at once, and gets many changes in one request.
+compare-and-set. A REST catalog is asked for each table, for many of them at once, and gets many changes in one request
+if it makes all of them or none.
 """
 
 from __future__ import annotations
@@ -44,9 +45,18 @@ class Tables(ABC):
         warehouse = self.catalog.properties.get("warehouse", "")
         return 1 if local_path(warehouse) else _REMOTE_CALLS
 
-    @abstractmethod
     def load(self, names: Sequence[Identifier]) -> dict[Identifier, Table]:
         """Those of the tables that there are, as they are now."""
+        loaded: dict[Identifier, Table] = {}
+        for name, table in self.read(names).items():
+            if isinstance(table, Exception):
+                raise table
+            loaded[name] = table
+        return loaded
+
+    @abstractmethod
+    def read(self, names: Sequence[Identifier]) -> dict[Identifier, Table | Exception]:
+        """As `load`, with the error in the place of a table that alone can't be read."""
 
     @abstractmethod
     def commit(self, changes: Sequence[Change], sync: Callable[[], None]) -> list[bool]:

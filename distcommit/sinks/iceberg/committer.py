@@ -28,7 +28,7 @@ from distcommit.model.parallel import in_flight
 from distcommit.sinks.covering import covered_in
 from distcommit.sinks.data_files import left_by, sync_locations
 from distcommit.sinks.iceberg.catalogs import Change, Identifier
-from distcommit.sinks.iceberg.data_files import data_file
+from distcommit.sinks.iceberg.data_files import data_file, places
 from distcommit.sinks.iceberg.opening import opened
 from distcommit.sinks.iceberg.settings import IcebergSettings
 from distcommit.sinks.iceberg.snapshots import NewSnapshot
@@ -164,9 +164,7 @@ class IcebergCommitter(SinkCommitter):
 
     def _round(self, batches: list[_Batch]) -> None:
         """One try for all. Raises if it is not known what became of it."""
-        tables = self._tables.load([batch.name for batch in batches])
-        for batch in batches:
-            self._forget_lost(batch, tables.get(batch.name))
+        tables = self._tables.read([batch.name for batch in batches])
         changes = in_flight(
             self._tables.parallel_calls, lambda batch: self._change(batch, tables.get(batch.name)), batches
         )
@@ -175,7 +173,7 @@ class IcebergCommitter(SinkCommitter):
             return
         made = self._tables.commit(
             [change for _, change in going],
-            lambda: sync_locations(self._context.fs, [change.table.location() for _, change in going]),
+            lambda: sync_locations(self._context.fs, (place for _, change in going for place in places(change.table))),
         )
         for (batch, _), ok in zip(going, made, strict=True):
             if ok:
@@ -184,20 +182,21 @@ class IcebergCommitter(SinkCommitter):
                 self._ledgers.delete(batch.ledger.superseded)
                 batch.snapshot = None
 
-    def _forget_lost(self, batch: _Batch, table: Table | None) -> None:
+    def _forget_lost(self, batch: _Batch, table: Table) -> None:
         """Deletes what the last round has written for a table, if the table was changed by somebody else instead."""
         snapshot, batch.snapshot = batch.snapshot, None
-        if snapshot is None or table is None or table.metadata.snapshot_by_id(snapshot.snapshot_id) is not None:
+        if snapshot is None or not snapshot.has_lost(table):
             return
-        if table.metadata_location == snapshot.table.metadata_location:
-            return  # it is not known whether it goes through yet
         snapshot.forget()
         if batch.ledger is not None and batch.ledger.put:
             self._ledgers.delete([batch.ledger.put])
 
-    def _change(self, batch: _Batch, table: Table | None) -> Change | None:
+    def _change(self, batch: _Batch, table: Table | Exception | None) -> Change | None:
         """The change that commits what can be of a batch; the others, or all, have their answers in the batch."""
-        batch.answers, batch.taken = {}, []
+        batch.answers = {}
+        if isinstance(table, Exception):
+            batch.answers = dict.fromkeys(batch.requests, RetryLater(error_text(table)))
+            return None
         try:
             return self._stage(batch, table)
         except CorruptError as error:
@@ -216,6 +215,8 @@ class IcebergCommitter(SinkCommitter):
             return None
         metadata = table.metadata
         ledger = self._ledger_of(table)
+        self._forget_lost(batch, table)
+        batch.taken = []
         rows: list[LedgerRow] = []
         files: list[DataFile] = []
         for index, request in batch.requests.items():
@@ -297,8 +298,7 @@ class IcebergCommitter(SinkCommitter):
                 found="others in their place: the table was compacted, or rows were deleted",
                 todo="release the dataset with accept",
             )
-        sync = [table.location()]
-        (made,) = self._tables.commit([change], lambda: sync_locations(self._context.fs, sync))
+        (made,) = self._tables.commit([change], lambda: sync_locations(self._context.fs, places(table)))
         if made:
             self._ledgers.delete(changed.superseded)
         return made

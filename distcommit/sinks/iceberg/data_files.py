@@ -9,6 +9,7 @@ from pyiceberg.conversions import from_bytes, to_bytes
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table import Table, TableProperties
 from pyiceberg.typedef import Record
 from pyiceberg.types import PrimitiveType
 
@@ -20,6 +21,16 @@ _STATISTICS = (
     "lower_bounds",
     "upper_bounds",
 )
+
+
+def data_place(table: Table) -> str:
+    """Below what a table's data files are."""
+    return table.metadata.properties.get(TableProperties.WRITE_DATA_PATH, table.location())
+
+
+def places(table: Table) -> tuple[str, str]:
+    """Below what a table's data files and manifests are."""
+    return data_place(table), table.metadata.properties.get(TableProperties.WRITE_METADATA_PATH, table.location())
 
 
 def plain_file(file: DataFile, spec: PartitionSpec, schema: Schema) -> dict[str, Any]:

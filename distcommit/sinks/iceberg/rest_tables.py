@@ -1,41 +1,81 @@
-"""Tables of a REST catalog: each is asked for, and changed, by a call of its own, many at a time.
+"""Tables of a REST catalog: each is asked for by a call of its own, many at a time; many are changed by one call, where
+the catalog has one for that.
 
-Not by one request for several tables (`transactions/commit`): Iceberg's own server answers that with success also where
-one of them had changed meanwhile, and then leaves that table's change out.
+Whether that call does what it says is tried first: Iceberg's own server answers success also where a table had changed
+meanwhile, and leaves that table's change out.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import RestCatalog
-from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.exceptions import (
+    BadRequestError,
+    CommitFailedException,
+    ForbiddenError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+)
 from pyiceberg.table import Table
+from pyiceberg.table.update import AddSnapshotUpdate, AssertTableUUID, RemovePropertiesUpdate, SetPropertiesUpdate
 from requests.adapters import HTTPAdapter
 
+from distcommit.model.errors import TransientError
 from distcommit.model.parallel import in_flight
 from distcommit.sinks.iceberg.catalogs import Change, Identifier, Tables
+from distcommit.sinks.iceberg.transactions import commit_together, has_transactions
 
+logger = logging.getLogger(__name__)
 _CALLS = 64
+_MOST_TOGETHER = 250
+_FEWER = 8
+_REFUSED = (CommitFailedException, NoSuchTableError, BadRequestError, ForbiddenError, NotImplementedError)
+"""What a call for several tables is answered with where it has changed none, perhaps because of one of them."""
+_PROBE = "distcommit.probe"
 
 
 class RestTables(Tables):
-    """Has many calls in flight at once."""
+    """Has many calls in flight at once.
+
+    `_most` tables are changed by one call, 1 if the catalog can't be trusted with more. After a call of which nobody
+    knows what became of it its tables are changed each by itself (`_alone`), as one of them may be why, and fewer by
+    one call, as there may have been too little time for so many.
+    """
 
     def __init__(self, catalog: Catalog) -> None:
         assert isinstance(catalog, RestCatalog)
         super().__init__(catalog)
         self._rest = catalog
+        self._most = _MOST_TOGETHER if has_transactions(catalog) else 1
+        self._tried = False
+        self._alone: set[Identifier] = set()
         catalog._session.mount(catalog.uri, HTTPAdapter(pool_maxsize=_CALLS))
 
-    def load(self, names: Sequence[Identifier]) -> dict[Identifier, Table]:
-        found = in_flight(_CALLS, self._load, list(names))
+    def read(self, names: Sequence[Identifier]) -> dict[Identifier, Table | Exception]:
+        found = in_flight(_CALLS, self._read, list(names))
         return {name: table for name, table in zip(names, found, strict=True) if table is not None}
 
     def commit(self, changes: Sequence[Change], sync: Callable[[], None]) -> list[bool]:
+        """As it says there. Whatever goes wrong with one, all others are tried before it raises."""
         sync()
-        return in_flight(_CALLS, self._commit, changes)
+        left = [change for change in changes if change.table.name() not in self._alone]
+        parts = [[change] for change in changes if change.table.name() in self._alone]
+        answers: dict[Identifier, bool | Exception] = {}
+        if len(left) > 1 and self._most > 1 and not self._tried:
+            first, *left = left
+            answers[first.table.name()] = self._try(first)
+        most = self._most if self._tried else 1
+        parts += [left[begin : begin + most] for begin in range(0, len(left), most)]
+        for part, made in zip(parts, in_flight(_CALLS, self._commit_some, parts), strict=True):
+            answers.update(zip((change.table.name() for change in part), made, strict=True))
+        unknown = {name: answer for name, answer in answers.items() if isinstance(answer, Exception)}
+        self._alone = self._alone - answers.keys() | unknown.keys()
+        for error in unknown.values():
+            raise error
+        return [answers[change.table.name()] is True for change in changes]
 
     def listed(self, namespace: Identifier) -> Mapping[Identifier, Callable[[], Table]]:
         return {}
@@ -49,16 +89,78 @@ class RestTables(Tables):
     def probe(self, namespace: Identifier) -> None:
         self._rest.namespace_exists(namespace)
 
-    def _load(self, name: Identifier) -> Table | None:
+    def _read(self, name: Identifier) -> Table | Exception | None:
         try:
             found: Table = self._rest.load_table(name)
         except NoSuchTableError:
             return None
+        except ForbiddenError as error:
+            return error
         return found
 
-    def _commit(self, change: Change) -> bool:
+    def _commit_some(self, changes: Sequence[Change]) -> list[bool | Exception]:
+        """Makes them by one call; if it is refused, each half by one, and so on."""
+        if len(changes) == 1:
+            return [self._commit(changes[0])]
+        try:
+            commit_together(self._rest, changes)
+        except _REFUSED:
+            half = len(changes) // 2
+            parts = in_flight(_CALLS, self._commit_some, [changes[:half], changes[half:]])
+            return [answer for part in parts for answer in part]
+        except Exception as error:  # noqa: BLE001 - a client's; it is looked up what became of these
+            self._most = max(2, len(changes) // _FEWER)
+            return [error] * len(changes)
+        if len(changes) == self._most:
+            self._most = min(_MOST_TOGETHER, 2 * self._most)
+        return [True] * len(changes)
+
+    def _commit(self, change: Change) -> bool | Exception:
         try:
             self._rest.commit_table(change.table, change.requirements, change.updates)
         except (CommitFailedException, NoSuchTableError):
             return False
+        except Exception as error:  # noqa: BLE001 - a client's; it is looked up what became of it
+            return error
         return True
+
+    def _try(self, change: Change) -> bool | Exception:
+        """Makes a change, and another one of the same table, by one call, and looks whether both are there. A catalog
+        that takes no two of one table has at least not said that it had made them."""
+        marked = SetPropertiesUpdate(updates={_PROBE: "the catalog has left a change out"})
+        unmarked = RemovePropertiesUpdate(removals=[_PROBE])
+        same_table = AssertTableUUID(uuid=change.table.metadata.table_uuid)
+        first = Change(change.table, (*change.updates, marked), change.requirements)
+        try:
+            commit_together(self._rest, [first, Change(change.table, (unmarked,), (same_table,))])
+        except _REFUSED as error:
+            answer = self._commit(change)
+            if answer is True and isinstance(error, CommitFailedException | BadRequestError):
+                self._tried = True
+            elif answer is True:  # the call itself is not there, or not allowed
+                self._most = 1
+            return answer
+        except Exception as error:  # noqa: BLE001 - as any other change
+            return error
+        return self._looked(change, unmarked)
+
+    def _looked(self, change: Change, unmarked: RemovePropertiesUpdate) -> bool | Exception:
+        """Whether a change is there, and the one that takes its mark away."""
+        table = self._read(change.table.name())
+        if not isinstance(table, Table):
+            return table or TransientError("the table is gone", table=".".join(change.table.name()))
+        added = {each.snapshot.snapshot_id for each in change.updates if isinstance(each, AddSnapshotUpdate)}
+        is_there = added <= {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
+        is_marked = _PROBE in table.metadata.properties
+        if is_there and not is_marked:
+            self._tried = True
+            return True
+        self._most = 1
+        logger.warning(
+            "the catalog %s says that it has made changes by one request that it has left out: each table is changed by"
+            " a request of its own",
+            self._rest.uri,
+        )
+        if is_marked:
+            self._commit(Change(table, (unmarked,), ()))
+        return is_there or TransientError("the change is not there", table=".".join(change.table.name()))

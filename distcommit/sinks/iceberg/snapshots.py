@@ -118,6 +118,18 @@ class NewSnapshot:
         )
         return Change(table, updates, requirements)
 
+    def has_lost(self, now: Table) -> bool:
+        """Whether others have committed on top of what it was made on, so that it is no part of the table and can't be
+        any more. False also if that can't be told: a snapshot whose files the newest one has may have gone, and some
+        catalogs show no other than the newest."""
+        before, after = self.table.metadata, now.metadata
+        newer = after.next_sequence_number() - before.next_sequence_number()
+        parents = {each.snapshot_id: each.parent_snapshot_id for each in after.snapshots}
+        current, known = after.current_snapshot_id, 0
+        while current in parents and current not in (before.current_snapshot_id, self.snapshot_id):
+            current, known = parents[current], known + 1
+        return current == before.current_snapshot_id and 0 < known == newer
+
     def forget(self) -> None:
         """Deletes what was written; only where it is known that it is in no version of the table."""
         for path in self.written:

@@ -38,10 +38,10 @@ class SqlTables(Tables):
         self._engine, self._catalog_name = catalog.engine, catalog.name
         self._io = load_file_io(catalog.properties, catalog.properties.get("warehouse"))
 
-    def load(self, names: Sequence[Identifier]) -> dict[Identifier, Table]:
+    def read(self, names: Sequence[Identifier]) -> dict[Identifier, Table | Exception]:
         with self._engine.connect() as connection:
             locations = self._locations(connection, names)
-        found = in_flight(self.parallel_calls, lambda item: self._read(*item), list(locations.items()))
+        found = in_flight(self.parallel_calls, lambda item: self._tried(*item), list(locations.items()))
         return dict(zip(locations, found, strict=True))
 
     def commit(self, changes: Sequence[Change], sync: Callable[[], None]) -> list[bool]:
@@ -116,6 +116,12 @@ class SqlTables(Tables):
                     query = query.with_for_update()
                 found |= {(*space, name): location for name, location in connection.execute(query)}
         return found
+
+    def _tried(self, name: Identifier, location: str) -> Table | Exception:
+        try:
+            return self._read(name, location)
+        except Exception as error:  # noqa: BLE001 - a client's, or a file system's: the other tables are not to suffer
+            return error
 
     def _read(self, name: Identifier, location: str) -> Table:
         metadata = FromInputFile.table_metadata(self._io.new_input(location))

@@ -327,6 +327,32 @@ def test_an_answer_that_is_lost_is_looked_up(target: Target, monkeypatch: pytest
     assert target.rows("t") == [1]
 
 
+def test_what_was_committed_is_not_taken_for_lost_once_its_snapshot_is_gone(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer is lost, the next epoch is committed on top, and the snapshot is expired: its manifest stays. Some
+    catalogs show no snapshot but the newest anyway."""
+    sink = target.sink()
+    first, second = (target.prepare(sink, "t", epoch, ids(epoch)) for epoch in (1, 2))
+    committing, others = SqlTables.commit, list[Any]()
+
+    def without_answer(self: SqlTables, changes: Any, sync: Any) -> list[bool]:
+        made = committing(self, changes, sync)
+        if not others:
+            others.append(1)
+            others.extend(target.commit(sink, second))
+            table = target.table("t")
+            table.maintenance.expire_snapshots().by_id(table.snapshots()[0].snapshot_id).commit()
+            raise ConnectionResetError("gone")
+        return made
+
+    monkeypatch.setattr(SqlTables, "commit", without_answer)
+    target.commit(sink, first)
+    assert others == [1, Committed()]
+    assert len(target.table("t").snapshots()) == 1
+    assert target.rows("t") == [1, 2]
+
+
 # -- bad luck with one table
 
 
@@ -343,6 +369,17 @@ def test_one_table_that_is_dropped_or_made_again_does_not_harm_others(target: Ta
     assert "made again" in failed(two)
     assert three == Committed()
     assert target.rows("again") == []
+
+
+def test_one_table_that_can_not_be_read_does_not_harm_others(target: Target) -> None:
+    sink = target.sink()
+    broken, fine = (target.prepare(sink, name, 1, ids(1)) for name in ("broken", "fine"))
+    for path in (target.folder / "warehouse" / "n" / "broken").rglob("*.metadata.json"):
+        path.unlink()
+    one, two = target.commit(sink, broken, fine)
+    assert isinstance(one, RetryLater)
+    assert "metadata.json" in one.reason
+    assert two == Committed()
 
 
 def test_of_a_whole_group_one_that_is_gone_holds_the_others_and_what_is_left_is_one_snapshot(target: Target) -> None:

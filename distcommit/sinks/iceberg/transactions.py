@@ -1,0 +1,72 @@
+"""Changing several tables of a REST catalog by one call, all or none: `POST /v1/{prefix}/transactions/commit`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyiceberg.catalog.rest import DEFAULT_ENDPOINTS, VIEW_ENDPOINTS, Endpoint, RestCatalog
+from pyiceberg.catalog.rest.response import _handle_non_200_response
+from pyiceberg.exceptions import (
+    AuthorizationExpiredError,
+    BadRequestError,
+    CommitFailedException,
+    CommitStateUnknownException,
+    NoSuchTableError,
+    UnauthorizedError,
+)
+from pyiceberg.table import CommitTableRequest, TableIdentifier
+from requests import HTTPError
+
+from distcommit.sinks.iceberg.catalogs import Change
+
+_ENDPOINT = Endpoint.from_string("POST /v1/{prefix}/transactions/commit")
+_ERRORS = {
+    404: NoSuchTableError,
+    405: NotImplementedError,
+    409: CommitFailedException,
+    413: BadRequestError,
+    422: BadRequestError,
+    500: CommitStateUnknownException,
+    502: CommitStateUnknownException,
+    504: CommitStateUnknownException,
+}
+
+
+def has_transactions(catalog: RestCatalog) -> bool:
+    """Whether the catalog says that it has such a call, or says nothing: then it is to be tried."""
+    told = catalog._supported_endpoints
+    return _ENDPOINT in told or told - VIEW_ENDPOINTS == DEFAULT_ENDPOINTS
+
+
+def commit_together(catalog: RestCatalog, changes: Sequence[Change]) -> None:
+    """Makes all changes.
+
+    Raises:
+        CommitFailedException: none was made, as one table at least had changed meanwhile.
+        NoSuchTableError: none was made, as a table is gone.
+        BadRequestError: none was made, as the catalog does not take them so.
+        ForbiddenError: none was made, as one at least is not allowed.
+        NotImplementedError: there is no such call after all.
+        Exception: it is not known whether they were made.
+    """
+    body = f'{{"table-changes":[{",".join(map(_as_json, changes))}]}}'.encode()
+    try:
+        _post(catalog, body)
+    except (AuthorizationExpiredError, UnauthorizedError):
+        catalog._refresh_token()
+        _post(catalog, body)
+
+
+def _as_json(change: Change) -> str:
+    *namespace, name = change.table.name()
+    identifier = TableIdentifier.model_validate({"namespace": namespace, "name": name})
+    request = CommitTableRequest(identifier=identifier, requirements=change.requirements, updates=change.updates)
+    return request.model_dump_json()
+
+
+def _post(catalog: RestCatalog, body: bytes) -> None:
+    answer = catalog._session.post(catalog.url("transactions/commit"), data=body)
+    try:
+        answer.raise_for_status()
+    except HTTPError as error:
+        _handle_non_200_response(error, _ERRORS)

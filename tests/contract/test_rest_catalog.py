@@ -1,0 +1,251 @@
+"""Many tables of a REST catalog: changed by few calls where the catalog has a call for that and means it, one by one
+where not; whatever becomes of one, or of an answer, the others are committed, and each once."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import requests
+from pyiceberg.catalog import load_catalog
+from pyiceberg.exceptions import CommitStateUnknownException
+from pyiceberg.table import Table
+
+from distcommit.fs.local import LocalFileSystem
+from distcommit.model.committer import (
+    AlreadyCommitted,
+    CommitOutcome,
+    CommitRequest,
+    Committed,
+    CommitterContext,
+    FailedForGood,
+    RetryLater,
+)
+from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
+from distcommit.sinks.iceberg.catalogs import Change
+from distcommit.sinks.iceberg.opening import close_opened, opened
+from distcommit.sinks.iceberg.rest_tables import RestTables
+from distcommit.sinks.iceberg.sink import IcebergSink
+from distcommit.sinks.iceberg.snapshots import NewSnapshot
+from distcommit.sinks.iceberg.transactions import commit_together
+from tests.servers.iceberg_rest import IcebergRestServer
+from tests.servers.lossy_proxy import LossyProxy
+from tests.servers.nessie import NessieServer
+
+FS = LocalFileSystem(durable=False)
+TOGETHER, ALONE = "POST transactions/commit", "POST table"
+TOGETHER_IN_USE = "distcommit.sinks.iceberg.rest_tables.commit_together"
+
+
+@dataclass
+class Target:
+    """A namespace of its own in a catalog; tables' files are in a folder."""
+
+    folder: Path
+    uri: str
+    namespace: str = field(default_factory=lambda: f"n{uuid.uuid4().hex}")
+
+    def sink(self) -> IcebergSink:
+        files = {name: f"file://{self.folder}/{name}" for name in ("write.data.path", "write.metadata.path")}
+        catalog = {"type": "rest", "uri": self.uri}
+        settings = {"catalog": catalog, "namespace": self.namespace, "properties": files}
+        return IcebergSink.model_validate({"type": "iceberg", **settings})
+
+    def prepare(self, urn: str, epoch: int, *rows: int) -> CommitRequest:
+        attempt = uuid.uuid4().hex
+        (self.folder / "staging" / attempt).mkdir(parents=True)
+        area = StagingArea(FS, f"{self.folder}/staging/{attempt}", attempt, f"{self.folder}/output")
+        identity = AttemptIdentity(f"run-{epoch}", epoch, urn, "unit", attempt)
+        writer = self.sink().open_writer(identity, area, Origin())
+        writer.write(pa.record_batch({"id": pa.array(rows, pa.int64())}))
+        return CommitRequest(urn, epoch, tuple(writer.prepare_commit().infos), attempts=(attempt,))
+
+    def commit(self, *requests: CommitRequest) -> list[CommitOutcome]:
+        context = CommitterContext(FS, f"{self.folder}/staging", f"{self.folder}/output", "store-1")
+        return list(self.sink().open_committer(context).commit(requests))
+
+    @property
+    def tables(self) -> RestTables:
+        tables = opened(self.sink().catalog)
+        assert isinstance(tables, RestTables)
+        return tables
+
+    def table(self, name: str) -> Table:
+        with load_catalog("default", type="rest", uri=self.uri) as client:
+            return client.load_table((self.namespace, name))
+
+    def rows(self, name: str) -> list[int]:
+        return sorted(self.table(name).scan().to_arrow()["id"].to_pylist())
+
+    def drop(self, name: str) -> None:
+        with load_catalog("default", type="rest", uri=self.uri) as client:
+            client.drop_table((self.namespace, name))
+
+    def change(self, name: str) -> Change:
+        """One that adds a snapshot without files to the table as it is now."""
+        change = NewSnapshot.of(self.table(name)).change([], frozenset(), {"by": "us"}, {})
+        assert change is not None
+        return change
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often a catalog was told to change tables, by how."""
+    found, sending = Counter[str](), requests.Session.send
+
+    def send(self: requests.Session, request: requests.PreparedRequest, **settings: Any) -> requests.Response:
+        if request.method == "POST" and "/tables/" in str(request.url):
+            found[ALONE] += 1
+        if str(request.url).endswith("transactions/commit"):
+            found[TOGETHER] += 1
+        return sending(self, request, **settings)
+
+    monkeypatch.setattr(requests.Session, "send", send)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _close() -> Iterator[None]:
+    yield
+    close_opened()
+
+
+@pytest.fixture
+def target(tmp_path: Path, nessie_server: NessieServer) -> Target:
+    return Target(tmp_path, nessie_server.url)
+
+
+def test_many_tables_are_changed_by_one_call(target: Target, calls: Counter[str]) -> None:
+    """After one of them has shown whether the catalog leaves a change out: this one takes no two of one table."""
+    names = [f"t{number}" for number in range(10)]
+    assert set(target.commit(*(target.prepare(name, 1, 1) for name in names))) == {Committed()}
+    assert calls == {TOGETHER: 2, ALONE: 1}
+    calls.clear()
+    assert set(target.commit(*(target.prepare(name, 2, 2) for name in names))) == {Committed()}
+    assert calls == {TOGETHER: 1}, "it is not tried again"
+    assert target.commit(target.prepare("t0", 3, 3)) == [Committed()]
+    assert calls == {TOGETHER: 1, ALONE: 1}, "one table by itself"
+    assert [target.rows(name) for name in names] == [[1, 2, 3], *[[1, 2]] * 9]
+
+
+def test_a_catalog_that_leaves_changes_out_is_not_trusted_with_several(
+    tmp_path: Path, iceberg_rest_server: IcebergRestServer, calls: Counter[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Iceberg's own server: it answers success also where a table has changed between its check and its commit."""
+    target = Target(tmp_path, iceberg_rest_server.url)
+    names = [f"t{number}" for number in range(5)]
+    assert set(target.commit(*(target.prepare(name, 1, 1) for name in names))) == {Committed()}
+    assert calls == {TOGETHER: 1, ALONE: 5}, "one to try, one that takes its mark away, and the others alone"
+    assert "it has left out" in caplog.text
+    assert [target.rows(name) for name in names] == [[1]] * 5
+    assert "distcommit.probe" not in target.table("t0").properties
+    assert set(target.commit(*(target.prepare(name, 2, 2) for name in names))) == {Committed()}
+    assert calls == {TOGETHER: 1, ALONE: 10}
+
+
+def test_what_such_a_catalog_leaves_out_is_said_to_be_there(
+    tmp_path: Path, iceberg_rest_server: IcebergRestServer
+) -> None:
+    """Why it is tried: two changes of one table by one call, both answered with success, and one of them lost."""
+    target = Target(tmp_path, iceberg_rest_server.url)
+    target.prepare("t", 1, 1)
+    commit_together(target.tables._rest, [target.change("t"), target.change("t")])
+    assert len(target.table("t").snapshots()) == 1
+
+
+def test_tables_that_changed_meanwhile_are_bisected_out(target: Target, calls: Counter[str]) -> None:
+    names = [f"t{number}" for number in range(8)]
+    target.commit(*(target.prepare(name, 1, 1) for name in names))
+    changes = [target.change(name) for name in names]
+    changed = ("t3", "t6")
+    target.commit(*(target.prepare(name, 2, 2) for name in changed))
+    calls.clear()
+    assert target.tables.commit(changes, lambda: None) == [name not in changed for name in names]
+    assert calls == {TOGETHER: 1 + 2 + 4, ALONE: 4}, "all, halves, quarters, and of two quarters each by itself"
+    assert [target.rows(name) for name in changed] == [[1, 2], [1, 2]]
+    by_us = [name for name in names if target.table(name).properties.get("by") == "us"]
+    assert by_us == [name for name in names if name not in changed]
+
+
+def test_one_table_that_is_gone_does_not_harm_the_others(target: Target) -> None:
+    names = [f"t{number}" for number in range(6)]
+    target.commit(*(target.prepare(name, 1, 1) for name in names))
+    asked = [target.prepare(name, 2, 2) for name in names]
+    target.drop("t1")
+    outcomes = target.commit(*asked)
+    gone = outcomes.pop(1)
+    assert isinstance(gone, FailedForGood)
+    assert "there is no table" in gone.reason
+    assert outcomes == [Committed()] * 5
+
+
+@pytest.mark.parametrize("which", [TOGETHER, ALONE])
+def test_an_answer_that_is_lost_is_looked_up(tmp_path: Path, nessie_server: NessieServer, which: str) -> None:
+    with LossyProxy(nessie_server.port) as proxy:
+        target = Target(tmp_path, nessie_server.url.replace(str(nessie_server.port), str(proxy.port)))
+        names = [f"t{number}" for number in range(6)]
+        first = [target.prepare(name, 1, 1) for name in names]
+        if which == TOGETHER:
+            assert set(target.commit(*first)) == {Committed()}
+        asked = first if which == ALONE else [target.prepare(name, 2, 2) for name in names]
+        proxy.lose_answer_to(rb"POST \S*/transactions/commit" if which == TOGETHER else rb"POST \S*/tables/\S+ ")
+        outcomes = target.commit(*asked)
+        assert proxy.wait_for_loss()
+        assert AlreadyCommitted() in outcomes
+        assert set(outcomes) <= {Committed(), AlreadyCommitted()}
+        assert [target.rows(name) for name in names] == [[1, 2] if which == TOGETHER else [1]] * 6
+
+
+def test_after_an_unknown_outcome_each_goes_alone_then_fewer_together_and_more_again_once_that_works(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A catalog, or what is in front of it, that has too little time for so many."""
+    monkeypatch.setattr("distcommit.sinks.iceberg.rest_tables._MOST_TOGETHER", 8)
+    names = [f"t{number}" for number in range(8)]
+    target.commit(*(target.prepare(name, 1, 1) for name in names))
+    sizes = list[int]()
+
+    def in_time(most: int) -> None:
+        def commit(rest: Any, changes: Any) -> None:
+            sizes.append(len(changes))
+            if len(changes) > most:
+                raise CommitStateUnknownException("504")
+            commit_together(rest, changes)
+
+        monkeypatch.setattr(TOGETHER_IN_USE, commit)
+
+    def outcomes(epoch: int) -> set[CommitOutcome]:
+        sizes.clear()
+        return set(target.commit(*(target.prepare(name, epoch, epoch) for name in names)))
+
+    in_time(2)
+    assert outcomes(2) == {Committed()}
+    assert sizes == [8], "then each by itself"
+    assert outcomes(3) == {Committed()}
+    assert sizes == [2] * 4
+    in_time(8)
+    assert outcomes(4) == {Committed()}
+    assert max(sizes) > 2, "more again"
+    assert all(target.rows(name) == [1, 2, 3, 4] for name in names)
+
+
+def test_tables_that_may_not_be_changed_wait_and_the_others_are_committed(tmp_path: Path) -> None:
+    """Nessie answers 500, by which nobody knows what became of the others in the same call."""
+    with NessieServer(forbidden="denied") as server:
+        target = Target(tmp_path, server.url)
+        names = ["a", "denied", "b", "denied2", "c"]
+        for epoch in (1, 2):
+            asked = [target.prepare(name, epoch, epoch) for name in names]
+            for name, answer in zip(names, target.commit(*asked), strict=True):
+                if "denied" in name:
+                    assert isinstance(answer, RetryLater)
+                    assert "not allowed" in answer.reason
+                else:
+                    assert answer in (Committed(), AlreadyCommitted())
+        assert [target.rows(name) for name in names] == [[1, 2], [], [1, 2], [], [1, 2]]
