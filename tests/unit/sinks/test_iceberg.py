@@ -40,6 +40,7 @@ from distcommit.sinks.table_names import plain_name
 from tests.unit.sinks.no_room import assert_full_disk_harmless
 
 FS = LocalFileSystem(durable=False)
+moved = SqlTables._move
 
 
 @dataclass
@@ -351,6 +352,21 @@ def test_what_was_committed_is_not_taken_for_lost_once_its_snapshot_is_gone(
     assert others == [1, Committed()]
     assert len(target.table("t").snapshots()) == 1
     assert target.rows("t") == [1, 2]
+
+
+def test_pointers_that_others_move_again_and_again_are_not_taken_for_moved(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = target.sink()
+    request = target.prepare(sink, "t", 1, ids(1))
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    with monkeypatch.context() as patched:
+        patched.setattr(SqlTables, "_move", lambda self, change, target: {**moved(self, change, target), "was": ""})
+        (outcome,) = target.commit(sink, request)
+        assert isinstance(outcome, RetryLater)
+        assert "again and again" in outcome.reason
+    assert target.rows("t") == []
+    assert target.commit(sink, request) == [Committed()]
 
 
 # -- bad luck with one table
