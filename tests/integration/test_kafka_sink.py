@@ -14,6 +14,8 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperation, AclPermissionType
+from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from distcommit.fs.local import LocalFileSystem
@@ -130,6 +132,33 @@ def test_what_a_topic_does_not_take_holds_up_its_dataset_alone(target: Target) -
     assert target.seen("good") == [1, 2]
     assert target.commit(missing) == [Committed()]
     assert (target.seen("missing"), target.seen("large")) == ([2], [])
+
+
+def test_a_topic_that_may_not_be_written_to_holds_up_its_dataset_alone(
+    target: Target, kafka_server: KafkaServer
+) -> None:
+    """For one of them the brokers refuse the whole transaction, and do not say which it is."""
+    user = {"sasl.username": KafkaServer.user, "sasl.password": KafkaServer.password}
+    client = {"security.protocol": "sasl_plaintext", "sasl.mechanism": "PLAIN", **user}
+    limited = {"brokers": kafka_server.sasl_bootstrap_servers, "client": client}
+    names = ["a", "denied", "b"]
+    assert target.commit(*(target.prepare(name, 1, 1) for name in names), **limited) == [Committed()] * 3
+    admin = AdminClient({"bootstrap.servers": target.brokers})
+    of = (ResourceType.TOPIC, f"{target.name}-denied", ResourcePatternType.LITERAL, "User:*", "*")
+    readers = AclBinding(*of, AclOperation.READ, AclPermissionType.ALLOW)
+    for future in admin.create_acls([readers]).values():
+        future.result(20)
+    asked = [target.prepare(name, 2, 2) for name in names]
+    first, denied, last = target.commit(*asked, **limited)
+    assert isinstance(denied, RetryLater)
+    assert "may not write to it" in denied.reason
+    assert (first, last) == (Committed(), Committed())
+    assert [target.seen(name) for name in names] == [[1, 2], [1], [1, 2]]
+    everything = AclBindingFilter(*of, AclOperation.ANY, AclPermissionType.ANY)
+    for future in admin.delete_acls([everything]).values():
+        future.result(20)
+    assert target.commit(*asked, **limited) == [AlreadyCommitted(), Committed(), AlreadyCommitted()]
+    assert target.seen("denied") == [1, 2]
 
 
 def test_the_messages_of_a_topic_of_ones_own_are_counted_and_no_others(target: Target) -> None:

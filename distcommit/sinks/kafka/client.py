@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -21,6 +21,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import AclOperation
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.admin._resource import ResourceType
@@ -113,6 +114,21 @@ class KafkaTarget:
             topic: self.text(error)
             for topic, error in made.items()
             if isinstance(error, KafkaException) and error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS
+        }
+
+    def unwritable(self, admin: AdminClient, topics: Sequence[str]) -> dict[str, str]:
+        """Why records may not be sent to a topic, of those where that is so."""
+        asked = admin.describe_topics(
+            TopicCollection(list(topics)),
+            include_authorized_operations=True,
+            request_timeout=self.request_timeout_s,
+        )
+        may = {topic: found for topic, found in self.answers(asked).items() if not isinstance(found, KafkaException)}
+        denied = "TOPIC_AUTHORIZATION_FAILED: this user may not write to it"
+        return {
+            topic: denied
+            for topic in topics
+            if topic not in may or AclOperation.WRITE not in (may[topic].authorized_operations or ())
         }
 
     def rows(self, admin: AdminClient, lane: int) -> dict[bytes, LedgerRow]:

@@ -153,21 +153,24 @@ class KafkaCommitter(SinkCommitter):
 
     def _commit_lane(self, lane: int, requests: Sequence[CommitRequest], *, whole: bool) -> list[CommitOutcome]:
         """Tries until it is known what became of them: who is fenced, or gets no answer, asks the ledger anew."""
+        denied = False
         for number in tries(_TRIES, first_wait_s=0.2):
             try:
-                return self._try(lane, requests, whole=whole)
+                return self._try(lane, requests, whole=whole, denied=denied)
             except (KafkaException, TransientError, SystemError) as error:
+                denied = denied or error.args[:1] == (KafkaError.TOPIC_AUTHORIZATION_FAILED,)
                 # SystemError: the client raises that it was fenced, and calls back for its messages on top of it.
                 if number == _TRIES:
                     text = str(error) if isinstance(error, DistcommitError) else self._target.text(error)
                     return [RetryLater(f"Kafka: {text}")] * len(requests)
         raise AssertionError("unreachable")
 
-    def _try(self, lane: int, requests: Sequence[CommitRequest], *, whole: bool) -> list[CommitOutcome]:
+    def _try(self, lane: int, requests: Sequence[CommitRequest], *, whole: bool, denied: bool) -> list[CommitOutcome]:
+        """One try. `denied`: some topic can't be written to, for which the brokers refuse the whole transaction."""
         outcomes: dict[int, CommitOutcome] = {}
         with self._session(lane) as producer:
             rows = self._target.rows(self._admin, lane)
-            self._refuse_topics(producer, rows, requests, outcomes)
+            self._refuse_topics(producer, rows, requests, outcomes, denied=denied)
             while batch := self._next(rows, requests, outcomes):
                 if whole and (held := _held_back(requests, outcomes)):
                     outcomes |= held
@@ -278,6 +281,8 @@ class KafkaCommitter(SinkCommitter):
         rows: Mapping[bytes, LedgerRow],
         requests: Sequence[CommitRequest],
         outcomes: dict[int, CommitOutcome],
+        *,
+        denied: bool,
     ) -> None:
         """Answers those whose topic is missing or no place for records; makes missing ones, if it may."""
         wanted = {
@@ -291,6 +296,8 @@ class KafkaCommitter(SinkCommitter):
             why = self._target.make_topics(self._admin, missing)
         else:
             why = dict.fromkeys(missing, "it does not exist; make it, or set sink.create")
+        if denied:
+            why |= self._target.unwritable(self._admin, sorted(set(wanted.values()) - why.keys()))
         for index, topic in wanted.items():
             if topic == self._target.ledger:
                 outcomes[index] = FailedForGood(f"the topic {topic} is the ledger: change sink.topic or sink.ledger")
