@@ -104,7 +104,7 @@ class KafkaCommitter(SinkCommitter):
                 with self._session(lane) as producer:
                     rows = self._target.rows(self._admin, lane)
                     keys = {ledger_key(self._context.store_id, request): request for request in members}
-                    changed = {key: self._revoked(rows.get(key), request) for key, request in keys.items()}
+                    changed = {key: _revoked(rows.get(key), request) for key, request in keys.items()}
                     if writes:
                         producer.begin_transaction()
                         self._send_rows(producer, lane, changed)
@@ -265,16 +265,6 @@ class KafkaCommitter(SinkCommitter):
         for key, row in rows.items():
             producer.produce(self._target.ledger, msgspec.json.encode(row), key, partition=lane)
 
-    def _revoked(self, row: LedgerRow | None, request: CommitRequest) -> LedgerRow:
-        if row is not None and row.epoch == request.epoch:
-            raise ConflictError(
-                "Kafka can't take back what is committed",
-                dataset=request.dataset_urn,
-                epoch=request.epoch,
-                todo="release the dataset with accept",
-            )
-        return taken_back(row, request, ())
-
     def _refuse_topics(
         self,
         producer: Producer,
@@ -323,3 +313,14 @@ def _held_back(requests: Sequence[CommitRequest], outcomes: Mapping[int, CommitO
     failed = [index for index, outcome in outcomes.items() if isinstance(outcome, FailedForGood | RetryLater)]
     left = (index for index in range(len(requests)) if index not in outcomes)
     return dict.fromkeys(left, HeldBack(requests[min(failed)].dataset_urn)) if failed else {}
+
+
+def _revoked(row: LedgerRow | None, request: CommitRequest) -> LedgerRow:
+    if row is not None and row.epoch == request.epoch:
+        raise ConflictError(
+            "Kafka can't take back what is committed",
+            dataset=request.dataset_urn,
+            epoch=request.epoch,
+            todo="release the dataset with accept",
+        )
+    return taken_back(row, request, ())
