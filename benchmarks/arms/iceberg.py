@@ -7,15 +7,19 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
-from pyiceberg.catalog.sql import SqlCatalog
+import requests
+from pyiceberg.catalog import Catalog, load_catalog
 from sqlalchemy import Engine, event
 
 from distcommit.fs.local import LocalFileSystem
 from distcommit.model.committer import CommitRequest, Committed, CommitterContext
 from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
 from distcommit.sinks.iceberg.sink import IcebergSink
+from tests.servers.nessie import NessieServer
 
 NAMESPACE = "bench"
 
@@ -26,16 +30,21 @@ class IcebergPlace:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True)
         self.folder = folder
-        self.settings = {"uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
+        self.settings = {
+            "type": "sql",
+            "uri": f"sqlite:///{folder}/catalog.db",
+            "warehouse": f"file://{folder}/warehouse",
+        }
+        self.properties: dict[str, str] = {}
 
-    def client(self) -> SqlCatalog:
+    def client(self) -> Catalog:
         """The catalog, by pyiceberg alone."""
-        return SqlCatalog("default", **self.settings)
+        return load_catalog("default", **self.settings)
 
     def sink(self) -> IcebergSink:
         """The sink, with a table for each dataset."""
-        catalog = {"type": "sql", **self.settings}
-        return IcebergSink.model_validate({"type": "iceberg", "catalog": catalog, "namespace": NAMESPACE})
+        tables = {"catalog": self.settings, "namespace": NAMESPACE, "properties": self.properties}
+        return IcebergSink.model_validate({"type": "iceberg", **tables})
 
     def prepare(self, sink: IcebergSink, dataset: str, epoch: int, batches: list[pa.RecordBatch]) -> CommitRequest:
         """What a writer prepares of these records."""
@@ -58,6 +67,29 @@ class IcebergPlace:
         if set(outcomes) != {Committed()}:
             raise RuntimeError(f"not committed: {outcomes[:3]}")
         return seconds
+
+
+class RestPlace(IcebergPlace):
+    """The same with a REST catalog. Tables' files are in the folder all the same, but for the catalog's own."""
+
+    def __init__(self, folder: Path, server: NessieServer) -> None:
+        super().__init__(folder)
+        self.settings = {"type": "rest", "uri": server.url}
+        self.properties = dict.fromkeys(("write.data.path", "write.metadata.path"), f"file://{folder}/tables")
+
+
+@contextmanager
+def delayed_requests(seconds: float) -> Iterator[list[str]]:
+    """Each request to a REST catalog takes so much longer; yields all there were."""
+    calls, sending = list[str](), requests.Session.send
+
+    def send(self: requests.Session, request: requests.PreparedRequest, **settings: Any) -> requests.Response:
+        calls.append(f"{request.method} {request.url}")
+        time.sleep(seconds)
+        return sending(self, request, **settings)
+
+    with patch.object(requests.Session, "send", send):
+        yield calls
 
 
 @contextmanager

@@ -18,10 +18,12 @@ _STORE_PASSWORD = "changeit"
 
 
 class KafkaServer(Server):
-    """Brokers 1 to `brokers`; broker 1 is also the controller, so only the others may be killed and started again.
+    """Brokers 1 to `brokers`; broker 1 is also the controller, so of several only the others may be killed and started
+    again.
 
     Topics are made on purpose only (`auto.create.topics.enable` is off). Internal topics have a copy on each broker.
-    Compacted topics are compacted without much delay. Each broker also listens with SASL, and with SASL over TLS.
+    Compacted topics are compacted without much delay. Each broker also listens with SASL, and with SASL over TLS: who
+    comes in there may do all that no access list is about; others may do anything.
 
     Args:
         brokers: 1 or 2.
@@ -78,8 +80,8 @@ class KafkaServer(Server):
             self._wait_for(broker)
 
     def kill_broker(self, broker: int) -> None:
-        """SIGKILL to a broker other than the first; its data stays."""
-        if broker == 1:
+        """SIGKILL to a broker other than the first of several; its data stays."""
+        if broker == 1 < self.brokers:
             raise ValueError("broker 1 is the controller: without it no leader moves")
         self._processes.pop(broker).kill()
 
@@ -122,6 +124,9 @@ class KafkaServer(Server):
             "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": login.format("scram.Scram") + ";",
             "ssl.keystore.location": self._keystore,
             "ssl.keystore.password": _STORE_PASSWORD,
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "allow.everyone.if.no.acl.found": "true",
+            "super.users": "User:ANONYMOUS",
             "log.dirs": self._folder / f"data-{broker}",
             "auto.create.topics.enable": "false",
             "group.initial.rebalance.delay.ms": 0,
