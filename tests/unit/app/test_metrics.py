@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -38,8 +39,8 @@ def a_run(tell: Callable[[Event], None], job: str, epoch: int, *reasons: Reason,
     tell(RunBegan(f"run-{epoch}", epoch, job, "run", "me", 1_000_000 * epoch))
     tell(PhaseEnded("ingest", 1.5, True, IngestCounts(records_read=40, bytes_read=4_000)))
     tell(PhaseEnded("drain", 0.5, True, counts, Reasons(reasons), notes))
-    at_sinks = {"commit_attempts": 5, "commit_retries": 2, "target_ms": 70}
-    totals = Totals(records_read=40, datasets_published=3, records_published=30, **at_sinks)
+    totals = Totals(records_read=40, datasets_published=3, records_published=30)
+    totals = replace(totals, commit_attempts=5, commit_retries=2, target_ms=70)
     tell(RunEnded(outcome, 1_000_000 * epoch + 4_000, totals=totals))
 
 

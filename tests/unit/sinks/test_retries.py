@@ -8,7 +8,7 @@ from distcommit.sinks import retries
 
 
 def test_waits_are_random_and_grow_to_two_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    slept: list[float] = []
+    slept: list[object] = []
     monkeypatch.setattr("time.sleep", slept.append)
     monkeypatch.setattr("random.uniform", lambda low, high: (low, high))
     assert list(retries.tries(12, first_wait_s=0.02)) == [*range(1, 13)]
