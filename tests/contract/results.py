@@ -80,6 +80,7 @@ CONTRACTS = {
             "test_iceberg.TestSqliteCatalog": "`iceberg`, catalog in SQLite",
             "test_iceberg.TestPostgresCatalog": "`iceberg`, catalog in PostgreSQL",
             "test_iceberg.TestRestCatalog": "`iceberg`, REST catalog",
+            "test_iceberg.TestNessieCatalog": "`iceberg`, Nessie",
             "test_iceberg.TestOneTable": "`iceberg`, one table",
             "test_delta.TestDeltaSink": "`delta`, on a local disk",
             "test_delta.TestOneTable": "`delta`, one table",
