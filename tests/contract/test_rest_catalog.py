@@ -159,6 +159,31 @@ def test_what_such_a_catalog_leaves_out_is_said_to_be_there(
     assert len(target.table("t").snapshots()) == 1
 
 
+def test_a_catalog_that_makes_both_changes_of_one_table_is_trusted(
+    tmp_path: Path, iceberg_rest_server: IcebergRestServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Polaris does, by its code; here each table's changes are put together before they are sent."""
+    sizes = list[int]()
+
+    def put_together(rest: Any, changes: Any) -> None:
+        sizes.append(len(changes))
+        of_tables: dict[Any, list[Change]] = {}
+        for change in changes:
+            of_tables.setdefault(change.table.name(), []).append(change)
+        for first, *more in of_tables.values():
+            updates = (*first.updates, *(update for each in more for update in each.updates))
+            rest.commit_table(first.table, first.requirements, updates)
+
+    monkeypatch.setattr(TOGETHER_IN_USE, put_together)
+    target = Target(tmp_path, iceberg_rest_server.url)
+    names = [f"t{number}" for number in range(4)]
+    for epoch in (1, 2):
+        assert set(target.commit(*(target.prepare(name, epoch, epoch) for name in names))) == {Committed()}
+    assert sizes == [2, 3, 4], "one table to try, the others, and then all"
+    assert [target.rows(name) for name in names] == [[1, 2]] * 4
+    assert "distcommit.probe" not in target.table("t0").properties
+
+
 def test_tables_that_changed_meanwhile_are_bisected_out(target: Target, calls: Counter[str]) -> None:
     names = [f"t{number}" for number in range(8)]
     target.commit(*(target.prepare(name, 1, 1) for name in names))
