@@ -29,6 +29,7 @@ from distcommit.model.errors import (
 )
 from distcommit.model.ledger import LedgerRow
 from distcommit.model.sink import AttemptIdentity
+from distcommit.sinks.retries import tries
 from distcommit.sinks.staged_rows import files_of, rows_of, staged_batches
 from distcommit.sinks.table_committer import CollisionError, RefusedError
 from distcommit.sinks.table_loading import LoadingCommitter
@@ -167,12 +168,13 @@ class TwoPhaseCommitter(LoadingCommitter):
         return table.identity
 
     def _ready(self, request: CommitRequest, rows: pa.Schema) -> int:
-        for _ in range(_TRIES - 1):
+        for number in tries(_TRIES):
             try:
                 return self.ready(request, rows)
             except CollisionError:
-                continue
-        return self.ready(request, rows)
+                if number == _TRIES:
+                    raise
+        raise AssertionError("unreachable")
 
     def _write(self, attempt: AttemptIdentity, asked: CommitRequest, identity: int) -> None:
         """The proof first, and only then a look whether a newer run has begun: whoever finds neither is in front."""
