@@ -17,6 +17,9 @@ from tests.servers.process import ServerUnavailableError
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 _POMS = Path(__file__).parent / "maven"
 
+NO_NEWER_JAVA = "there is no newer Java"
+"""Why a server is not there that needs another than the product: Debian has none."""
+
 
 def cache_folder() -> Path:
     """Where jars are kept: `$XDG_CACHE_HOME/distcommit`, or `~/.cache/distcommit`."""
@@ -115,7 +118,7 @@ def _newer_java(least: int) -> str:
         found = re.search(r'version "(\d+)', done.stderr)
         if found is not None and int(found[1]) >= least:
             return program
-    raise ServerUnavailableError(f"there is no Java {least} or later in JAVA_HOME, on PATH or in /usr/lib/jvm")
+    raise ServerUnavailableError(f"{NO_NEWER_JAVA} than 17 in JAVA_HOME, on PATH or in /usr/lib/jvm: {least} is needed")
 
 
 def _program(name: str) -> str:
