@@ -160,10 +160,11 @@ class SinkCommitter(ABC):
         """Takes away what attempts that lost have left at the target, durably: prepared transactions, uploads, files in
         a table's folder. For sinks with `discards`.
 
-        Called only of what no request names or ever will, nor one that is committed. Calling again changes nothing
-        more, also with some of them only, and after a crash half-way. A writer that died may have left anything of what
-        it does, and no infos: what it makes at the target it names by its attempt's id. An error leaves all of it to
-        the next run.
+        Called only of what no request names or ever will, nor one that is committed, as far as the store knows. If that
+        was put back from a copy, the target may have committed some of it since: what readers of the target need
+        stays. Calling again changes nothing more, also with some of them only, and after a crash half-way. A writer
+        that died may have left anything of what it does, and no infos: what it makes at the target it names by its
+        attempt's id. An error leaves all of it to the next run.
         """
 
     def ledger(self) -> Iterator[LedgerRow]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 from urllib.parse import urlparse
 
@@ -19,6 +20,7 @@ from distcommit.model.work import SkippedRange
 from distcommit.sinks.covering import Covering
 from distcommit.sinks.fitting import Fitting
 
+logger = logging.getLogger(__name__)
 _NOTE = ".path"
 """How the names of notes end: staged files that say where a data file is."""
 _WAITING_BYTES = 64 << 20
@@ -29,23 +31,35 @@ def name_prefix(epoch: int, attempt: str) -> str:
     return f"distcommit-{epoch:06d}-{attempt}-"
 
 
-def leave_note(area: StagingArea, name: str, path: str) -> None:
-    """Notes where a data file of that name is to be, before it is begun: by that it is found should the attempt die."""
+def leave_note(area: StagingArea, name: str, path: str, *more: str) -> None:
+    """Notes where a data file of that name is to be, before it is begun: by that it is found should the attempt die.
+    `more`: what else the sink's committer is to know of it, a line each."""
     note = area.fs.create(f"{area.folder}/{name}{_NOTE}")
-    note.write(path.encode())
+    note.write("\n".join((path, *more)).encode())
     note.close_file(sync=False)
 
 
-def left_by(context: CommitterContext, lost: LostAttempt) -> list[str]:
-    """Where the data files of an attempt are, or were, by its infos and its notes."""
+def left_by(context: CommitterContext, lost: LostAttempt) -> dict[str, Sequence[str]]:
+    """Where the data files of an attempt are, or were, by its infos and its notes, and what more its notes say."""
     fs, folder = context.fs, f"{context.staging_root}/{lost.folder}"
-    paths = {file["path"] for info in lost.infos for file in info["files"]}
+    found: dict[str, Sequence[str]] = {file["path"]: () for info in lost.infos for file in info["files"]}
     for entry in fs.list_folder(folder):
         if entry.name.endswith(_NOTE):
             with contextlib.suppress(FileNotFoundError):
-                paths.add(fs.read(f"{folder}/{entry.name}").decode())
+                path, *more = fs.read(f"{folder}/{entry.name}").decode().split("\n")
+                found[path] = more
     ours = name_prefix(lost.epoch, lost.attempt)
-    return sorted(path for path in paths if path.rpartition("/")[2].startswith(ours))
+    return {path: more for path, more in sorted(found.items()) if path.rpartition("/")[2].startswith(ours)}
+
+
+def tell_kept(table: str, paths: Iterable[str]) -> None:
+    """Warns of files that are not deleted, though the store says that their attempts have lost."""
+    logger.warning(
+        "the table %s has data files of attempts that have lost, as far as the job's store knows: they stay. The store"
+        " was put back from a copy that is older than the table: restore the newest one: %s",
+        table,
+        ", ".join(sorted(paths)[:3]),
+    )
 
 
 def local_path(location: str) -> str:

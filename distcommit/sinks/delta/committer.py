@@ -26,9 +26,10 @@ from distcommit.model.errors import ConfigurationError, ConflictError, CorruptEr
 from distcommit.model.ledger import LedgerRow
 from distcommit.model.parallel import in_flight
 from distcommit.sinks.covering import covered_in
-from distcommit.sinks.data_files import left_by, sync_locations
+from distcommit.sinks.data_files import sync_locations
 from distcommit.sinks.delta.data_files import added, name_in_table, removed
 from distcommit.sinks.delta.ledger import LedgerChange, TableLedgers
+from distcommit.sinks.delta.leftovers import existing, kept, leftovers
 from distcommit.sinks.delta.schemas import check_writable, columns_of, lacking, schema_id, storable
 from distcommit.sinks.delta.settings import DeltaSettings
 from distcommit.sinks.delta.tables import DeltaTables, table_id
@@ -115,8 +116,14 @@ class DeltaCommitter(SinkCommitter):
 
     def discard(self, lost: Sequence[LostAttempt]) -> None:
         self._tables.probe()
-        for path in (path for each in lost for path in left_by(self._context, each)):
-            self._tables.place.delete(path)
+        place = self._tables.place
+        for name, paths in leftovers(self._context, lost).items():
+            there = existing(place, paths)
+            table = self._tables.load(name) if there else None
+            if table is not None and self._ledger_of(table, name) is None:
+                raise ConflictError("others have changed the table meanwhile", table=name)
+            for path in paths - kept(table, name, there):
+                place.delete(path)
 
     def visible_rows(self, dataset_urn: str, branch: str) -> int | None:
         table = None if self._sink.shares_tables else self._tables.load(self._sink.table_of(dataset_urn))

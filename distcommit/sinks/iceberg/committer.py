@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from pyiceberg.io import load_file_io
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
@@ -26,9 +24,10 @@ from distcommit.model.errors import ConflictError, CorruptError, error_text
 from distcommit.model.ledger import LedgerRow
 from distcommit.model.parallel import in_flight
 from distcommit.sinks.covering import covered_in
-from distcommit.sinks.data_files import left_by, sync_locations
+from distcommit.sinks.data_files import sync_locations
 from distcommit.sinks.iceberg.catalogs import Change, Identifier
 from distcommit.sinks.iceberg.data_files import data_file, places
+from distcommit.sinks.iceberg.leftovers import delete, existing, kept, leftovers
 from distcommit.sinks.iceberg.opening import opened
 from distcommit.sinks.iceberg.settings import IcebergSettings
 from distcommit.sinks.iceberg.snapshots import NewSnapshot
@@ -117,9 +116,13 @@ class IcebergCommitter(SinkCommitter):
                 raise ConflictError("others changed the table again and again", table=".".join(batch.name))
 
     def discard(self, lost: Sequence[LostAttempt]) -> None:
-        in_flight(
-            self._tables.parallel_calls, self._delete, [path for each in lost for path in left_by(self._context, each)]
-        )
+        for name, files in leftovers(self._context, lost).items():
+            there = existing(self._tables, files)
+            names = [name] if name else self._tables.names(tuple(self._sink.namespace.split(".")))
+            tables = list(self._tables.load(names).values()) if there else []
+            for table in tables:
+                self._rows_of(table)  # raises if nobody can tell what is committed
+            delete(self._tables, files.keys() - kept(tables, there, self._tables.parallel_calls))
 
     def visible_rows(self, dataset_urn: str, branch: str) -> int | None:
         name = self._sink.table_of(dataset_urn)
@@ -245,12 +248,6 @@ class IcebergCommitter(SinkCommitter):
         there = in_flight(self._tables.parallel_calls, lambda path: table.io.new_input(path).exists(), paths)
         gone = [path for path, ok in zip(paths, there, strict=True) if not ok]
         return FailedForGood(f"data files are gone: {', '.join(gone[:3])}") if gone else None
-
-    # -- what lost
-
-    def _delete(self, path: str) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            load_file_io(self._tables.catalog.properties, path).delete(path)
 
     # -- taking back
 

@@ -29,6 +29,7 @@ from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
 from distcommit.sinks.data_files import DataFileWriter, TableFiles, leave_note, name_prefix
 from distcommit.sinks.fitting import Fitting
 from distcommit.sinks.iceberg.data_files import data_place, plain_file
+from distcommit.sinks.iceberg.leftovers import note_of
 from distcommit.sinks.iceberg.making import table_for
 from distcommit.sinks.iceberg.opening import known_tables
 from distcommit.sinks.iceberg.settings import IcebergSettings
@@ -149,7 +150,7 @@ class IcebergFiles:
         name = f"{name_prefix(self._attempt.epoch, self._attempt.attempt)}{self.begun:05d}.parquet"
         self.begun += 1
         path = self.table.location_provider().new_data_location(name, partition)
-        leave_note(self._area, name, path)
+        leave_note(self._area, name, path, *note_of(self.table))
         self._paths.append(path)
         stream = self.table.io.new_output(path).create()
         return _OpenFile(path, partition, stream, pq.ParquetWriter(stream, schema, **self._options))

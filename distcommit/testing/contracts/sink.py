@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 from distcommit.model.commit_groups import CommitGroups
@@ -132,6 +133,12 @@ class SinkContract(TakenBack):
         assert self.commit(tmp_path, waiting) == [Committed()]
         assert self.in_doubt(tmp_path) == 0
         assert self.seen(tmp_path) == [("a", 0), ("b", 1)]
+        committed = self.lost(tmp_path, "a", 2, died=False)  # so says a store that was put back from a copy
+        request = CommitRequest("a", 2, committed.infos, attempts=(committed.attempt,))
+        assert self.commit(tmp_path, self.stored(tmp_path, request)) == [Committed()]
+        self.discard(tmp_path, committed)
+        self.discard(tmp_path, replace(committed, infos=()))
+        assert self.seen(tmp_path) == [("a", 0), ("a", 0), ("b", 1)]
 
     # -- commit, again and again
 

@@ -640,6 +640,40 @@ def test_files_of_what_lost_are_deleted_also_of_one_that_died_and_no_others(targ
     assert target.rows("t") == [1]
 
 
+@pytest.mark.parametrize("died", [False, True])
+@pytest.mark.parametrize("compacted", [False, True])
+def test_files_that_a_version_has_stay_though_their_attempt_is_told_of_as_lost(
+    target: Target, died: bool, compacted: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    sink = target.sink()
+    request = target.prepare(sink, "t", 1, ids(1), attempt="won")
+    target.prepare(sink, "t", 1, ids(1), attempt="dead")
+    target.commit(sink, request)
+    target.commit(sink, target.prepare(sink, "t", 2, ids(2), bases=(1,)))
+    before, version = target.data("t"), target.table("t").version()
+    if compacted:
+        target.table("t").optimize.compact()
+        before = target.data("t")
+    lost = [LostAttempt(1, "u", "won", "won", () if died else request.infos), LostAttempt(1, "u", "dead", "dead")]
+    target.committer(sink).discard(lost)
+    assert set(before) - set(target.data("t")) == {"distcommit-000001-dead-00000.parquet"}
+    assert "put back from a copy" in caplog.text
+    assert target.rows("t") == [1, 2]
+    older = DeltaTable(target.location / "t", version=version)
+    assert sorted(older.to_pyarrow_table()["id"].to_pylist()) == [1, 2]
+
+
+def test_nothing_is_deleted_while_it_is_not_known_what_is_committed(target: Target) -> None:
+    sink = target.sink()
+    target.commit(sink, target.prepare(sink, "t", 1, ids(1)))
+    target.prepare(sink, "t", 1, ids(1), attempt="dead")
+    before = target.data("t")
+    shutil.rmtree(target.folder / "output")
+    with pytest.raises(CorruptError, match="its ledger is damaged or gone"):
+        target.committer(sink).discard([LostAttempt(1, "unit", "dead", "dead")])
+    assert target.data("t") == before
+
+
 @pytest.mark.parametrize("why", ["compacted", "append-only"])
 def test_what_was_compacted_or_is_append_only_can_not_be_taken_back(target: Target, why: str) -> None:
     sink = target.sink()

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import load_catalog
+from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 
 from distcommit.fs.local import LocalFileSystem
@@ -27,7 +28,7 @@ from distcommit.model.committer import (
     LostAttempt,
     RetryLater,
 )
-from distcommit.model.errors import ConfigurationError, ConflictError
+from distcommit.model.errors import ConfigurationError, ConflictError, CorruptError
 from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
 from distcommit.sinks import ledger_files
 from distcommit.sinks.iceberg.committer import IcebergCommitter
@@ -84,6 +85,9 @@ class Target:
 
     def rows(self, name: str) -> list[Any]:
         return sorted(self.table(name).scan().to_arrow()["id"].to_pylist())
+
+    def data(self, name: str) -> set[str]:
+        return {path.name for path in (self.folder / "warehouse" / "n" / name / "data").iterdir()}
 
     def ledgers(self) -> list[Path]:
         return sorted((self.folder / "output" / ".distcommit" / "ledgers").glob("*"))
@@ -452,6 +456,81 @@ def test_files_of_what_lost_are_deleted_also_of_one_that_died_and_no_others(targ
         "somebody-elses.parquet",
     ]
     assert target.rows("t") == [1]
+
+
+@pytest.mark.parametrize("noted", ["infos", "died", "by an older program"])
+@pytest.mark.parametrize("compacted", [False, True])
+def test_files_that_a_snapshot_has_stay_though_their_attempt_is_told_of_as_lost(
+    target: Target, noted: str, compacted: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    sink = target.sink()
+    target.commit(sink, target.prepare(sink, "t", 1, ids(0)))
+    request = target.prepare(sink, "t", 2, ids(1), bases=(1,), attempt="won")
+    target.prepare(sink, "t", 2, ids(1), attempt="dead")
+    target.commit(sink, request)
+    committed = target.table("t").current_snapshot()
+    assert committed is not None
+    if compacted:
+        table = target.table("t")
+        table.overwrite(table.scan().to_arrow())
+    if noted == "by an older program":
+        for note in (target.folder / "staging").rglob("*.path"):
+            note.write_text(note.read_text().partition("\n")[0])
+    before = target.data("t")
+    infos = request.infos if noted == "infos" else ()
+    target.committer(sink).discard([LostAttempt(2, "u", "won", "won", infos), LostAttempt(2, "u", "dead", "dead")])
+    assert before - target.data("t") == {"distcommit-000002-dead-00000.parquet"}
+    assert "put back from a copy" in caplog.text
+    assert target.rows("t") == [0, 1]
+    older = target.table("t").scan(snapshot_id=committed.snapshot_id).to_arrow()
+    assert sorted(older["id"].to_pylist()) == [0, 1]
+
+
+def test_it_is_looked_for_files_of_what_lost_only_in_manifests_that_came_since(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = target.sink()
+    for epoch in range(1, 5):
+        target.commit(sink, target.prepare(sink, "t", epoch, ids(epoch), bases=(epoch - 1,)))
+    target.prepare(sink, "t", 5, ids(5), attempt="dead")
+    target.commit(sink, target.prepare(sink, "t", 5, ids(5), bases=(4,)))
+    read: list[str] = []
+    fetch = ManifestFile.fetch_manifest_entry
+
+    def counted(manifest: ManifestFile, *args: Any, **options: Any) -> Any:
+        read.append(manifest.manifest_path)
+        return fetch(manifest, *args, **options)
+
+    monkeypatch.setattr(ManifestFile, "fetch_manifest_entry", counted)
+    target.committer(sink).discard([LostAttempt(5, "unit", "dead", "dead")])
+    assert "distcommit-000005-dead-00000.parquet" not in target.data("t")
+    assert len(read) == 1
+    target.committer(sink).discard([LostAttempt(5, "unit", "dead", "dead")])
+    assert len(read) == 1, "nothing is left"
+
+
+def test_files_of_what_lost_stay_where_their_table_is_gone(target: Target, caplog: pytest.LogCaptureFixture) -> None:
+    sink = target.sink()
+    target.prepare(sink, "t", 1, ids(1), attempt="dead")
+    with load_catalog("default", type="sql", **target.catalog) as catalog:
+        catalog.rename_table(("n", "t"), ("n", "u"))
+    target.committer(sink).discard([LostAttempt(1, "unit", "dead", "dead")])
+    assert target.data("t") == {"distcommit-000001-dead-00000.parquet"}
+    assert "the table of these data files is gone" in caplog.text
+
+
+def test_nothing_is_deleted_while_it_is_not_known_what_is_committed(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_files, "_INLINE_BYTES", 0)
+    sink = target.sink()
+    target.commit(sink, target.prepare(sink, "t", 1, ids(1)))
+    target.prepare(sink, "t", 1, ids(1), attempt="dead")
+    before = target.data("t")
+    shutil.rmtree(target.folder / "output")
+    with pytest.raises(CorruptError, match="its ledger is damaged or gone"):
+        target.committer(sink).discard([LostAttempt(1, "unit", "dead", "dead")])
+    assert target.data("t") == before
 
 
 def test_what_was_compacted_can_not_be_taken_back(target: Target) -> None:

@@ -1,0 +1,103 @@
+"""What attempts that lost have left in tables' folders, and which of it a table has after all.
+
+A store that was put back from a copy takes for lost what tables have committed since. So no file is deleted that a
+snapshot has. A note beside each file says where to look: in which table, and at which sequence number that was as the
+file was begun, which no snapshot that has the file can be at.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.manifest import ManifestFile
+from pyiceberg.table import Table
+
+from distcommit.model.committer import CommitterContext, LostAttempt
+from distcommit.model.parallel import in_flight
+from distcommit.sinks.data_files import left_by, tell_kept
+from distcommit.sinks.iceberg.catalogs import Identifier, Tables
+
+logger = logging.getLogger(__name__)
+Leftovers = dict[Identifier, dict[str, int]]
+"""By table: paths of files, and the table's sequence number as each was begun, 0 if nobody knows."""
+UNKNOWN: Identifier = ()
+"""In place of a table that nobody knows: of notes of older programs."""
+
+
+def note_of(table: Table) -> tuple[str, str]:
+    """What the note of a file says that is about to be begun in the table."""
+    return ".".join(table.name()), str(table.metadata.next_sequence_number() - 1)
+
+
+def leftovers(context: CommitterContext, lost: Sequence[LostAttempt]) -> Leftovers:
+    """The files that these attempts have left, or had."""
+    found: Leftovers = {}
+    for each in lost:
+        tables = {file["path"]: tuple(info["table"]) for info in each.infos for file in info["files"]}
+        for path, more in left_by(context, each).items():
+            name, number = (tuple(more[0].split(".")), int(more[1])) if more else (tables.get(path, UNKNOWN), 0)
+            found.setdefault(name, {})[path] = number
+    return found
+
+
+def existing(tables: Tables, files: Mapping[str, int]) -> dict[str, int]:
+    """Those of the files that are there."""
+
+    def exists(path: str) -> bool:
+        found: bool = load_file_io(tables.catalog.properties, path).new_input(path).exists()
+        return found
+
+    there = in_flight(tables.parallel_calls, exists, list(files))
+    return {path: number for (path, number), ok in zip(files.items(), there, strict=True) if ok}
+
+
+def kept(tables: Sequence[Table], files: Mapping[str, int], parallel_calls: int) -> set[str]:
+    """Those of the files that may not be deleted, of which it is warned: any snapshot has them, or there is no table
+    that says so.
+
+    Args:
+        tables: which they may be of, as these are now.
+        files: paths of files that are there, and the table's sequence number as each was begun.
+        parallel_calls: how many manifests are read at once.
+    """
+    if files and not tables:
+        logger.warning("the table of these data files is gone, and they stay: %s", ", ".join(sorted(files)[:3]))
+        return {*files}
+    found: set[str] = set()
+    for table in tables if files else ():
+        manifests = [(table.io, manifest) for manifest in _manifests(table, min(files.values()))]
+        if in_table := files.keys() & set().union(*in_flight(parallel_calls, _paths_of, manifests)):
+            tell_kept(".".join(table.name()), in_table)
+            found |= in_table
+    return found
+
+
+def delete(tables: Tables, paths: Iterable[str]) -> None:
+    """Deletes files; missing ones are fine."""
+
+    def forget(path: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            load_file_io(tables.catalog.properties, path).delete(path)
+
+    in_flight(tables.parallel_calls, forget, sorted(paths))
+
+
+def _paths_of(item: tuple[FileIO, ManifestFile]) -> set[str]:
+    io, manifest = item
+    return {entry.data_file.file_path for entry in manifest.fetch_manifest_entry(io)}
+
+
+def _manifests(table: Table, after: int) -> Iterator[ManifestFile]:
+    """Each manifest of a snapshot once, without those that were there at that sequence number already. In tables of
+    format version 1 all numbers are 0."""
+    seen: set[str] = set()
+    for snapshot in table.metadata.snapshots:
+        if 0 < (snapshot.sequence_number or 0) <= after:
+            continue
+        for manifest in snapshot.manifests(table.io):
+            if manifest.manifest_path not in seen and not 0 < (manifest.sequence_number or 0) <= after:
+                seen.add(manifest.manifest_path)
+                yield manifest
