@@ -251,8 +251,8 @@ def _create(fs: FileSystem, roots: Roots, job: str, buckets: int, lost_store_id:
 
 
 def _probe(fs: FileSystem, roots: Roots, probe_id: str) -> None:
-    """Tries what the protocol rests on: put-if-absent, rename without replacing, staging and output on one file system;
-    and all of it if nobody has tried a file system of this kind.
+    """Tries what the protocol rests on: put-if-absent, rename without replacing, staging and output on one file system,
+    names that are kept apart; and all of it if nobody has tried a file system of this kind.
 
     Tries again before it refuses: another process that makes the same store may have swept what this one probes with.
 
@@ -298,6 +298,10 @@ def _probed(fs: FileSystem, roots: Roots, put: str, source: str, target: str) ->
     staged.write(b"3")
     staged.close_file(sync=True)
     fs.put_if_absent(target, b"4")
+    for made in (put, source, target):
+        folder, _, name = made.rpartition("/")
+        if fs.status(f"{folder}/{name.upper()}") is not None:
+            return _refused(fs, folder, "keeping names apart that differ in case only, as those of datasets may")
     try:
         fs.rename(source, target)
     except FileExistsError:

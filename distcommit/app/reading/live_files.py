@@ -2,11 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from distcommit.model.ports import FileSystem
 from distcommit.model.work import ERRORS
-from distcommit.protocol.paths import is_published_name, is_tombstone, published_epoch, published_folder
+from distcommit.protocol.paths import (
+    CLAIM_FOLDER,
+    is_published_name,
+    is_tombstone,
+    published_epoch,
+    published_folder,
+)
+from distcommit.sinks.files.footer import read_footer
 from distcommit.stores.listing import files_below
 from distcommit.stores.tombstones import Tombstone, read_tombstone, retired_by
+
+
+def keeps_names_apart(fs: FileSystem, output: str) -> bool:
+    """Whether the output is on a file system that takes `A` and `a` for two names. One that does not may give two
+    datasets one folder."""
+    return fs.status(f"{output}/{CLAIM_FOLDER.upper()}") is None
+
+
+def own_files(fs: FileSystem, urn: str, paths: Iterable[str]) -> list[str]:
+    """Those of published files that are of the dataset, as they say themselves; and those that are gone by now.
+
+    Raises:
+        CorruptError: if one can't be read.
+    """
+    found: list[str] = []
+    for path in paths:
+        try:
+            footer = read_footer(fs, path)
+        except FileNotFoundError:
+            found.append(path)
+            continue
+        if footer is not None and footer.dataset_urn == urn:
+            found.append(path)
+    return found
 
 
 def live_files(fs: FileSystem, output: str, urn: str, done_epoch: int, branch: str) -> list[str]:

@@ -15,7 +15,7 @@ from distcommit.app.job_file.config import load_config
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.job_file.places import normal_place, open_file_system, path_of
 from distcommit.app.reading.cut_choice import AsOf, chosen_cut
-from distcommit.app.reading.live_files import live_files
+from distcommit.app.reading.live_files import keeps_names_apart, live_files, own_files
 from distcommit.model.cuts import SeenDataset
 from distcommit.model.errors import ConfigurationError, CutGoneError, StaleStoreError
 from distcommit.model.parallel import in_flight
@@ -89,6 +89,8 @@ class Cut:
         named = [self._named(dataset)] if dataset is not None else list(self.datasets)
         epochs = [(urn, self.datasets[urn].done_epoch) for urn in named]
         found = in_flight(fs.parallel_calls, lambda one: live_files(fs, output, one[0], one[1], self.branch), epochs)
+        if not keeps_names_apart(fs, output):
+            found = in_flight(fs.parallel_calls, lambda one: own_files(fs, *one), [*zip(named, found, strict=True)])
         self._require_kept()
         return dict(zip(named, found, strict=True))
 
