@@ -101,6 +101,9 @@ def look_for_past(store: JobStore, flow: TaskFlow, before_ms: int, *, dry_run: b
                 why = "stopped" if state.is_stopped else state.status.value
                 _left_out(result, f"{urn}: it is {why}; `distcommit status` says what to do")
                 continue
+            if state.watermark is None:
+                _left_out(result, f"{urn}: it has no watermark any more; its files can go once a run has committed it")
+                continue
             _add(result, urn, past)
     return result
 

@@ -22,6 +22,7 @@ from distcommit.model.errors import ConfigurationError, CorruptError, CutGoneErr
 from distcommit.protocol.paths import is_tombstone
 from distcommit.sinks.files.sink import FileSink
 from distcommit.sinks.files.time_folders import TimePartition, folder_end_ms
+from distcommit.stores.by_hand import set_watermark
 from distcommit.stores.claims import read_owner
 from distcommit.stores.fencing import end_run
 from distcommit.stores.horizons import newest_horizon, put_horizon
@@ -277,3 +278,15 @@ def test_what_is_no_age_is_told(text: str) -> None:
 
 def test_ages() -> None:
     assert (age_ms("36h"), age_ms("90d"), age_ms("2w")) == (129_600_000, 7_776_000_000, 1_209_600_000)
+
+
+def test_of_a_dataset_without_a_watermark_nothing_goes_and_it_is_named(place: Place) -> None:
+    set_watermark(place.store(), "a", None, "somebody")  # to be read from `start` once its topic is back
+    told = look_for_past(place.store(), place.begin({}).flow, OLD_MS, dry_run=False)
+    assert (told.datasets, told.files, told.records, [row.dataset for row in told.rows]) == (1, 1, 3, ["b"])
+    assert (told.left_out_count, [text[:24] for text in told.left_out]) == (1, ["a: it has no watermark a"])
+    retain_and_delete(place)
+    assert {folder: len(list((Path(place.roots.output) / folder).glob("*.parquet"))) for folder in "ab"} == {
+        "a": 2,
+        "b": 1,
+    }
