@@ -73,9 +73,13 @@ class Horizon(msgspec.Struct, frozen=True):
 
 
 def _folder_end_ms(flow: TaskFlow, path: str, footer: Footer) -> int | None:
+    """As the branch's sink says. `path`: below the dataset's folder. Neither that nor a branch's is a folder by time,
+    whatever its name."""
     if footer.kind == "rejected":
         return None  # in no time folder, whatever the job's sinks are
     named = footer.branch or MAIN_BRANCH
+    if named != MAIN_BRANCH:
+        path = path.removeprefix(f"{named}/")
     sink = next((each.sink for each in flow.branches if each.name == named), flow.sinks[0])
     return sink.folder_end_ms(path)
 
@@ -111,7 +115,8 @@ class AgedDataset:
             DistcommitError, OSError: if what says so can't be read.
         """
         retired = retired_by(self.stones(), self.done_epoch)
-        folders = [f"{self.output}/{published_folder(self.dataset_urn, branch)}" for branch in (MAIN_BRANCH, ERRORS)]
+        own = published_folder(self.dataset_urn)
+        folders = [f"{self.output}/{folder}" for folder in (own, published_folder(self.dataset_urn, ERRORS))]
         for path in (path for folder in folders for path in files_below(self.fs, folder)):
             below = path.removeprefix(f"{self.output}/")
             if below in retired or is_tombstone(path):
@@ -120,7 +125,7 @@ class AgedDataset:
             if status is None or footer is None:
                 continue
             if footer.dataset_urn == self.dataset_urn and footer.epoch <= self.done_epoch:
-                end_ms = _folder_end_ms(self.flow, below, footer)
+                end_ms = _folder_end_ms(self.flow, below.removeprefix(f"{own}/"), footer)
                 written_ms = -(-status.mtime_ns // 1_000_000)
                 yield LiveFile(below, footer, status.size_bytes, written_ms if end_ms is None else end_ms)
 

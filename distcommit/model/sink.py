@@ -265,7 +265,7 @@ class Sink(ABC):
 
     def folder_end_ms(self, path: str) -> int | None:
         """When the time had ended that a published file's folder stands for, milliseconds since 1970; None where
-        folders are not by time. `path`: of the file, below the job's output."""
+        folders are not by time. `path`: of the file, below the folder of its dataset, or of its branch in there."""
         return None
 
     def pins(self) -> Mapping[str, Pin]:

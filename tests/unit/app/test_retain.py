@@ -19,6 +19,7 @@ from distcommit.ingest.fed_again import ErrorFiles
 from distcommit.ingest.retained import AgedDataset, Horizon
 from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import ConfigurationError, CorruptError, CutGoneError
+from distcommit.model.work import MAIN_BRANCH
 from distcommit.protocol.paths import is_tombstone
 from distcommit.sinks.files.sink import FileSink
 from distcommit.sinks.files.time_folders import TimePartition, folder_end_ms
@@ -268,6 +269,24 @@ def test_a_time_folder_counts_and_not_when_its_file_was_written(place: Place) ->
         assert live.end_ms == end
         assert Horizon(OLD_MS).is_past(live) == (end < OLD_MS)
     assert not Horizon(OLD_MS).is_past(replace(live, end_ms=0))
+
+
+@pytest.mark.parametrize(("urn", "branch"), [("2000", MAIN_BRANCH), ("a", "2000")])
+def test_neither_the_folder_of_a_dataset_nor_of_a_branch_is_one_by_time(tmp_path: Path, urn: str, branch: str) -> None:
+    """Files in folders by day, of a job that has folders by year and day since."""
+    place = Place(tmp_path)
+    settings = place.begin({urn: 3})
+    (only,) = settings.flow.branches
+    result = run(place.launch, replace(settings, flow=replace(settings.flow, branches=(replace(only, name=branch),))))
+    end_run(settings.store, settings.epoch, clean=result.succeeded)
+    (file,) = Path(place.roots.output).rglob("*.parquet")
+    assert file.parent.name == "2000"
+    (file.parent / "2024-01-31").mkdir()
+    file.rename(file.parent / "2024-01-31" / file.name)
+    sink = FileSink.model_validate({"partition_by": [{"granularity": "year"}, {"granularity": "day"}]})
+    flow = replace(settings.flow, branches=(replace(only, sink=sink, name=branch),))
+    (live,) = AgedDataset(place.fs, place.roots.output, urn, 99, flow).live()
+    assert not Horizon(OLD_MS).is_past(live)
 
 
 @pytest.mark.parametrize("text", ["90", "d", "-1d", "0d", "90x", "1.5d", "", "٣d"])
