@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import reduce
 from typing import Any
 
@@ -23,6 +24,7 @@ _COMPARED: Mapping[str, Callable[[Any, Any], pc.Expression]] = {
     ">=": operator.ge,
 }
 _AMONG = ("in", "not in")
+_MOST_DIGITS = 76  # of Arrow's widest decimal
 _NO_USE = ("!=", "not in")
 """What statistics of a row group hardly ever rule out; and they know nothing of NaN, which passes these."""
 
@@ -36,13 +38,18 @@ class RowFilter:
     compared: str
     value: Any
 
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """What it is compared with."""
+        return self.value if self.compared in _AMONG else (self.value,)
+
     def expression(self, kind: pa.DataType) -> pc.Expression:
-        """The same of a column of that type. Raises pa.ArrowException if the value is none of that type."""
-        column = pc.field(self.column)
+        """The same of a column of that type, exactly. Raises pa.ArrowException if the value is none of that type."""
+        column, values = _alike(pc.field(self.column), kind, self.values)
         if self.compared in _AMONG:
-            among = column.isin(pa.array(self.value).cast(kind))
+            among = column.isin(pa.array([value.as_py() for value in values], values[0].type))
             return (among if self.compared == "in" else ~among) & column.is_valid()
-        return _COMPARED[self.compared](column, pa.scalar(self.value).cast(kind))
+        return _COMPARED[self.compared](column, values[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +94,7 @@ def parsed_filters(text: str | None) -> RowFilters:
     if text is None:
         return RowFilters()
     try:
-        return RowFilters(tuple(map(_parsed, _listed(json.loads(text)))))
+        return RowFilters(tuple(map(_parsed, _listed(json.loads(text, parse_float=Decimal)))))
     except (ValueError, RecursionError) as error:
         raise ConfigurationError(
             "these are no filters",
@@ -110,11 +117,40 @@ def _parsed(found: Any) -> RowFilter:
             return RowFilter(column, compared, value)
         case [str(column), str(compared), [*values]] if compared in _AMONG and values and all(map(_is_value, values)):
             return RowFilter(column, compared, tuple(values))
-    raise ValueError(f"{json.dumps(found)} is none")
+    raise ValueError(f"{json.dumps(found, default=str)} is none")
 
 
 def _is_value(found: Any) -> bool:
-    return isinstance(found, str | int | float)
+    return isinstance(found, str | int | float | Decimal)
+
+
+def _alike(
+    column: pc.Expression, kind: pa.DataType, values: Sequence[Any]
+) -> tuple[pc.Expression, Sequence[pa.Scalar]]:
+    """A column and values in one type that says each of them exactly."""
+    if pa.types.is_decimal(kind):
+        return _as_decimals(column, kind, values)
+    plain = [float(value) if isinstance(value, Decimal) else value for value in values]
+    if pa.types.is_floating(kind) and kind != pa.float64():
+        return column.cast(pa.float64()), [pa.scalar(value).cast(pa.float64()) for value in plain]
+    return column, [pa.scalar(value).cast(kind) for value in plain]
+
+
+def _as_decimals(
+    column: pc.Expression, kind: pa.DataType, values: Sequence[Any]
+) -> tuple[pc.Expression, Sequence[pa.Scalar]]:
+    try:
+        numbers = [Decimal(str(value)) for value in values]
+        scale = max(kind.scale, *(-int(number.as_tuple().exponent) for number in numbers))
+    except (ArithmeticError, ValueError) as error:
+        raise pa.ArrowInvalid(f"{values} are no decimal numbers") from error
+    before_point = max(kind.precision - kind.scale, *(number.adjusted() + 1 for number in numbers))
+    if before_point + scale > _MOST_DIGITS:
+        raise pa.ArrowInvalid(f"{values} have too many digits to be compared with {kind}")
+    if scale == kind.scale and before_point <= kind.precision - kind.scale:
+        return column, [pa.scalar(number, kind) for number in numbers]  # as a file's statistics are
+    wide = pa.decimal256(_MOST_DIGITS, scale)
+    return column.cast(wide), [pa.scalar(number, wide) for number in numbers]
 
 
 def _exact(each: RowFilter, schema: pa.Schema) -> pc.Expression:
@@ -139,6 +175,8 @@ def _rough(each: RowFilter, schema: pa.Schema) -> pc.Expression | None:
     kind = schema.field(each.column).type
     if each.compared in _NO_USE or pa.types.is_nested(kind) or pa.types.is_dictionary(kind):
         return None
+    if pa.types.is_temporal(kind) and not all(isinstance(value, str) for value in each.values):
+        return None  # a number counts in the unit that all files have together
     try:
         return each.expression(kind)
     except pa.ArrowException:
