@@ -133,6 +133,7 @@ class Job:
         words = [word.replace("positions.csv", "drawn.svg") if words[0] == "explain" else word for word in words]
         words = [word.replace("job.yaml", "new.yaml") if words[0] == "convert-gobblin" else word for word in words]
         words = [word.replace("d1", "another") for word in words] if "--new" in words else words
+        words = [word.replace('{"":', '{"0":') for word in words]  # a table's only partition is not this source's
         result = CliRunner().invoke(app, words)
         assert result.exit_code in (0, 1, 3, 5, 6), result.output
         assert result.exception is None or isinstance(result.exception, SystemExit), result.output
