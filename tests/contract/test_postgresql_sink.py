@@ -107,6 +107,8 @@ class TestTwoPhase(TestATableForEach):
         assert self.prepared() == []
 
 
+@pytest.mark.slow
+@pytest.mark.long
 class TestTwoPhaseWithTags(TestTwoPhase):
     settings: ClassVar = {"two_phase": True, "table": "rows", "tags": True}
 

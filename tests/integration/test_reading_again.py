@@ -119,6 +119,7 @@ KINDS: dict[str, Callable[[Path, pytest.FixtureRequest], Read]] = {
     "rest": lambda folder, request: Lists(folder, request.getfixturevalue("rest_server")),
     "spark": lambda folder, _: SparkReader(folder),
 }
+OTHERS = [kind for kind in KINDS if kind != "files"]
 
 
 class AgainJob:
@@ -180,7 +181,9 @@ def test_what_could_not_be_read_is_read_up_to_where_it_was_to_end(job: AgainJob,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("job", KINDS, indirect=True)
+@pytest.mark.parametrize(
+    "job", ["files", *(pytest.param(kind, marks=pytest.mark.long) for kind in OTHERS)], indirect=True
+)
 def test_killed_in_the_commit_of_what_is_read_again_it_ends_there_and_the_next_run_goes_on(
     job: AgainJob, spark: SparkSession
 ) -> None:
