@@ -20,7 +20,7 @@ from distcommit.app.by_hand.rebuild_job import rebuild_job
 from distcommit.app.by_hand.rebuild_plan import RebuildResult
 from distcommit.app.by_hand.repair import RepairResult, repair_job
 from distcommit.app.by_hand.retain import RetainResult, retain_job
-from distcommit.app.by_hand.take_over import ANOTHER_SOURCE, closed, positions_of
+from distcommit.app.by_hand.take_over import ANOTHER_SOURCE, closed, names_of, positions_of
 from distcommit.app.by_hand.watermarks import set_watermark
 from distcommit.app.running.cancel import CancelResult, cancel_runs
 from distcommit.app.stored_job import StoredJob, is_job_file
@@ -198,7 +198,8 @@ class Job(StoredJob):
             theirs = self._other_store(other)
             if not dry_run:
                 stack.enter_context(closed(theirs, other.config.lock.lease_ttl_s))
-            found = require_some(positions_of(self.config, other.config, theirs))
+            named = Job.from_file(file, names_of(theirs, other.config.source))
+            found = require_some(positions_of(self.config, named.config, theirs))
             return self._import(found, overwrite=overwrite, dry_run=dry_run)
 
     def _other_store(self, other: Job) -> JobStore:

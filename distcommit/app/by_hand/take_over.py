@@ -61,12 +61,21 @@ def closed(store: JobStore, lease_ttl_s: float) -> Iterator[None]:
             end_run(store, epoch, clean=idle)
 
 
+def names_of(store: JobStore, source: Source) -> list[str]:
+    """By which rule the store's datasets are named, as an override of what its job's file says by now; none if no
+    source of that kind has several."""
+    setting = f"source.{source.named_by}"
+    recorded = read_settings(store).settings.get(setting, "")
+    return [f"{setting}={recorded}"] if source.named_by and recorded else []
+
+
 def positions_of(config: JobConfig, other: JobConfig, store: JobStore) -> ForeignPositions:
     """The watermarks of another job, by the datasets that `config` has for the same partitions.
 
     Args:
         config: the job that goes on.
-        other: the job that stopped. What its store has recorded of its settings wins over what it says.
+        other: the job that stopped, its datasets named as its store has them (`names_of`). Of other settings, too, what
+            its store has recorded wins over what it says.
         store: its store.
 
     Raises:
@@ -85,7 +94,6 @@ def positions_of(config: JobConfig, other: JobConfig, store: JobStore) -> Foreig
         )
     _require_same_type(config, store, recorded.settings.get(f"source.{WATERMARK_PIN}", ""))
     found = ForeignPositions(f"job {store.job}", {}, found=dict(recorded.found))
-    _require_same_names(other.source, store, recorded.settings)
     states = known_states(store)
     for _, state in sorted(states.items()):
         _take_partitions(config.source, other.source, state, states, found)
@@ -102,19 +110,6 @@ def _require_same_type(config: JobConfig, store: JobStore, theirs: str) -> None:
             expected=f"watermarks of type {ours or 'plain'}",
             found=f"job {store.job}, whose watermarks are of type {theirs or 'plain'}",
             todo="read with the type that they were made by; nothing was written",
-        )
-
-
-def _require_same_names(source: Source, store: JobStore, recorded: Mapping[str, str]) -> None:
-    """Raises if the other job's file names datasets by another rule than its runs have had."""
-    pin, theirs = source.pins().get(source.named_by), recorded.get(f"source.{source.named_by}", "")
-    if pin is not None and theirs and theirs != pin.value:
-        raise ConfigurationError(
-            "the other job's file is not as its runs have had it: which of its datasets count can't be told",
-            job=store.job,
-            expected=f"source.{source.named_by}: {theirs}",
-            found=pin.value,
-            todo="set it back in that file, then import again; nothing was written",
         )
 
 

@@ -23,8 +23,10 @@ def _job(folder: Path, name: str, kind: str) -> Job:
     return Job.from_file(file)
 
 
+@pytest.mark.parametrize("says", ["topic", "partition"])
 @pytest.mark.parametrize("into", ["topic", "partition"])
-def test_where_a_dataset_stands_under_its_name_now_counts(tmp_path: Path, into: str) -> None:
+def test_where_a_dataset_stands_under_its_name_now_counts(tmp_path: Path, into: str, says: str) -> None:
+    """Whatever the other job's file says by now: the store has recorded the rule."""
     old = _job(tmp_path, "old", "partition")
     old.open_store(create=True)
     old.set_watermark("t@0", {"0": 100}, new=True)
@@ -32,6 +34,7 @@ def test_where_a_dataset_stands_under_its_name_now_counts(tmp_path: Path, into: 
     old = _job(tmp_path, "old", "topic")
     old.rebucket()
     old.set_watermark("t", {"0": 300, "1": 300})  # as runs since have read it
+    _job(tmp_path, "old", says)
     new = _job(tmp_path, "new", into)
     new.open_store(create=True)
     new.import_watermarks(tmp_path / "old.yaml")
