@@ -279,6 +279,7 @@ def test_a_dataset_that_the_target_refuses_waits_and_the_others_are_committed(tm
 
 
 @pytest.mark.slow
+@pytest.mark.long  # a run may have committed all before its target is gone
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", ["kafka", "iceberg"])
 def test_a_target_that_is_killed_in_a_run_and_comes_back_has_each_record_once(tmp_path: Path, kind: str) -> None:
