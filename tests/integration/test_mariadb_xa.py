@@ -75,7 +75,7 @@ def test_what_a_session_has_prepared_is_its_own_until_it_ends(target: PreparingM
 def test_a_writer_that_does_not_end_is_told_and_committed_once_it_has(
     target: PreparingMariadb, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(xa, "_WAITS", 3)
+    monkeypatch.setattr(xa, "tries", lambda: range(3))
     sink = target.sink()
     held: list[pymysql.Connection[Cursor]] = []
 

@@ -24,7 +24,7 @@ from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 
 from distcommit import Job
-from distcommit.app.demo.kill import RunProcess
+from distcommit.app.demo.kill import CommitWatcher, RunProcess
 from tests.servers.kafka import KafkaServer
 from tests.servers.kafka_records import committed_records
 from tests.servers.nessie import NessieServer
@@ -55,16 +55,20 @@ class Target(ABC):
     def refusing(self, dataset: str) -> Iterator[None]:
         """Meanwhile it takes nothing of that dataset."""
 
+
+class ServedTarget(Target):
+    """One that a server has."""
+
+    @abstractmethod
     def kill(self) -> None:
         """SIGKILL to it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def start(self) -> None:
         """Starts it again."""
-        raise NotImplementedError
 
 
-class KafkaTopics(Target):
+class KafkaTopics(ServedTarget):
     refusal = "TOPIC_AUTHORIZATION_FAILED"
 
     def __init__(self, server: KafkaServer) -> None:
@@ -108,7 +112,7 @@ class KafkaTopics(Target):
         self._server.start_broker(1)
 
 
-class IcebergTables(Target):
+class IcebergTables(ServedTarget):
     """By a REST catalog."""
 
     refusal = "is not allowed"
@@ -250,7 +254,7 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Target]:
 
 
 @contextmanager
-def _with_server(kind: str, folder: Path) -> Iterator[Target]:
+def _with_server(kind: str, folder: Path) -> Iterator[ServedTarget]:
     if kind == "kafka":
         with KafkaServer() as kafka:
             yield KafkaTopics(kafka)
@@ -279,17 +283,18 @@ def test_a_dataset_that_the_target_refuses_waits_and_the_others_are_committed(tm
 
 
 @pytest.mark.slow
-@pytest.mark.long  # a run may have committed all before its target is gone
+@pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", ["kafka", "iceberg"])
 def test_a_target_that_is_killed_in_a_run_and_comes_back_has_each_record_once(tmp_path: Path, kind: str) -> None:
     with _with_server(kind, tmp_path) as target:
         job = FilesJob(tmp_path, target, datasets=60)
         job.arrive()
+        watcher = CommitWatcher(Job.from_file(job.path).open_store(create=True))
         with job.start() as run:
             deadline_s = time.monotonic() + 300
-            while not target.ids():
-                assert run.wait(0.02) is None, job.said()
+            while not watcher.pending():
+                assert run.wait(0.002) is None, job.said()
                 assert time.monotonic() < deadline_s, job.said()
             target.kill()
             assert run.wait(3) is None, "it waits for the target, or reads on"
