@@ -62,8 +62,8 @@ def closed(store: JobStore, lease_ttl_s: float) -> Iterator[None]:
 
 
 def names_of(store: JobStore, source: Source) -> list[str]:
-    """By which rule the store's datasets are named, as an override of what its job's file says by now; none if no
-    source of that kind has several."""
+    """By which rule the store's datasets are named, as an override of what its job's file says by now; nothing
+    if that is not recorded."""
     setting = f"source.{source.named_by}"
     recorded = read_settings(store).settings.get(setting, "")
     return [f"{setting}={recorded}"] if source.named_by and recorded else []

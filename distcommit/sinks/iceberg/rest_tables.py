@@ -26,13 +26,13 @@ from requests.adapters import HTTPAdapter
 from distcommit.model.errors import TransientError
 from distcommit.model.parallel import in_flight
 from distcommit.sinks.iceberg.catalogs import Change, Identifier, Tables
-from distcommit.sinks.iceberg.transactions import commit_together, has_transactions
+from distcommit.sinks.iceberg.transactions import NoSuchCallError, commit_together, has_transactions
 
 logger = logging.getLogger(__name__)
 _CALLS = 64
 _MOST_TOGETHER = 250
 _FEWER = 8
-_REFUSED = (CommitFailedException, NoSuchTableError, BadRequestError, ForbiddenError, NotImplementedError)
+_REFUSED = (CommitFailedException, NoSuchTableError, BadRequestError, ForbiddenError, NoSuchCallError)
 """What a call for several tables is answered with where it has changed none, perhaps because of one of them."""
 _PROBE = "distcommit.probe"
 

@@ -19,10 +19,15 @@ from requests import HTTPError
 
 from distcommit.sinks.iceberg.catalogs import Change
 
+
+class NoSuchCallError(Exception):
+    """The catalog can't change several tables by one call."""
+
+
 _ENDPOINT = Endpoint.from_string("POST /v1/{prefix}/transactions/commit")
 _ERRORS = {
     404: NoSuchTableError,
-    405: NotImplementedError,
+    405: NoSuchCallError,
     409: CommitFailedException,
     413: BadRequestError,
     422: BadRequestError,
@@ -46,7 +51,7 @@ def commit_together(catalog: RestCatalog, changes: Sequence[Change]) -> None:
         NoSuchTableError: none was made, as a table is gone.
         BadRequestError: none was made, as the catalog does not take them so.
         ForbiddenError: none was made, as one at least is not allowed.
-        NotImplementedError: there is no such call after all.
+        NoSuchCallError: there is no such call after all.
         Exception: it is not known whether they were made.
     """
     body = f'{{"table-changes":[{",".join(map(_as_json, changes))}]}}'.encode()

@@ -8,7 +8,6 @@ what it wrote.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 
@@ -24,6 +23,7 @@ from distcommit.sinks.mariadb.committer import MariadbCommitter
 from distcommit.sinks.mariadb.connection import code_of, execute
 from distcommit.sinks.mariadb.settings import MariadbTables
 from distcommit.sinks.mariadb.tables import AlterFirst
+from distcommit.sinks.retries import tries
 from distcommit.sinks.two_phase import PROOFS, Name, TwoPhaseCommitter
 
 _MADE = f"""
@@ -34,7 +34,6 @@ ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
 """
 _NOT_KNOWN, _TWICE = 1397, 1062
 _FORMAT = 1
-_WAIT_S, _WAITS = 0.02, 250
 
 
 class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
@@ -68,7 +67,7 @@ class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
     def settle(self, name: Name, *, commit: bool) -> bool:
         if self._second is None or not self._second.open:
             self._second = self._connects()
-        for _ in range(_WAITS):
+        for _ in tries():  # until the writer's session has ended
             try:
                 execute(self._second, f"XA {'COMMIT' if commit else 'ROLLBACK'} {_xid(name)}")
             except MySQLError as error:
@@ -78,7 +77,6 @@ class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
                 return True
             if name not in self.in_doubt():
                 return False
-            time.sleep(_WAIT_S)  # the writer's session has not ended yet
         raise TransientError(
             "the session that has prepared a transaction does not end",
             found=name.text,
