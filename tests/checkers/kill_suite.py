@@ -16,7 +16,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +50,15 @@ class Budgets(msgspec.Struct, frozen=True):
     """Whose unit tests are run."""
 
 
-def main(folder: str, area: str, seed: int, budgets: Budgets) -> None:
-    """Runs all stages on the product in `folder`, tests of `area` (a package of the product) first."""
+REACHED = "reached.json"
+"""What the tests came to on the sound product, in the folder of its copy."""
+_RECORDING = 4
+"""How much longer the unit tests may take while that is noted."""
+
+
+def main(folder: str, area: str, seed: int, budgets: Budgets, first: Sequence[str] = ()) -> None:
+    """Runs all stages on the product in `folder`. Of the unit tests come those in `first`, then those of `area` (a
+    package of the product), then all. No area: the product is the sound one, and what its tests come to is noted."""
     import distcommit
 
     if Path(distcommit.__file__).parent != Path(folder) / "distcommit":
@@ -61,8 +68,8 @@ def main(folder: str, area: str, seed: int, budgets: Budgets) -> None:
         _import_all()
     except Exception as error:  # noqa: BLE001 - whatever it is
         _ended("import", _last_line(error))
-    _began("unit", budgets.unit_limit_s)
-    failed = _unit(folder, area, budgets.unit, seed)
+    _began("unit", budgets.unit_limit_s * (1 if area else _RECORDING))
+    failed = _unit(folder, area, budgets.unit, seed, first)
     if failed:
         _ended("unit", failed)
     logging.disable(logging.CRITICAL)
@@ -105,8 +112,27 @@ def _import_all() -> None:
         importlib.import_module(f"distcommit.{module}")
 
 
-def _unit(folder: str, area: str, areas: tuple[str, ...], seed: int) -> str:
+def _unit(folder: str, area: str, areas: tuple[str, ...], seed: int, first: Sequence[str]) -> str:
     """The first unit test that fails, empty if none does."""
+    from tests.checkers.reaching_tests import Recorder
+
+    own = [f"tests/unit/{name}" for name in areas if name == area]
+    others = [f"tests/unit/{name}" for name in areas if name != area]
+    paths = [*own, *others, *INGEST]
+    gone = [path for path in paths if not Path(path).exists()]
+    if gone:  # else nobody would notice that they notice nothing
+        return f"no unit tests in {', '.join(gone)}"
+    if first and (failed := _failed(folder, seed, first)[1]):  # a test that is not found there is no failure
+        return failed
+    recorder = None if area else Recorder(Path(folder))
+    code, failed = _failed(folder, seed, paths, *([recorder] if recorder else []))
+    if recorder:
+        Path(folder, REACHED).write_bytes(msgspec.json.encode(recorder.reached()))
+    return "" if code == 0 else failed or f"pytest ends with {code}"
+
+
+def _failed(folder: str, seed: int, tests: Sequence[str], *plugins: object) -> tuple[int, str]:
+    """How pytest ends on these, and the first of them that fails, empty if none does."""
     import pytest
 
     class First:
@@ -128,12 +154,6 @@ def _unit(folder: str, area: str, areas: tuple[str, ...], seed: int) -> str:
                 self.name = f"{report.nodeid} (collecting)"
 
     first = First()
-    own = [f"tests/unit/{name}" for name in areas if name == area]
-    others = [f"tests/unit/{name}" for name in areas if name != area]
-    paths = [*own, *others, *INGEST]
-    gone = [path for path in paths if not Path(path).exists()]
-    if gone:  # else nobody would notice that they notice nothing
-        return f"no unit tests in {', '.join(gone)}"
     options = [
         "-x",
         "-q",
@@ -149,10 +169,10 @@ def _unit(folder: str, area: str, areas: tuple[str, ...], seed: int) -> str:
     places = [f"--rootdir={folder}", f"--basetemp={folder}/tmp", f"--hypothesis-seed={seed}"]
     kept, sys.stdout = sys.stdout, sys.stderr
     try:
-        code = pytest.main([*options, *places, *paths], [first])
+        code = pytest.main([*options, *places, *tests], [first, *plugins])
     finally:
         sys.stdout = kept
-    return "" if code == 0 else first.name or f"pytest ends with {code}"
+    return int(code), first.name
 
 
 def _explored(seed: int) -> Iterator[str]:
@@ -207,4 +227,10 @@ def _last_line(error: Exception) -> str:
 
 
 if __name__ == "__main__":
-    main(os.getcwd(), sys.argv[1], int(sys.argv[2]), msgspec.json.decode(sys.argv[3], type=Budgets))
+    main(
+        os.getcwd(),
+        sys.argv[1],
+        int(sys.argv[2]),
+        msgspec.json.decode(sys.argv[3], type=Budgets),
+        msgspec.json.decode(sys.argv[4], type=list[str]),
+    )

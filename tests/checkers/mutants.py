@@ -28,9 +28,10 @@ import msgspec
 from xxhash import xxh3_64_hexdigest
 
 from distcommit.model.errors import ConfigurationError
-from tests.checkers.kill_suite import Budgets
+from tests.checkers.kill_suite import REACHED, Budgets
 from tests.checkers.mutant_sources import Mutant, generated_mutants
 from tests.checkers.named_mutants import named_mutants
+from tests.checkers.reaching_tests import Reached
 
 ROOT = Path(__file__).parents[2]
 EQUIVALENT = Path(__file__).parent / "equivalent_mutants.toml"
@@ -90,14 +91,14 @@ def mutants(
     outcomes = _killed_before(before, chosen, product)
     killed_before = {outcome.id for outcome in outcomes}
     tried = [mutant for mutant in chosen if mutant.id not in killed_before]
-    with _copies(processes, seed, budgets) as copies:
+    with _copies(processes, seed, budgets) as (copies, reached):
 
         def attempt(mutant: Mutant) -> None:
             if seconds and time.monotonic() - began > seconds:
                 return
             copy = copies.get()
             try:
-                outcome = _try(copy, mutant, seed, budgets)
+                outcome = _try(copy, mutant, seed, budgets, reached)
                 outcomes.append(outcome)
                 fate = f"killed by {outcome.stage}" if outcome.stage else "survived"
                 say(f"{len(outcomes)} of {len(chosen)}: {mutant.id} {fate} in {outcome.seconds:.0f} s")
@@ -227,8 +228,9 @@ def _rows(head: Sequence[str], rows: Iterator[tuple[str, ...]]) -> Iterator[str]
 
 
 @contextmanager
-def _copies(number: int, seed: int, budgets: Budgets) -> Iterator[queue.Queue[Path]]:
-    """Copies of the repository, on the first of which the kill suite has found nothing wrong."""
+def _copies(number: int, seed: int, budgets: Budgets) -> Iterator[tuple[queue.Queue[Path], Reached]]:
+    """Copies of the repository, on the first of which the kill suite has found nothing wrong, and what its tests came
+    to."""
     if not (ROOT / "tests" / "unit").is_dir():
         raise ConfigurationError("the repository's own tests are not there", path=str(ROOT), todo="use a checkout")
     with tempfile.TemporaryDirectory(prefix="distcommit-mutants-") as folder:
@@ -251,16 +253,17 @@ def _copies(number: int, seed: int, budgets: Budgets) -> Iterator[queue.Queue[Pa
         copies.put(first)
         for place in range(1, number):
             copies.put(shutil.copytree(first, Path(folder) / str(place)))
-        yield copies
+        yield copies, msgspec.json.decode((first / REACHED).read_bytes(), type=Reached)
 
 
-def _try(copy: Path, mutant: Mutant, seed: int, budgets: Budgets) -> Outcome:
+def _try(copy: Path, mutant: Mutant, seed: int, budgets: Budgets, reached: Reached) -> Outcome:
     began = time.monotonic()
     originals = {path: (copy / path).read_text(encoding="utf-8") for path in mutant.sources}
     try:
         for path, source in mutant.sources.items():
             _replace(copy / path, source)
-        stage, why = _run(copy, next(iter(mutant.sources)).split("/")[1], seed, budgets)
+        area = next(iter(mutant.sources)).split("/")[1]
+        stage, why = _run(copy, area, seed, budgets, first=reached.first(mutant, originals))
     finally:
         for path, source in originals.items():
             _replace(copy / path, source)
@@ -274,14 +277,16 @@ def _replace(path: Path, source: str) -> None:
     path.write_text(source, encoding="utf-8")
 
 
-def _run(copy: Path, area: str, seed: int, budgets: Budgets, *, compiles: bool = False) -> tuple[str, str]:
+def _run(
+    copy: Path, area: str, seed: int, budgets: Budgets, *, first: Sequence[str] = (), compiles: bool = False
+) -> tuple[str, str]:
     """Runs the kill suite; returns the stage that found something wrong, and what, both empty if none did."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "PYTHON"))}
     environment |= {"PYTHONPATH": str(copy), "PYTHONHASHSEED": "0", "HYPOTHESIS_STORAGE_DIRECTORY": str(copy / "hyp")}
     command = [sys.executable, *([] if compiles else ["-B"]), "-m", "tests.checkers.kill_suite"]
     with (copy / "output.txt").open("wb") as output:
         process = subprocess.Popen(
-            [*command, area, str(seed), msgspec.json.encode(budgets).decode()],
+            [*command, area, str(seed), msgspec.json.encode(budgets).decode(), msgspec.json.encode(first).decode()],
             cwd=copy,
             env=environment,
             stdout=subprocess.PIPE,

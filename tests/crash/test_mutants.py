@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,9 +14,10 @@ import pytest
 from distcommit.model.errors import ConfigurationError
 from tests.checkers import mutants
 from tests.checkers.kill_suite import INGEST, Budgets
-from tests.checkers.mutant_sources import generated_mutants
+from tests.checkers.mutant_sources import Mutant, generated_mutants
 from tests.checkers.named_mutants import NAMED, named_mutants
 from tests.checkers.operations import Change, changed, operation
+from tests.checkers.reaching_tests import Reached, changed_lines
 
 OPERATIONS = """
 class A:
@@ -150,6 +152,59 @@ def test_an_operation_is_changed_where_it_stands(change: Change, line: str) -> N
 def test_a_part_of_an_expression_can_not_be_left_out() -> None:
     with pytest.raises(TypeError, match="can't be left out"):
         changed(OPERATIONS, [Change("", "A.f", "call h")])
+
+
+BEFORE = """def f(x):
+    if (
+        x is not None
+    ):
+        g(
+            x,
+        )
+    return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "lines"),
+    [
+        ("x is not None", "x is None", {2, 3, 4}),
+        ("            x,\n", "", {5, 6, 7}),
+        ("return x", "return None", {8}),
+        ("    return x\n", "    h(x)\n    return x\n", {5, 6, 7, 8}),
+    ],
+)
+def test_a_change_is_of_all_lines_of_its_statement(was: str, now: str, lines: set[int]) -> None:
+    assert changed_lines(BEFORE, BEFORE.replace(was, now)) == lines
+
+
+def test_a_mutant_is_tried_first_on_the_quickest_tests_that_come_to_what_it_changes() -> None:
+    mutant = Mutant("m:f:drop:x", "", {"f.py": BEFORE.replace("return x", "return None")}, "")
+    reached = Reached({"f.py": {2: ["a", "b"], 8: ["c", "b"]}, "g.py": {8: ["d"]}})
+    assert reached.first(mutant, {"f.py": BEFORE}) == ["c", "b"]
+
+
+def test_which_tests_come_to_a_line_is_noted(tmp_path: Path) -> None:
+    module = tmp_path / "distcommit/protocol/paths.py"
+    module.parent.mkdir(parents=True)
+    module.write_text("def f(x):\n    if x:\n        return 1\n    return 2\n")
+    (tmp_path / "test_f.py").write_text(
+        "import sys\nsys.path.insert(0, 'distcommit/protocol')\nimport paths\n"
+        "def test_yes(): assert paths.f(1)\ndef test_no(): assert paths.f(0)\n"
+    )
+    program = (
+        "import pathlib, pytest\nfrom tests.checkers.reaching_tests import Recorder\n"
+        "recorder = Recorder(pathlib.Path.cwd())\n"
+        "assert pytest.main(['-q', 'test_f.py'], [recorder]) == 0\n"
+        "print(dict(recorder.reached().tests['distcommit/protocol/paths.py']))\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(mutants.ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+    )
+    found = ast.literal_eval(done.stdout.splitlines()[-1])
+    yes, no = "test_f.py::test_yes", "test_f.py::test_no"
+    assert {line: set(tests) for line, tests in found.items()} == {2: {yes, no}, 3: {yes}, 4: {no}}
 
 
 def test_a_sample_is_the_same_for_the_same_seed_and_has_all_the_named_ones() -> None:
