@@ -28,7 +28,7 @@ from distcommit.engine.unread import noting_unread
 from distcommit.engine.wholes import execution_of
 from distcommit.model.errors import DistcommitError, LostError, printable
 from distcommit.model.lockstep import Work
-from distcommit.model.log_records import DatasetState, SealedSequence, SequenceName
+from distcommit.model.log_records import SealedSequence, SequenceName
 from distcommit.model.steps import CommitStep
 from distcommit.model.work import DatasetPlan, TaskState
 from distcommit.protocol import next_record
@@ -290,10 +290,6 @@ class BucketCommitter:
         """Takes published datasets off the open ones, and what their attempts left away."""
         swept = remove_task_output(self._settings, self._bucket, self._open.settle(fold))
         self.tally.add(CommitCounts(files_swept=swept))
-
-
-def _state_name(state: DatasetState) -> SequenceName | None:
-    return name_of(state.sequence) if state.sequence is not None else None
 
 
 def _lost_error(name: SequenceName, lost: LostError) -> LostError:

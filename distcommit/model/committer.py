@@ -40,9 +40,10 @@ class LostAttempt:
 
     Attributes:
         epoch: its run's.
-        work_unit_id: what it was at.
+        work_unit_id: what it was at; empty where its sequence was abandoned.
         attempt: its id, as its writers were opened with.
-        folder: of its staged files, relative to the staging root. They are deleted afterwards, and may be gone already.
+        folder: of its staged files, relative to the staging root. They are deleted afterwards, and may be gone already:
+            they are where its sequence was abandoned.
         infos: what its writers for this sink have prepared, as far as that is known: nothing of an attempt that died.
             They are as they were written, which may have been by an older program.
     """
@@ -160,11 +161,11 @@ class SinkCommitter(ABC):
         """Takes away what attempts that lost have left at the target, durably: prepared transactions, uploads, files in
         a table's folder. For sinks with `discards`.
 
-        Called only of what no request names or ever will, nor one that is committed, as far as the store knows. If that
-        was put back from a copy, the target may have committed some of it since: what readers of the target need
-        stays. Calling again changes nothing more, also with some of them only, and after a crash half-way. A writer
-        that died may have left anything of what it does, and no infos: what it makes at the target it names by its
-        attempt's id. An error leaves all of it to the next run.
+        Called only of what no request names or ever will, or one that was aborted for good; as far as the store knows,
+        nothing of it is committed. If that was put back from a copy, the target may have committed some of it since:
+        what readers of the target need stays. Calling again changes nothing more, also with some of them only, and
+        after a crash half-way. A writer that died may have left anything of what it does, and no infos: what it makes
+        at the target it names by its attempt's id. An error leaves all of it to the next run.
         """
 
     def ledger(self) -> Iterator[LedgerRow]:

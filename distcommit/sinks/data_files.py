@@ -55,8 +55,9 @@ def left_by(context: CommitterContext, lost: LostAttempt) -> dict[str, Sequence[
 def tell_kept(table: str, paths: Iterable[str]) -> None:
     """Warns of files that are not deleted, though the store says that their attempts have lost."""
     logger.warning(
-        "the table %s has data files of attempts that have lost, as far as the job's store knows: they stay. The store"
-        " was put back from a copy that is older than the table: restore the newest one: %s",
+        "the table %s has, or had, data files of attempts that have lost, as far as the job's store knows: they stay,"
+        " as versions of the table are read from them. If nobody has abandoned what was committed, the store was put"
+        " back from a copy that is older than the table: restore the newest one: %s",
         table,
         ", ".join(sorted(paths)[:3]),
     )

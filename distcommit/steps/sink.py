@@ -19,6 +19,7 @@ from distcommit.model.committer import (
     CommitterContext,
     FailedForGood,
     HeldBack,
+    LostAttempt,
     OpensCommitter,
     RetryLater,
     SinkCommitter,
@@ -164,12 +165,15 @@ class SinkCommitStep(CommitStep):
             except DistcommitError:
                 raise
             except Exception as error:
-                raise DistcommitError(
-                    "a sink could not take back a commit",
-                    step=repr(self),
-                    found=f"{type(error).__name__}: {error}",
-                    todo="mend the sink's target, then abandon the dataset again",
-                ) from error
+                raise self._not_taken_back("a sink could not take back a commit", error) from error
+
+    def _not_taken_back(self, what: str, error: Exception) -> DistcommitError:
+        return DistcommitError(
+            what,
+            step=repr(self),
+            found=f"{type(error).__name__}: {error}",
+            todo="mend the sink's target, then abandon the dataset again",
+        )
 
     def allow(self) -> None:
         with open_committer(self.sink, self.context) as committer:
@@ -202,7 +206,22 @@ class SinkCommitStep(CommitStep):
         )
 
     def undo(self) -> None:
-        """Nothing is left to do: `withdraw` has taken back both."""
+        """Has the committer take away what was prepared: `withdraw` has taken back what was committed.
+
+        Raises:
+            DistcommitError: if it can't now; calling again goes on.
+        """
+        if not self.prepared_by:
+            return
+        asked = self.request
+        lost = [LostAttempt(asked.epoch, "", attempt, attempt, asked.infos) for attempt in asked.attempts]
+        with open_committer(self.sink, self.context) as committer:
+            try:
+                committer.discard(lost)
+            except DistcommitError:
+                raise
+            except Exception as error:
+                raise self._not_taken_back("what was prepared for a sink could not be taken away", error) from error
 
     def _error(self, outcome: CommitOutcome) -> DistcommitError | None:
         ids = {"dataset": self.request.dataset_urn, "epoch": str(self.request.epoch), "sink": self.sink.name}

@@ -37,6 +37,20 @@ class TakenBack(TriedSink):
         self.commit(tmp_path, request)
         assert self.seen(tmp_path) == [("a", 0), ("a", 1)]
 
+    def test_taken_back_before_it_was_committed_it_leaves_nothing_at_the_target(self, tmp_path: Path) -> None:
+        """Of a sink with `discards`."""
+        if not self.sink(tmp_path).discards:
+            self.passes_over("its writers leave nothing at the target")
+            return
+        request = self.prepare(tmp_path, "a", 1, [0], [1])
+        assert self.in_doubt(tmp_path) > 0
+        for _ in range(2):
+            self.abandon(tmp_path, request)
+        assert self.in_doubt(tmp_path) == 0
+        (outcome,) = self.commit(tmp_path, request)
+        assert isinstance(outcome, FailedForGood)
+        assert self.seen(tmp_path) == []
+
     def test_told_that_older_epochs_may_commit_nothing_it_refuses_them(self, tmp_path: Path) -> None:
         """As a rebuild tells it, which knows of no infos: whoever still tries has a store that is no more."""
         older, late = self.prepare(tmp_path, "a", 1, [0]), self.prepare(tmp_path, "a", 2, [1])
@@ -58,7 +72,7 @@ class TakenBack(TriedSink):
         older, request = (self.prepare(tmp_path, "a", epoch, [epoch]) for epoch in (1, 2))
         try:
             self.abandon(tmp_path, older)
-            self.abandon(tmp_path, request)
+            self.withdraw(tmp_path, request)
             for _ in range(2):
                 self.allow(tmp_path, request)
         except (ConflictError, NotImplementedError):

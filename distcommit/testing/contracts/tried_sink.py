@@ -91,12 +91,13 @@ class TriedSink(ABC):
     def prepare(self, place: Path, urn: str, epoch: int, *work_units: Sequence[int]) -> CommitRequest:
         """What one attempt at each of these work units (offsets) has prepared, as a committer finds it in the store."""
         infos: list[Any] = []
-        for offsets in work_units:
-            writer = self.writer(place, urn, epoch)
+        attempts = [uuid.uuid4().hex for _ in work_units]
+        for offsets, attempt in zip(work_units, attempts, strict=True):
+            writer = self.writer(place, urn, epoch, attempt)
             for offset in offsets:
                 writer.write(batch_of(offset))
             infos += writer.prepare_commit().infos
-        return self.stored(place, CommitRequest(urn, epoch, tuple(infos)))
+        return self.stored(place, CommitRequest(urn, epoch, tuple(infos), attempts=tuple(attempts)))
 
     def stored(self, place: Path, request: CommitRequest) -> CommitRequest:
         """The request as another process reads it from the commit log."""
@@ -123,13 +124,19 @@ class TriedSink(ABC):
         assert len(outcomes) == len(requests), "one outcome for each request"
         return outcomes
 
-    def abandon(self, place: Path, *requests: CommitRequest) -> None:
+    def withdraw(self, place: Path, *requests: CommitRequest) -> None:
         """Takes back as one more process does."""
         committer = self.sink(place).open_committer(self.context(place).for_committers)
         try:
             committer.abort(list(requests))
         finally:
             committer.close()
+
+    def abandon(self, place: Path, *requests: CommitRequest) -> None:
+        """Takes back for good, with what was prepared, as one more process does."""
+        self.withdraw(place, *requests)
+        for request in requests:
+            SinkCommitStep(self.sink(place), request, self.context(place).for_committers).undo()
 
     def allow(self, place: Path, *requests: CommitRequest) -> None:
         """Allows again as one more process does."""

@@ -95,12 +95,12 @@ class _PreparedCommitter(SinkCommitter):
         return [self._commit(request) for request in requests]
 
     def abort(self, requests: Sequence[CommitRequest]) -> None:
+        """What was prepared stays: once nobody lets it be committed again, it is discarded."""
         fs = self.sink.fs
         for request in requests:
             note = _note(request)
             if not fs.put_if_absent(note, _TAKEN_BACK) and fs.read(note) != _TAKEN_BACK:
                 raise ConflictError("a note that stands can't be taken back", dataset=request.dataset_urn)
-            self._take_away(request.infos)
 
     def discard(self, lost: Sequence[LostAttempt]) -> None:
         if self.sink.down:
