@@ -9,9 +9,10 @@ from functools import cache, partial
 
 from distcommit.app.by_hand.rebuild import known_states, plan_rebuild, rebuild_store
 from distcommit.app.output.audit import audit_store
-from distcommit.model.errors import LostError, LostTailError, StaleStoreError
-from distcommit.model.log_records import Intent
+from distcommit.model.errors import DistcommitError, LostError, LostTailError, StaleStoreError
+from distcommit.model.log_records import Intent, Record
 from distcommit.protocol.paths import SEGMENT_SUFFIX, bucket_name
+from distcommit.stores.log import CommitLog
 from distcommit.stores.retention import Retention
 from distcommit.stores.segment import decode_segment
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
@@ -34,6 +35,22 @@ def _before(partitions: int) -> SimulatedPosix:
     replace(WORLD, partitions=partitions).run(machine, BEFORE)
     machine.syncfs("/")
     return machine
+
+
+@cache
+def _ended() -> SimulatedPosix:
+    """All is done, and so long ago that no log tells any more what was published: only the output's marks do."""
+    machine = _before(1).after_kill()
+    _act(1, machine)
+    logs = [WORLD.store(machine).bucket_log(bucket) for bucket in range(WORLD.buckets)]
+    while any(isinstance(record, Intent) for log in logs for record in _records(log)):
+        _act(1, machine)
+    machine.syncfs("/")
+    return machine
+
+
+def _records(log: CommitLog) -> list[Record]:
+    return [segment.record for _, segment in log.segments() if not isinstance(segment, DistcommitError)]
 
 
 def run_after_a_restore(machine: SimulatedPosix, worlds: Sequence[World] = (WORLD,)) -> str:
@@ -113,5 +130,9 @@ RESTORES = (
     _program("bucket-log-cut-repartitioned", _cut_and_repartition, _PARTITIONS),
     _program("output-restored", partial(_put_back, ROOTS.output)),
     _program("output-emptied", _empty_output),
+    *(
+        Program(f"{name}-idle", lambda: _ended().after_kill(), partial(_act, 1), recover)
+        for name, recover in (("output-restored", partial(_put_back, ROOTS.output)), ("output-emptied", _empty_output))
+    ),
     _program("published-files-deleted", _delete_what_was_published),
 )
