@@ -142,10 +142,33 @@ def _release_and_run(machine: SimulatedPosix) -> str:
     return run_and_look(machine, _JOB, SOURCE)
 
 
+def _decided_long_ago() -> SimulatedPosix:
+    """A part of what was decided on is published. The rest could not be, for so long that the job log has had a
+    checkpoint since."""
+    machine = _committed_before()
+    half_done(machine, _JOB, moved=1)
+    log = _JOB.store(machine).job_log()
+    decided = log.refresh().number
+    while log.refresh().last_checkpoint <= decided:
+        _fail_to_finish(machine)
+    machine.syncfs("/")
+    return machine
+
+
+def _fail_to_finish(machine: SimulatedPosix) -> None:
+    _JOB.run(_failing(machine, errno.EACCES, _publishes_a_dataset), _BEFORE)
+
+
+def _retry_all_and_finish(machine: SimulatedPosix) -> str:
+    by_hand.retry_all(_JOB.store(machine), "person")
+    return run_and_look(machine, _JOB, SOURCE)
+
+
 STUCK = (
     Program("all-fail-for-good", _pending, _fail_for_good, _retry_all_and_run),
     Program("outage", _pending, _outage, _nobody_is_blamed),
     Program("job-level-unplannable", _committed_before, _with_an_odd_dataset, _release_and_run),
     Program("job-level-unreadable", _committed_before, _with_an_unreadable_bucket, _release_and_run),
     Program("job-level-quarantined", _quarantined, _with_a_quarantined_dataset, _release_and_run),
+    Program("job-level-decided-long-ago", _decided_long_ago, _fail_to_finish, _retry_all_and_finish),
 )
