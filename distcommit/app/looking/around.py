@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.looking.status import StatusResult, waiting
@@ -15,9 +15,10 @@ from distcommit.model.errors import DistcommitError
 from distcommit.model.freshness import NO_TARGETS, Freshness
 from distcommit.model.steps import StepContext
 from distcommit.protocol.paths import STORE_MARKER
-from distcommit.stores.fencing import newer_runs, older_output
+from distcommit.stores.fencing import is_other_staging, newer_runs, older_output
 from distcommit.stores.job_store import JobStore
 
+_Told = TypeVar("_Told")
 NAMED = 20
 """Troubles of a kind that are told one by one, at most; of datasets with one reason together the first is looked at."""
 _ROOM_BYTES = 1 << 20
@@ -28,9 +29,9 @@ class Around(NamedTuple):
     """`lacking`: by quarantined dataset the first of its steps that is lost now. `closed`: folders that this user can't
     write, each with why. `now_ms`: this machine's time. `turned_away_fails`: whether the job file says that a work unit
     fails for a record that is turned away; `fails_for_fields`: its key that says so for a new field, if it does.
-    `freshness`: targets of datasets; `is_scheduled`: whether services run it.
+    `freshness`: targets of datasets.
     `newer`: what the output knows of runs, or of a rebuild, that the store does not; `older`: what the store knows of
-    runs that the output does not."""
+    runs that the output does not; `elsewhere`: whether what is pending was staged in another folder."""
 
     lacking: Mapping[str, StepRow] = {}
     closed: Sequence[str] = ()
@@ -38,32 +39,34 @@ class Around(NamedTuple):
     turned_away_fails: bool = False
     fails_for_fields: str = ""
     freshness: Freshness = NO_TARGETS
-    is_scheduled: bool = False
     newer: str = ""
     older: str = ""
+    elsewhere: bool = False
 
 
 def look_around(folders: JobFolders, store: JobStore, status: StatusResult, now_ms: int) -> Around:
     """What is there now, on a local file system also whether it can be written."""
-    older = _told(older_output, store)
+    older = _told(older_output, store, "")
+    elsewhere = not older and _told(is_other_staging, store, False)
+    folders_used = ["store", *([] if elsewhere else ["staging"]), *([] if older else ["output"])]
     return Around(
         lacking=dict(_lacking(folders, store, status)),
-        closed=tuple(_closed(store, ["store", "staging", *([] if older else ["output"])])),
+        closed=tuple(_closed(store, folders_used)),
         now_ms=now_ms,
         turned_away_fails=folders.config.on_rejected == "fail",
         fails_for_fields=_fails_for_fields(folders.tree),
         freshness=folders.config.targets,
-        is_scheduled=folders.config.schedule is not None,
-        newer=_told(newer_runs, store),
+        newer=_told(newer_runs, store, ""),
         older=older,
+        elsewhere=elsewhere,
     )
 
 
-def _told(of: Callable[[JobStore], str], store: JobStore) -> str:
+def _told(of: Callable[[JobStore], _Told], store: JobStore, otherwise: _Told) -> _Told:
     try:
         return of(store)
     except (DistcommitError, OSError):  # it is told elsewhere that the job log, or the output, can't be read
-        return ""
+        return otherwise
 
 
 def _lacking(folders: JobFolders, store: JobStore, status: StatusResult) -> Iterator[tuple[str, StepRow]]:

@@ -41,7 +41,8 @@ class RunStatus(StrEnum):
 class RunRow(msgspec.Struct, frozen=True):
     """One run. `epoch` and times are 0 where they are not known; `ended_ms` too while it lives. `datasets_not`: how
     many did not go through. `reason`: of its status, or why its record can't be read. `overdue`: it counts as alive,
-    and should have said so again by now. `died`: it has not told its end, and lives no more."""
+    and should have said so again by now. `died`: it has not told its end, and lives no more. `unreadable`: its record
+    can't be read, so that nobody knows how it ended."""
 
     epoch: int
     run_id: str
@@ -57,6 +58,7 @@ class RunRow(msgspec.Struct, frozen=True):
     reason: str = ""
     overdue: bool = False
     died: bool = False
+    unreadable: bool = False
 
 
 class RunsResult(Shown, msgspec.Struct, frozen=True):
@@ -100,11 +102,11 @@ def chosen(result: RunsResult, statuses: Collection[RunStatus], most: int) -> Ru
 
 
 def failed_in_a_row(rows: Iterable[RunRow]) -> int:
-    """How many runs have failed since the last one that did not, of `rows`, newest first. One that lives, and one that
-    somebody ended, says nothing."""
+    """How many runs have failed since the last one that did not, of `rows`, newest first. One that lives, one that
+    somebody ended, and one whose record can't be read, says nothing."""
     count = 0
     for row in rows:
-        if row.status is RunStatus.FAILED:
+        if row.status is RunStatus.FAILED and not row.unreadable:
             count += 1
         elif row.status in (RunStatus.COMMITTED, RunStatus.SUCCESSFUL):
             break
@@ -202,7 +204,9 @@ def _row(store: JobStore, epoch: int, living: dict[str, LockRecord], fold: Fold 
     if record is None:
         run_id = beginning.run_id if beginning else ""
         status, reason = _of_unended(epoch, run_id, living, fold)
-        row = RunRow(epoch, run_id, status, reason=problem or reason, died=status is RunStatus.FAILED)
+        row = RunRow(epoch, run_id, status, reason=reason, died=status is RunStatus.FAILED)
+        if problem and row.died:
+            row = msgspec.structs.replace(row, reason=problem, died=False, unreadable=True)
     else:
         status, reason = _of_ended(record)
         row = RunRow(

@@ -48,7 +48,7 @@ def troubles_of(result: StatusResult, runs: RunsResult, command: Command, around
         *_of_quarantined(result, command, around),
         *_of_whole_jobs(result, command),
         *_of_unplanned(result, command),
-        *_of_pending(result, command, alive=alive),
+        *([] if around.elsewhere else _of_pending(result, command, alive=alive)),
         *_of_unread(result, command, around),
         *_of_clocks(runs, command, around.now_ms),
         *_of_runs(result, runs, command, alive=alive),
@@ -79,6 +79,9 @@ def _of_stores(result: StatusResult, command: Command, around: Around) -> Iterat
         what = (
             f"the output is older than the store, or another one: {around.older}. Correct paths.output, or put it back"
         )
+        yield Trouble(what, command("rebuild", "--keep-watermarks", "--dry-run"))
+    if around.elsewhere:
+        what = "what is pending was staged in another folder than paths.staging is now. Mount its disk, or correct it"
         yield Trouble(what, command("rebuild", "--keep-watermarks", "--dry-run"))
     if result.moving_to:
         what = f"a move to {result.moving_to} buckets is half made, and until it is finished no run begins"
@@ -249,10 +252,15 @@ def _of_runs(result: StatusResult, runs: RunsResult, command: Command, *, alive:
     if result.unended and result.epoch > newest.epoch and not alive:
         what = f"the run of epoch {result.epoch} began, and has left no record: it could not go on, or died at once"
         yield Trouble(what, command("run"))
+    unreadable = [row for row in runs.runs if row.unreadable]
+    for row in unreadable[:1]:
+        others = f", nor those of {len(unreadable) - 1:,} more" if len(unreadable) > 1 else ""
+        what = f"the record of the run of epoch {row.epoch} can't be read{others}: {_short(row.reason)}"
+        yield Trouble(what, command("runs"))
     if not runs.failed_in_a_row:
         return
     count = f"the last {runs.failed_in_a_row:,} runs" if runs.failed_in_a_row > 1 else "the last run"
-    failed = next(row for row in runs.runs if row.status is RunStatus.FAILED)
+    failed = next(row for row in runs.runs if row.status is RunStatus.FAILED and not row.unreadable)
     why = failed.reason
     if failed.died:
         why = (
@@ -279,7 +287,7 @@ def _of_freshness(
     target_s = around.freshness.smallest_s
     if not alive and not result.paused_by and began_ms and 0 < target_s < waited_s:
         what = f"no run has begun for {waited_s:,.0f} s, longer than the smallest freshness target, {target_s:g} s"
-        yield Trouble(what, command("trigger" if around.is_scheduled else "run"))
+        yield Trouble(what, command("run"))
 
 
 def _of_schedule(result: StatusResult, command: Callable[..., str]) -> Iterator[Trouble]:

@@ -75,6 +75,7 @@ def _alert(
     folders: JobFolders, store: JobStore, row: RunRow, record: RunRecord | None, why: str, text: str, failed: int
 ) -> Alert:
     job_file = str(folders.path.resolve()) if folders.path else "JOB.yaml"
+    changes = [part for text in folders.overrides for part in ("--set", text)]
     quarantined = record.quarantined if record else None
     count = record.totals.get("datasets_quarantined", 0) if record else 0
     return Alert(
@@ -91,7 +92,7 @@ def _alert(
         host=row.host,
         store=store.roots.store,
         commands=[
-            shlex.join(["distcommit", "runs", job_file, str(row.epoch)]),
-            shlex.join(["distcommit", "status", job_file]),
+            shlex.join(["distcommit", "runs", *changes, job_file, str(row.epoch)]),
+            shlex.join(["distcommit", "status", *changes, job_file]),
         ],
     )

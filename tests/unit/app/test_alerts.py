@@ -279,6 +279,9 @@ class TestWhen:
             f"distcommit runs {tmp_path}/job.yaml {settings.epoch}",
             f"distcommit status {tmp_path}/job.yaml",
         ]
+        changed = JobFolders(runs.folders.config, runs.folders.path, ("job=x y",))
+        (alert,) = alerts_of(changed, WORLD.store(machine), settings.run_id, QuickClock())
+        assert alert.commands[1] == f"distcommit status --set 'job=x y' {tmp_path}/job.yaml", "it is on the same store"
         assert runs.succeeds() == [], "it is the same one that is still quarantined"
 
     def test_what_can_not_be_told_harms_no_run(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

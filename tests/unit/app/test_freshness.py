@@ -53,11 +53,11 @@ def told(status: StatusResult, around: Around, began_ms: int, run: RunStatus = R
 
 def test_who_is_behind_is_told_in_a_line() -> None:
     status = StatusResult("job", "store", 1, 4, "run", [], {})
-    around = Around(now_ms=100_000, freshness=Freshness(30), is_scheduled=True)
+    around = Around(now_ms=100_000, freshness=Freshness(30))
     assert told(status, around, began_ms=80_000) == []
     (line,) = told(status, around, began_ms=40_000)
     assert line == (
-        "no run has begun for 60 s, longer than the smallest freshness target, 30 s > distcommit trigger /jobs/job.yaml"
+        "no run has begun for 60 s, longer than the smallest freshness target, 30 s > distcommit run /jobs/job.yaml"
     )
     assert told(status, around, began_ms=40_000, run=RunStatus.RUNNING) == []
     assert told(status, around._replace(freshness=NO_TARGETS), began_ms=40_000) == []

@@ -153,4 +153,5 @@ def test_a_record_that_can_not_be_read_is_told_in_its_row() -> None:
     path = f"{FOLDER}/{record_name(epoch)}"
     machine.put(path, b"{}")
     (row,) = read_runs(WORLD.store(machine), QuickClock()).runs
-    assert (row.status, "corrupt" in row.reason) == (RunStatus.FAILED, True)
+    assert (row.status, row.died, "corrupt" in row.reason) == (RunStatus.FAILED, False, True)
+    assert read_runs(WORLD.store(machine), QuickClock()).failed_in_a_row == 0, "nobody knows whether it has"

@@ -29,9 +29,11 @@ from distcommit.model.errors import NEW_FIELDS, TURNED_AWAY, ConfigurationError,
 from distcommit.model.source import DatasetProblem
 from distcommit.model.steps import StepContext
 from distcommit.model.work import WorkUnit
+from distcommit.protocol.paths import RUNS, record_name
 from distcommit.stores import by_hand
 from distcommit.stores.job_lock import JobLock, LockRecord
 from distcommit.testing.models.model_source import ModelSource
+from distcommit.testing.simulation.programs.parts import half_done, replace_files
 from distcommit.testing.simulation.world import ROOTS, World
 from tests.jobs.large_store import make_large_store
 from tests.unit.engine.machines import (
@@ -340,6 +342,32 @@ def test_an_output_that_is_another_one_is_told_and_not_that_a_run_would_mend_it(
         first = StoredJob.from_file(job_file, ["paths.output=elsewhere"]).status().troubles[0]
         assert first.what.startswith("the output is older than the store, or another one: an output that nobody has")
         assert first.command.startswith("distcommit rebuild --set paths.output=elsewhere --keep-watermarks --dry-run")
+
+
+def test_a_staging_folder_that_is_another_one_is_told_and_not_that_a_run_would_mend_it() -> None:
+    machine, world = Machine(), World(buckets=2)
+    half_done(machine, world)
+    store = world.store(machine)
+
+    def told() -> list[Trouble]:
+        status, job = read_status(store), folders()
+        return troubles_of(status, read_runs(store, QuickClock()), command_for(job), look_around(job, store, status, 1))
+
+    assert any("sealed and not closed" in trouble.what for trouble in told())
+    replace_files(machine, ROOTS.staging, {})
+    found = told()
+    (elsewhere,) = (trouble for trouble in found if trouble.what.startswith("what is pending was staged in another"))
+    assert elsewhere.command.startswith("distcommit rebuild --keep-watermarks --dry-run")
+    assert not any(trouble.mend or "sealed and not closed" in trouble.what for trouble in found)
+
+
+def test_a_run_of_which_the_record_is_damaged_is_not_said_to_have_died() -> None:
+    machine = Machine()
+    epoch = go(WORLD, machine, source(a=1)).epoch
+    machine.put(f"{ROOTS.store}/{RUNS}/{record_name(epoch)}", b"{}")
+    (told,) = troubles(machine)
+    assert told.what.startswith(f"the record of the run of epoch {epoch} can't be read: ")
+    assert told.command == "distcommit runs /jobs/job.yaml"
 
 
 def test_an_override_may_go_into_one_of_a_list(tmp_path: Path) -> None:
