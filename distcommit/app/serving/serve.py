@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _LONGEST_WAIT_S = 3600.0
 _END_WAIT_S = 60.0
 _END_AGAIN_S = 0.5
+_SILENT_LOOKS = 12
+"""A job whose storage has not answered for so many times `look_s` is told of: until it does, it is not run."""
 _FAILED = (Outcome.FAILED, Outcome.INCOMPLETE)
 
 
@@ -132,6 +134,7 @@ class Service:
         self._schedule, self._files = Schedule(at_once), dict[str, JobFile]()
         self._served, self._looked = dict[str, ServedJob](), dict[str, Looked]()
         self._held: set[str] = set()
+        self._heard_s, self._silent = dict[str, float](), set[str]()
         self._unreadable = ""
         self._inbox: SimpleQueue[Message] = SimpleQueue()
         self._next_look_s = self._clock.monotonic_s()
@@ -169,6 +172,7 @@ class Service:
             if entry.began_ms is not None and entry.told_ms is not None:
                 self._served[name].end_run(f"schedule.cancel_after_s, served by {self._who}", moment.wall_ms)
         self._require_none_stuck(moment)
+        self._tell_silent()
         wait_ms = self._schedule.wait_ms(moment)
         until_s = self._next_look_s - self._clock.monotonic_s()
         self._hear(min(until_s, _LONGEST_WAIT_S if wait_ms is None else wait_ms / 1000))
@@ -182,6 +186,18 @@ class Service:
                 todo="nothing, if the service is started again by whoever supervises it: the next run fences this one"
                 " and replays what it had sealed. If it comes again, look at its storage and its source",
             )
+
+    def _tell_silent(self) -> None:
+        """Tells once of each job that has not told for long what is asked of it, though no run of it is under way."""
+        now_s, entries = self._clock.monotonic_s(), self._schedule.entries
+        for name in self._served.keys() - self._silent:
+            is_running = name in entries and entries[name].began_ms is not None
+            waited_s = now_s - self._heard_s.setdefault(name, now_s)
+            if not is_running and waited_s > _SILENT_LOOKS * self._look_s:
+                self._silent.add(name)
+                self._tell(
+                    name, "silent", f"its storage has not answered for {waited_s:,.0f} s: it is not run meanwhile"
+                )
 
     def _hear(self, wait_s: float) -> None:
         """All messages that are there, waiting for the first."""
@@ -206,7 +222,10 @@ class Service:
         name, before = found.name, self._looked.get(found.name)
         if name not in self._served:  # it has left meanwhile
             return
-        self._looked[name] = found
+        self._looked[name], self._heard_s[name] = found, self._clock.monotonic_s()
+        if name in self._silent:
+            self._silent.remove(name)
+            self._tell(name, "answers", "its storage does again")
         if found.problem and (before is None or before.problem != found.problem):
             self._tell(name, "unreadable", f"what is asked of it can't be read: {found.problem}")
         plan = self._files[name].plan if name in self._files else None
@@ -226,7 +245,7 @@ class Service:
             self._schedule = self._schedule.triggered(name, moment)
 
     def _take_end(self, run: Ended) -> None:
-        entry = self._schedule.entries[run.name]
+        entry, self._heard_s[run.name] = self._schedule.entries[run.name], self._clock.monotonic_s()
         was_held = run.outcome in (Outcome.HELD, Outcome.PAUSED)
         self._schedule = self._schedule.ended(run.name, self._moment(), was_held=was_held)
         passed = f"; {entry.passed} firings passed meanwhile" if entry.passed else ""
@@ -278,6 +297,8 @@ class Service:
         if name in self._served and (file is None or file.job is None) and name not in self._schedule.entries:
             self._served.pop(name).leave()
             self._looked.pop(name, None)
+            self._heard_s.pop(name, None)
+            self._silent.discard(name)
 
     def _end_all(self, why: str) -> None:
         """Tells all runs to end, as `distcommit cancel` does, and waits for them, not for ever."""

@@ -20,6 +20,7 @@ from distcommit import Job
 from distcommit.app.by_hand.ask_service import Wish
 from distcommit.app.job import who_am_i
 from distcommit.app.observing.served import Served
+from distcommit.app.serving import served_job
 from distcommit.app.serving.job_files import read_job_files, require_served
 from distcommit.app.serving.serve import Service
 from distcommit.app.serving.served_job import Began, Ended, Looked, Message, Outcome, ServedJob
@@ -28,8 +29,10 @@ from distcommit.engine.events import Observer, RunBegan
 from distcommit.engine.reports import Reasons, Totals
 from distcommit.engine.run import RunResult
 from distcommit.model.errors import ConfigurationError, LockHeldError, ProcessLostError, RunCancelledError
+from distcommit.model.ports import FileSystem
 from distcommit.stores.job_lock import JobLock
 from distcommit.stores.run_records import read_cancel
+from distcommit.stores.schedule_requests import Asked
 from tests.unit.app.test_alerts import script
 
 DAILY = {"cron": "0 2 29 2 *"}
@@ -127,6 +130,28 @@ def test_runs_go_on_by_their_schedules_however_others_end(folder: Path) -> None:
     assert "orders: no such topic" in serving.until("incomplete.yaml", "incomplete").text
     assert "ValueError: of one's own class" in serving.until("broken.yaml", "failed").text
     assert serving.all("served") == ["broken.yaml", "good.yaml", "incomplete.yaml"]
+
+
+def test_a_job_whose_storage_does_not_answer_is_told_of_once_and_keeps_no_other_off(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("good", "mute"):
+        write(folder, name, schedule={"interval_s": 1})
+    answers, look = threading.Event(), served_job.read_asked
+
+    def waits(fs: FileSystem, root: str) -> Asked:
+        if "/mute/" in root:
+            answers.wait(60)
+        return look(fs, root)
+
+    monkeypatch.setattr(served_job, "read_asked", waits)
+    serving = Serving(folder)
+    assert "has not answered for" in serving.until("mute.yaml", "silent").text
+    serving.until("good.yaml", "committed", count=2)
+    assert (serving.all("silent").count("mute.yaml"), "mute" in serving.runs.done) == (1, False)
+    answers.set()
+    serving.until("mute.yaml", "answers")
+    serving.until("mute.yaml", "committed")
 
 
 def test_no_more_runs_than_there_are_places_and_none_of_a_job_twice(folder: Path) -> None:
