@@ -32,7 +32,7 @@ from distcommit.model.errors import ConfigurationError, LockHeldError, ProcessLo
 from distcommit.model.ports import FileSystem
 from distcommit.stores.job_lock import JobLock
 from distcommit.stores.run_records import read_cancel
-from distcommit.stores.schedule_requests import Asked
+from distcommit.stores.schedule_requests import Asked, read_asked
 from tests.unit.app.test_alerts import script
 
 DAILY = {"cron": "0 2 29 2 *"}
@@ -137,12 +137,12 @@ def test_a_job_whose_storage_does_not_answer_is_told_of_once_and_keeps_no_other_
 ) -> None:
     for name in ("good", "mute"):
         write(folder, name, schedule={"interval_s": 1})
-    answers, look = threading.Event(), served_job.read_asked
+    answers = threading.Event()
 
     def waits(fs: FileSystem, root: str) -> Asked:
         if "/mute/" in root:
             answers.wait(60)
-        return look(fs, root)
+        return read_asked(fs, root)
 
     monkeypatch.setattr(served_job, "read_asked", waits)
     serving = Serving(folder)
