@@ -110,6 +110,9 @@ def test_imports_make_no_circle_also_counting_those_for_types() -> None:
 def test_names_of_files_and_folders_are_made_and_read_in_one_place() -> None:
     pattern = re.compile(r":0(10|12)d\}|/run=\{|bucket=\{\w+:|\"(\.tmp-|\.seg|\.probe-)\"")
     assert [path for path, source in product() if pattern.search(source)] == ["protocol/paths.py"]
+    parts = r"\b(TEMPORARY|WRITING|OUTPUT_PROBE|STORE_PROBE|SET_ASIDE)\b|\.tmp-|\.writing\"|\.probe-"
+    made_by_hand = re.compile(rf":04d\}}|epoch=\{{epoch_name|{parts}")
+    assert [path for path, source in product() if made_by_hand.search(source)] == ["protocol/paths.py"]
     below_the_store = re.compile(r"\bstore(_root)?\}/[a-z_]|\"(task_states|plans|set_aside|store\.json)\"")
     assert [path for path, source in product() if below_the_store.search(source)] == ["protocol/paths.py"]
 
