@@ -54,7 +54,14 @@ def test_what_is_too_large_is_found() -> None:
 
 def counts_truth(path: str, source: str) -> Iterator[str]:
     """Where a truth value is taken for a number."""
-    for node in ast.walk(ast.parse(source)):
+    tree = ast.parse(source)
+    told = {
+        argument: bools_of(each)
+        for each in ast.walk(tree)
+        if isinstance(each, ast.FunctionDef)
+        for argument in ast.walk(each)
+    }
+    for node in ast.walk(tree):
         match node:
             case ast.BinOp(left=left, right=right) if not isinstance(node.op, ast.BitOr | ast.BitAnd | ast.BitXor):
                 asked = [left, right]
@@ -66,26 +73,49 @@ def counts_truth(path: str, source: str) -> Iterator[str]:
                 asked = [value]
             case _:
                 continue
-        if any(map(is_truth, asked)):
+        if any(is_truth(each, told.get(node, frozenset())) for each in asked):
             yield f"{path}:{node.lineno}: {ast.unparse(node)}"
 
 
-def is_truth(node: ast.expr) -> bool:
+def bools_of(function: ast.FunctionDef) -> frozenset[str]:
+    """Arguments that are declared as truth values."""
+    arguments = [*function.args.args, *function.args.kwonlyargs]
+    return frozenset(each.arg for each in arguments if each.annotation and ast.unparse(each.annotation) == "bool")
+
+
+def is_truth(node: ast.expr, declared: frozenset[str]) -> bool:
     match node:
         case ast.Compare() | ast.UnaryOp(op=ast.Not()) | ast.Call(func=ast.Name(id="bool" | "isinstance")):
             return True
         case ast.BoolOp(values=values):
-            return all(map(is_truth, values))
+            return any(is_truth(each, declared) for each in values)
+        case ast.Call(func=ast.Attribute(attr="startswith" | "endswith")):
+            return True
+        case ast.Name(id=name) if name in declared:
+            return True
+        case ast.Name(id=name) | ast.Attribute(attr=name) | ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
+            return name.lstrip("_").startswith(("is_", "has_", "was_"))
     return False
 
 
+def also_beside_the_product() -> Iterator[tuple[str, str]]:
+    """What is installed, and the benchmarks."""
+    for root in (ROOT, ROOT.parent / "benchmarks"):
+        for path in sorted(root.rglob("*.py")):
+            yield str(path.relative_to(ROOT.parent)), path.read_text(encoding="utf-8")
+
+
 def test_truth_is_no_number() -> None:
-    assert not [found for path, source in product() for found in counts_truth(path, source)]
+    assert not [found for path, source in also_beside_the_product() for found in counts_truth(path, source)]
 
 
 def test_truth_that_is_taken_for_a_number_is_found() -> None:
     source = "a = 1 + (b > 2)\nc += not d\ne = sum(f is None for f in g)\nh = len(i) + bool(i)\nj = (k > 1) | (l > 2)\n"
     assert sorted(found.split(": ")[0] for found in counts_truth("x", source)) == ["x:1", "x:2", "x:3", "x:4"]
+    named = "a = 's' * b.is_c\nd += e.has_f()\ng = sum(_was_h(i) for i in j)\nk = l - (m and is_n)\no = p + isle\n"
+    assert sorted(found.split(": ")[0] for found in counts_truth("x", named)) == ["x:1", "x:2", "x:3", "x:4"]
+    declared = "def f(a: bool, b: int) -> str:\n    return 's' * a + 't' * b\n\na = 's' * a\n"
+    assert [found.split(": ")[0] for found in counts_truth("x", declared)] == ["x:2"]
 
 
 def test_each_package_says_what_it_owns_and_what_it_must_not() -> None:

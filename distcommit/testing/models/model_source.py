@@ -200,7 +200,9 @@ class _ModelExtraction(Extraction):
     @staticmethod
     def _batches(low: int, high: int, bad: int) -> list[tuple[int, int]]:
         """One, or two if an offset in between is bad: what lies before it, and it."""
-        return [(low, high)] if not low <= bad < high else [(low, bad)] * (low < bad) + [(bad, high)]
+        if not low <= bad < high:
+            return [(low, high)]
+        return [(low, bad), (bad, high)] if low < bad else [(bad, high)]
 
     def _error(self, partition: str) -> SourceError:
         return SourceError("this partition can't be read", dataset=self.unit.dataset_urn, partition=partition)
