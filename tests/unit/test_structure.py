@@ -118,14 +118,21 @@ def test_truth_that_is_taken_for_a_number_is_found() -> None:
     assert [found.split(": ")[0] for found in counts_truth("x", declared)] == ["x:2"]
 
 
-def test_each_package_says_what_it_owns_and_what_it_must_not() -> None:
+def test_each_package_says_what_it_owns_what_it_must_not_and_where_to_start() -> None:
     signs = {path: ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "" for path in ROOT.rglob("*.py")}
     unsaid = [path for path, sign in signs.items() if path.name == "__init__.py" and not is_sign(sign)]
     assert not unsaid
 
 
 def is_sign(text: str) -> bool:
-    return bool(re.search(r"must\s+not|nothing (of it|here)", text, re.IGNORECASE))
+    owns = text.partition(".")[0].strip()
+    return bool(owns and re.search(r"\bmust\s+not\b", text, re.IGNORECASE) and re.search(r"\b[Ss]tart\b", text))
+
+
+def test_a_package_that_leaves_one_of_them_out_is_found() -> None:
+    whole = "Names. Must not read. Start reading at `paths`."
+    assert is_sign(whole)
+    assert not any(map(is_sign, ("", whole.replace("Must not", "Does not"), whole.replace("Start", "Begin"))))
 
 
 def test_imports_make_no_circle_also_counting_those_for_types() -> None:
