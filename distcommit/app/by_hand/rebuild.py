@@ -64,7 +64,7 @@ def rebuild_store(
     _require_open(store)
     claim_folders(store)
     fs, roots = store.fs, store.roots
-    epoch = max(found.epoch, store.job_log().refresh().fence_epoch + 1, *_marked(store))
+    epoch = max(found.epoch, next_record.next_epoch(store.job_log().refresh()), *_marked(store))
     put_mark(fs, roots.output, epoch, Mark.REBUILD)
     _fence(store, epoch, run_id)
     for bucket in range(store.buckets):
@@ -130,7 +130,7 @@ def keep_store(store: JobStore, run_id: str, who: str) -> RebuildResult:
     nothing else is changed. Raises as `rebuild_store`."""
     _require_open(store)
     claim_folders(store)
-    epoch = max(store.job_log().refresh().fence_epoch + 1, *_marked(store))
+    epoch = max(next_record.next_epoch(store.job_log().refresh()), *_marked(store))
     put_mark(store.fs, store.roots.output, epoch, Mark.REBUILD)
     _fence(store, epoch, run_id)
     _end(store, epoch, who)
