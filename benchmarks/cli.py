@@ -433,9 +433,8 @@ def report(
         else:
             read.append(msgspec.json.decode(file.read_bytes(), type=Results))
     to.mkdir(parents=True, exist_ok=True)
-    sections = [table.markdown(read)] * bool(read) + [
-        peers_report.markdown(results) for results in peers_report.merged(of_peers)
-    ]
+    sections = [table.markdown(read)] if read else []
+    sections += [peers_report.markdown(results) for results in peers_report.merged(of_peers)]
     (to / "results.md").write_text("\n".join(sections))
     if reason := plots.missing():
         _tell(f"no plots: {reason}")

@@ -32,8 +32,9 @@ from distcommit.model.errors import DistcommitError, RecordError
 from distcommit.model.extract import Extract, TableType
 from distcommit.model.ledger import LedgerRow
 from distcommit.model.pins import Pin, SourceFact
+from distcommit.model.provenance import Provenance
 from distcommit.model.sink import AttemptIdentity, Origin, Prepared, SealRequest, Sink, SinkWriter, StagingArea
-from distcommit.model.source import Extraction, Extractor, Provenance, Source, SourceState
+from distcommit.model.source import Extraction, Extractor, Source, SourceState
 from distcommit.model.steps import CommitStep, Lost, StepContext, Verdict
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, WorkUnit

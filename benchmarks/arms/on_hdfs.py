@@ -126,7 +126,7 @@ class BareOnHdfs(_OnHdfs):
 
     def __init__(self, hdfs: Hdfs, *, threads: int, folders: bool = False) -> None:
         self._hdfs, self._threads, self._folders = hdfs, threads, folders
-        self.name = f"bare{'_folders' * folders}_{threads}t"
+        self.name = f"bare{'_folders' if folders else ''}_{threads}t"
 
     def publish(self, shape: Shape, root: Path) -> Parts:
         client: Any = self._hdfs.calls._client

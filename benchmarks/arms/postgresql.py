@@ -13,8 +13,8 @@ from psycopg import sql
 from benchmarks.runner import WrongResultError
 from distcommit.fs.local import LocalFileSystem
 from distcommit.model.committer import CommitRequest, Committed, CommitterContext
+from distcommit.model.provenance import Provenance
 from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
-from distcommit.model.source import Provenance
 from distcommit.sinks.postgresql.sink import PostgresqlSink
 
 _COLUMNS = "kafka_partition integer, kafka_offset bigint, kafka_timestamp timestamptz, value text"

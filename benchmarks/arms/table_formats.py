@@ -50,7 +50,7 @@ class DeltaLake(_TableFormat):
 
     def __init__(self, *, one_table: bool = False) -> None:
         self._one_table = one_table
-        self.name = "deltalake" + "_one_table" * one_table
+        self.name = "deltalake_one_table" if one_table else "deltalake"
 
     def _add(self, root: Path, files: list[StagedFile]) -> tuple[float, set[str]]:
         from deltalake import DeltaTable, Schema  # noqa: PLC0415 - optional

@@ -205,7 +205,7 @@ def _struck_cell(struck: Struck | None) -> str:
         text += f" (by the folder {struck.duplicates_in_folder:,})"
     if struck.unreadable_in_folder:
         text += f" ({struck.unreadable_in_folder:,} unreadable files in the folder)"
-    return f"{text} of {struck.records:,}, {struck.times} time{'s' * (struck.times != 1)}"
+    return f"{text} of {struck.records:,}, {struck.times} {'time' if struck.times == 1 else 'times'}"
 
 
 def middle(values: Sequence[int]) -> int:

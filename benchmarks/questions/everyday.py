@@ -195,7 +195,8 @@ def _runs(
         records.send()
         sample = job.sample(repeat, time.time())
         tell(f"{sample.arm} #{repeat + 1}: {sample.seconds:.2f} s, {sample.parts}")
-        samples += [sample] * (repeat >= 0)  # the first one makes the folders
+        if repeat >= 0:  # the first one makes the folders
+            samples.append(sample)
     for repeat in range(runs):
         idle = job.idle(repeat, no_op_s())
         tell(f"{idle.arm} #{repeat + 1}: {idle.seconds:.2f} s, {idle.parts}")

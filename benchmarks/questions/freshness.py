@@ -242,8 +242,8 @@ def calls_of(trace: str, root: str, brokers: str) -> tuple[int, int]:
     ports = [re.escape(each.rpartition(":")[2]) for each in brokers.split(",")]
     to_broker = re.compile(rf"^\d+ +send(?:msg|to)\(\d+<[^>]*->[^>]*:(?:{'|'.join(ports)})\]>")
     lines = [line for line in trace.splitlines() if "resumed>" not in line]
-    sent = sum(to_broker.match(line) is not None for line in lines)
-    return sum(f"{root}/" in line and not to_broker.match(line) for line in lines), sent
+    sent = [line for line in lines if to_broker.match(line)]
+    return len([line for line in lines if f"{root}/" in line and not to_broker.match(line)]), len(sent)
 
 
 def _epoch(job: Path) -> int:

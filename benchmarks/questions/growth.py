@@ -244,7 +244,8 @@ def _simulate(asked: Asked, folder: Path, ratios: Ratios, samples: list[Sample],
             alone = laid.seconds
             continue
         speed_up = alone / laid.seconds
-        bend = bend or executors * (speed_up < _BEND * executors)
+        if not bend and speed_up < _BEND * executors:
+            bend = executors
         ratios.count(f"virtual_speed_up_{executors}_executors", speed_up)
         ratios.count(f"virtual_speed_up_over_linear_{executors}_executors", speed_up / executors)
         for name, value in parts.items():

@@ -147,7 +147,8 @@ def _check(fs: HdfsFileSystem, context: StepContext, shape: Shape) -> None:
 def _count(server: HdfsServer, calls: Calls, shape: Shape, into_folders: bool, tell: Tell) -> Sample:
     """What the NameNode counts while a run is drained in this process."""
     fs = HdfsFileSystem(calls)
-    root = f"/counted/{calls.scheme}-{shape.datasets}{'-into-folders' * into_folders}"
+    into = "_into_folders" if into_folders else ""
+    root = f"/counted/{calls.scheme}-{shape.datasets}{into.replace('_', '-')}"
     settings = ingested_there(shape, root, 1, fs)
     if into_folders:
         for dataset in tree_datasets(shape):
@@ -157,6 +158,6 @@ def _count(server: HdfsServer, calls: Calls, shape: Shape, into_folders: bool, t
     counted: Counter[str] = operations_of(server) - before
     if report.counts.datasets_published != shape.datasets:
         raise WrongResultError(f"{report.counts.datasets_published} of {shape.datasets} datasets published")
-    tell(f"{calls.scheme}, {shape.datasets} x {shape.files}{', into folders' * into_folders}: {dict(counted)}")
-    arm = f"{calls.scheme}_drain{'_into_folders' * into_folders}"
+    tell(f"{calls.scheme}, {shape.datasets} x {shape.files}{into.replace('_', ' ')}: {dict(counted)}")
+    arm = f"{calls.scheme}_drain{into}"
     return Sample(arm, shape.datasets, shape.files, 0, 0.0, {name: float(n) for name, n in sorted(counted.items())})

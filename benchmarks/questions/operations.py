@@ -117,7 +117,7 @@ def count_calls(
     parts = {f"calls_{name}": float(count) for name, count in sorted(calls.calls.items())}
     parts["log_bytes"] = float(sum(size for place, size in calls.bytes_written.items() if place == _LOG))
     tell(f"{shape.datasets} x {shape.files}: {dict(calls.calls)}")
-    arm = "ours" + "_at_least_once" * at_least_once + "_into_folders" * into_folders
+    arm = f"ours{'_at_least_once' if at_least_once else ''}{'_into_folders' if into_folders else ''}"
     return Sample(arm, shape.datasets, shape.files, 0, seconds, parts)
 
 

@@ -134,7 +134,7 @@ def iceberg_rest(size: Size, folder: Path, tell: Tell) -> Answer:
         with delayed_requests(_CATALOG_CALL_S) as calls:
             wall_s = place.commit(sink, requests)
         close_opened()
-    together = sum(call.endswith("/transactions/commit") for call in calls)
+    together = len([call for call in calls if call.endswith("/transactions/commit")])
     tell(f"iceberg_rest_catalog_wall: {wall_s:.2f} s")
     return Answer(
         {"rest_catalog_wall_s": wall_s},

@@ -33,11 +33,13 @@ def plot(results: Results, path: Path) -> None:
         sizes.setdefault(sample.arm, set()).add(sample.datasets)
     side_by_side = [sample for sample in timed if sample.datasets == min(sizes[sample.arm])]
     over_sizes = [sample for sample in timed if len(sizes[sample.arm]) > 1]
-    heights = [1.2 + 0.36 * len(sizes)] * (len(sizes) > 1 or not over_sizes) + [4.5] * bool(over_sizes)
+    by_arm = len(sizes) > 1 or not over_sizes
+    heights = [1.2 + 0.36 * len(sizes)] if by_arm else []
+    heights += [4.5] if over_sizes else []
     figure, axes = plt.subplots(
         len(heights), figsize=(9, sum(heights)), height_ratios=heights, layout="constrained", squeeze=False
     )
-    if len(sizes) > 1 or not over_sizes:
+    if by_arm:
         _by_arm(axes[0, 0], side_by_side)
     if over_sizes:
         _over_sizes(axes[-1, 0], over_sizes)

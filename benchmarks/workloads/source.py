@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from benchmarks.workloads.tree import dataset_urn
 from distcommit.model.log_records import DatasetState, DatasetStatus
-from distcommit.model.source import DatasetProblem, Extraction, Extractor, Provenance, Source
+from distcommit.model.provenance import Provenance
+from distcommit.model.source import DatasetProblem, Extraction, Extractor, Source, SourceState
 from distcommit.model.watermark import Watermark, as_offset
 from distcommit.model.work import DatasetPlan, WorkUnit
 
@@ -28,9 +29,7 @@ class NumberedSource(Source):
     rounds: int = 1
     provenance = Provenance("partition", "offset")
 
-    def plan(
-        self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]
-    ) -> Iterator[DatasetPlan | DatasetProblem]:
+    def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[DatasetPlan | DatasetProblem]:
         end = self.records * self.rounds
         for number in range(self.datasets):
             urn = dataset_urn(number)

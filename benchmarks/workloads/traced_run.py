@@ -56,12 +56,12 @@ class Trace:
     @property
     def calls(self) -> int:
         """Those that a metadata server answers."""
-        return sum(kind not in FREE for _, kind in self.steps)
+        return len([kind for _, kind in self.steps if kind not in FREE])
 
     @property
     def writes(self) -> int:
         """Those of them that change something."""
-        return sum(kind.startswith(_WRITES) for _, kind in self.steps)
+        return len([kind for _, kind in self.steps if kind.startswith(_WRITES)])
 
     @property
     def cpu_s(self) -> float:

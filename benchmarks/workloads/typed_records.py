@@ -20,7 +20,8 @@ import pyarrow.parquet as pq
 from xxhash import xxh3_64_hexdigest
 
 from benchmarks.workloads.topics import FIRST_DAY_MS
-from distcommit.model.source import Extraction, Extractor, Provenance, Source
+from distcommit.model.provenance import Provenance
+from distcommit.model.source import Extraction, Extractor, Source
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, WorkUnit
 from distcommit.sinks.files import avro_container

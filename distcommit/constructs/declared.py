@@ -57,8 +57,11 @@ def is_narrower(kind: pa.DataType, declared: pa.DataType) -> bool:
         below = [(kind.get_field_index(field.name), field.type) for field in declared]
         return all(place >= 0 and is_narrower(kind.field(place).type, wanted) for place, wanted in below)
     if _types.is_integer(kind) and _types.is_integer(declared):
-        bits_of_sign = _types.is_signed_integer(declared) - _types.is_signed_integer(kind)
-        return bool(bits_of_sign >= 0 and kind.bit_width + bits_of_sign <= declared.bit_width)
+        signed, declared_signed = _types.is_signed_integer(kind), _types.is_signed_integer(declared)
+        if signed and not declared_signed:
+            return False
+        width = kind.bit_width if signed == declared_signed else kind.bit_width + 1
+        return bool(width <= declared.bit_width)
     return _is_narrower_scalar(kind, declared)
 
 

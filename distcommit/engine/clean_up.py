@@ -10,15 +10,10 @@ from distcommit.engine.settings import RunSettings
 from distcommit.model.lockstep import Request
 from distcommit.model.steps import StepContext
 from distcommit.model.work import DatasetPlan
-from distcommit.protocol.paths import OUTPUT_PROBE, TEMPORARY
+from distcommit.protocol.paths import probed_bucket
 from distcommit.stores.staging import list_attempts, remove_attempts
 
 logger = logging.getLogger(__name__)
-
-
-def probe_prefix(bucket: int) -> str:
-    """How names of files begin with which committers of that bucket try the output."""
-    return f"{OUTPUT_PROBE}{bucket}"
 
 
 class RemoveProbes(Request):
@@ -38,22 +33,13 @@ class RemoveProbes(Request):
         for root in (context.output_root, context.staging_root):
             try:
                 for entry in context.fs.list_folder(root):
-                    if _probed(entry.name) in buckets:
+                    if probed_bucket(entry.name) in buckets:
                         context.fs.delete(f"{root}/{entry.name}")
                 # Also what was deleted as the output failed: its sync may have failed, too.
                 context.fs.sync([root], root)
             except OSError as error:  # whoever takes the sequences over next tries again
                 logger.warning("%s could not be listed: %s", root, error, extra={"buckets": sorted(buckets)})
         return [None] * len(requests)
-
-
-def _probed(name: str) -> int | None:
-    """The bucket whose committer has tried the output with a file of that name, None for any other file."""
-    if not name.startswith((OUTPUT_PROBE, TEMPORARY)):  # nearly always
-        return None
-    _, probe, rest = name.rpartition(OUTPUT_PROBE)
-    bucket = rest.partition("-")[0]
-    return int(bucket) if probe and bucket.isdecimal() else None
 
 
 def remove_task_output(settings: RunSettings, bucket: int, plans: Sequence[DatasetPlan]) -> int:

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from distcommit.engine.clean_up import RemoveProbes, probe_prefix, remove_task_output
+from distcommit.engine.clean_up import RemoveProbes, remove_task_output
 from distcommit.engine.counts import CommitCounts, DrainCounts
 from distcommit.engine.failures import noting_failures
 from distcommit.engine.losers import forget_winners
@@ -254,7 +254,7 @@ class BucketCommitter:
             self.log,
             self._settings,
             self._context,
-            probe_prefix(self._bucket),
+            self._bucket,
             failed,
             loaded,
             self.tally,

@@ -70,7 +70,7 @@ def judging(
     failed: Mapping[SequenceName, DistcommitError],
     loaded: Mapping[SequenceName, Sequence[CommitStep]],
     context: StepContext,
-    probe_prefix: str,
+    bucket: int,
 ) -> Work[dict[SequenceName, Failure]]:
     """Tells the sequences that failed by themselves from those whose target does not work: the targets of what failed
     are tried with something else, each once.
@@ -79,7 +79,7 @@ def judging(
         failed: why each failed.
         loaded: the steps, of those whose steps could be read.
         context: where the steps' effects go.
-        probe_prefix: how names of what the output is tried with begin.
+        bucket: whose sequences they are.
     """
     found: dict[SequenceName, Failure] = {}
     answers: dict[str, str] = {}
@@ -94,7 +94,7 @@ def judging(
                     if committer is not None:
                         answers[sink] = yield SinkProbe(committer, context.for_committers)
                     else:
-                        answers[sink] = yield OutputProbe(context, probe_prefix)
+                        answers[sink] = yield OutputProbe(context, bucket)
                 outage = outage or answers[sink]
         found[name] = judged(error, outage)
     return found
@@ -152,7 +152,7 @@ def noting_failures(
     log: CommitLog,
     settings: RunSettings,
     context: StepContext,
-    probe_prefix: str,
+    bucket: int,
     failed: Mapping[SequenceName, DistcommitError],
     loaded: Mapping[SequenceName, Sequence[CommitStep]],
     tally: Tally[CommitCounts],
@@ -167,7 +167,7 @@ def noting_failures(
         log: the bucket's.
         settings: the run.
         context: where the steps' effects go.
-        probe_prefix: how names of what the output is tried with begin.
+        bucket: whose sequences they are.
         failed: why each failed.
         loaded: the steps, of those whose steps could be read.
         tally: where counts, reasons and events go.
@@ -183,7 +183,7 @@ def noting_failures(
     fold = log.refresh()  # what another committer has closed meanwhile had the better view
     open_still = {name: error for name, error in failed.items() if fold.sequence(name) is not None}
     failures = (
-        (yield from judging(open_still, loaded, context, probe_prefix))
+        (yield from judging(open_still, loaded, context, bucket))
         if last
         else {name: judged(error) for name, error in open_still.items()}
     )

@@ -128,9 +128,7 @@ def forget_older(settings: RunSettings, partition: int, partitions: int) -> str:
     return ""
 
 
-def _from_source(
-    settings: RunSettings, owned: Callable[[str], bool], known: Mapping[str, DatasetState]
-) -> Iterator[Planned]:
+def _from_source(settings: RunSettings, owned: Callable[[str], bool], known: SourceState) -> Iterator[Planned]:
     """What the source plans; whatever it raises is the source's failure.
 
     Raises:

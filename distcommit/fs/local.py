@@ -19,7 +19,7 @@ from distcommit.fs.posix import PosixCalls, RealPosixCalls
 from distcommit.fs.staged_writer import ChecksummingWriter
 from distcommit.model.parallel import in_flight
 from distcommit.model.ports import FileAccess, FileStatus, FolderEntry, not_put
-from distcommit.protocol.paths import TEMPORARY
+from distcommit.protocol.paths import temporary_name
 
 _NO_RENAMEAT2 = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
 _SYNCFS_ABOVE = 16
@@ -231,7 +231,7 @@ class _Put:
     def __init__(self, path: str, data: bytes) -> None:
         self.path, self.data = path, data
         self.folder, _, name = path.rpartition("/")
-        self.temporary = f"{self.folder}/{TEMPORARY}{name}-{uuid.uuid4().hex}"
+        self.temporary = f"{self.folder}/{temporary_name(name, uuid.uuid4().hex)}"
         self.won = False
         self.error: OSError | None = None
 

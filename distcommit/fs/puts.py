@@ -10,14 +10,14 @@ from collections.abc import Sequence
 
 from distcommit.model.parallel import in_flight
 from distcommit.model.ports import FileSystem, not_put
-from distcommit.protocol.paths import TEMPORARY
+from distcommit.protocol.paths import temporary_name
 
 
 def put_by_rename(fs: FileSystem, path: str, data: bytes) -> bool:
     """`FileSystem.put_if_absent` by a temporary file beside it, which is renamed, where a client may send a request
     again. As durable as the file system's renames and closed files are."""
     folder, name = posixpath.split(path)
-    temporary = f"{folder}/{TEMPORARY}{name}-{uuid.uuid4().hex}"
+    temporary = f"{folder}/{temporary_name(name, uuid.uuid4().hex)}"
     try:
         _write_aside(fs, temporary, path, data)
         fs.rename(temporary, path)

@@ -21,8 +21,8 @@ from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import QualityError
 from distcommit.model.extract import extract_of
 from distcommit.model.nesting import check_levels
+from distcommit.model.provenance import Provenance
 from distcommit.model.sink import AttemptIdentity, Filtered, Origin, Origins, SinkWriter, StagingArea
-from distcommit.model.source import Provenance
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import (
     MAIN_BRANCH,

@@ -20,8 +20,9 @@ from distcommit.model.errors import ConfigurationError, CorruptError, Distcommit
 from distcommit.model.extract import Extract
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.ports import FileSystem
+from distcommit.model.provenance import Provenance
 from distcommit.model.sink import AttemptIdentity, Filtered, StagingArea
-from distcommit.model.source import DatasetProblem, Extraction, Extractor, Planned, Provenance, Source
+from distcommit.model.source import DatasetProblem, Extraction, Extractor, Planned, Source, SourceState
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import ERRORS, MAIN_BRANCH, BranchResult, DatasetPlan, SkippedRange, WorkUnit, errors_of
 from distcommit.protocol.paths import is_tombstone, published_folder
@@ -173,7 +174,7 @@ class ErrorFiles(Source):
     def extract_of(self, dataset_urn: str) -> Extract | None:
         return self.flow.source.extract_of(dataset_urn)
 
-    def plan(self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]) -> Iterator[Planned]:
+    def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
         if not self.dataset_urn:
             yield from self._plan_all({urn: state for urn, state in states.items() if owned(urn)})
             return
@@ -204,14 +205,14 @@ class _ErrorFilesExtractor(Extractor):
     source: ErrorFiles
 
     def extract(self, unit: WorkUnit) -> Extraction:
-        return ErrorFilesExtraction(self.source, unit)
+        return _ErrorFilesExtraction(self.source, unit)
 
     def close(self) -> None:
         return
 
 
 @dataclass(slots=True)
-class ErrorFilesExtraction(Extraction):
+class _ErrorFilesExtraction(Extraction):
     """The records of a maintenance unit's files, as the source gave them."""
 
     source: ErrorFiles
@@ -250,9 +251,7 @@ class ErrorFilesExtraction(Extraction):
     def bytes_read(self) -> int:
         return self._bytes
 
-    def said(self) -> tuple[Filtered, Sequence[SkippedRange]]:
-        """What else the files say that are going to be retired: input records of which nothing was written, and holes.
-        The new files have to say it from now on."""
+    def said_on(self) -> tuple[Filtered, Sequence[SkippedRange]]:
         positions: dict[str, OffsetSets] = {}
         counts: dict[str, int] = {}
         holes: list[SkippedRange] = []
@@ -269,7 +268,7 @@ class ErrorFilesExtraction(Extraction):
             ]
         return Filtered({branch: sets.to_text() for branch, sets in positions.items()}, counts), holes
 
-    def retire(
+    def staged_with(
         self, results: Sequence[BranchResult], area: StagingArea, identity: AttemptIdentity
     ) -> tuple[BranchResult, ...]:
         """The results, with a staged tombstone beside the new error files that names what was read to its end."""

@@ -13,9 +13,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from distcommit.ingest.branching import Branches
-from distcommit.ingest.fed_again import ErrorFilesExtraction
 from distcommit.ingest.live import READ, Live
-from distcommit.ingest.retained import AgedExtraction
 from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import RecordError, SourceError, error_text, printable
 from distcommit.model.ports import Clock
@@ -94,14 +92,10 @@ def run_work_unit(
 def _prepared(
     branches: Branches, actual_high: Watermark, extraction: Extraction, area: StagingArea, identity: AttemptIdentity
 ) -> tuple[BranchResult, ...]:
-    """What all branches have prepared; of maintenance units with the tombstone of what goes."""
-    if isinstance(extraction, AgedExtraction):
-        return extraction.retire(branches.prepare(actual_high), area, identity)
-    if not isinstance(extraction, ErrorFilesExtraction):
-        return branches.prepare(actual_high)
-    filtered, holes = extraction.said()
+    """What all branches have prepared, with what the work unit stages beside it."""
+    filtered, holes = extraction.said_on()
     branches.note_holes(holes)
-    return extraction.retire(branches.prepare(actual_high, filtered), area, identity)
+    return extraction.staged_with(branches.prepare(actual_high, filtered), area, identity)
 
 
 def _begun(unit: WorkUnit, identity: AttemptIdentity, clock: Clock) -> TaskState:

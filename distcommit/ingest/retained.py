@@ -7,7 +7,7 @@ other; the files are deleted once no cut that is kept shows them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -17,10 +17,11 @@ from distcommit.ingest.known_records import KnownRecords
 from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import DistcommitError
 from distcommit.model.extract import Extract
-from distcommit.model.log_records import DatasetState, DatasetStatus
+from distcommit.model.log_records import DatasetStatus
 from distcommit.model.ports import FileSystem
+from distcommit.model.provenance import Provenance
 from distcommit.model.sink import AttemptIdentity, StagingArea
-from distcommit.model.source import DatasetProblem, Extraction, Extractor, Planned, Provenance, Source
+from distcommit.model.source import DatasetProblem, Extraction, Extractor, Planned, Source, SourceState
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import ERRORS, MAIN_BRANCH, BranchResult, DatasetPlan, WorkUnit
 from distcommit.protocol.paths import is_tombstone, published_folder
@@ -167,7 +168,7 @@ class RetainedFiles(Source):
     def extract_of(self, dataset_urn: str) -> Extract | None:
         return self.flow.source.extract_of(dataset_urn)
 
-    def plan(self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]) -> Iterator[Planned]:
+    def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
         for urn, state in states.items():
             if not owned(urn) or state.status is not DatasetStatus.IDLE or state.watermark is None:
                 continue
@@ -202,14 +203,14 @@ class _AgedExtractor(Extractor):
     source: RetainedFiles
 
     def extract(self, unit: WorkUnit) -> Extraction:
-        return AgedExtraction(self.source, unit)
+        return _AgedExtraction(self.source, unit)
 
     def close(self) -> None:
         return
 
 
 @dataclass(slots=True)
-class AgedExtraction(Extraction):
+class _AgedExtraction(Extraction):
     """Of a maintenance unit that retires what is too old: no records."""
 
     source: RetainedFiles
@@ -224,7 +225,7 @@ class AgedExtraction(Extraction):
     def bytes_read(self) -> int:
         return 0
 
-    def retire(
+    def staged_with(
         self, results: Sequence[BranchResult], area: StagingArea, identity: AttemptIdentity
     ) -> tuple[BranchResult, ...]:
         """The results, with a staged tombstone that names what is too old, and the replacement before it."""

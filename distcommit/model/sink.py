@@ -15,7 +15,7 @@ from distcommit.model.committer import OpensCommitter
 from distcommit.model.extract import Extract
 from distcommit.model.pins import Pin
 from distcommit.model.ports import FileAccess, FileSystem
-from distcommit.model.source import Provenance
+from distcommit.model.provenance import Provenance
 from distcommit.model.steps import CommitStep, StepContext
 from distcommit.model.work import MAIN_BRANCH, BranchResult, SkippedRange, StagedFile
 

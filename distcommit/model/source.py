@@ -11,8 +11,10 @@ from distcommit.model.errors import ConfigurationError
 from distcommit.model.extract import Extract
 from distcommit.model.log_records import DatasetState
 from distcommit.model.pins import Pin, SourceFact
+from distcommit.model.provenance import Provenance
+from distcommit.model.sink import AttemptIdentity, Filtered, StagingArea
 from distcommit.model.watermark import Position, Watermark
-from distcommit.model.work import DatasetPlan, SkippedRange, WorkUnit
+from distcommit.model.work import BranchResult, DatasetPlan, SkippedRange, WorkUnit
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,10 +31,6 @@ class DatasetProblem:
     dataset_urn: str
     error: str
     remedy: tuple[str, ...] = ()
-
-
-def _itself(urn: str) -> str:
-    return urn
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,27 +66,6 @@ Planned = DatasetPlan | DatasetProblem | SourceFact | PassedOver
 """What a source says as it plans."""
 
 
-@dataclass(frozen=True, slots=True)
-class Provenance:
-    """The columns of a source's batches that say where each record came from: partition, and integer offset in it.
-
-    An audit also has to know which datasets count in the same thing, whose positions only one of them may publish.
-
-    Attributes:
-        partition_column: the column with the partition.
-        offset_column: the column with the offset.
-        thing_of: names what a dataset's offsets count in (a Kafka topic), by its URN alone, however the job that wrote
-            it was configured; by default each dataset counts in a thing of its own.
-        unique_incarnations: whether an incarnation is the name of one thing in the world (a Kafka topic id), so that
-            datasets of the same one count in the same thing, whatever their URNs say.
-    """
-
-    partition_column: str
-    offset_column: str
-    thing_of: Callable[[str], str] = _itself
-    unique_incarnations: bool = False
-
-
 class Extraction(ABC):
     """The records of one work unit, read once from front to back."""
 
@@ -117,6 +94,18 @@ class Extraction(ABC):
     @abstractmethod
     def bytes_read(self) -> int:
         """Payload bytes read so far."""
+
+    def said_on(self) -> tuple[Filtered | None, Sequence[SkippedRange]]:
+        """What files say that were read and are going to be retired, so that the new ones have to say it from now on:
+        input records of which nothing was written, and holes. The default has read none; asked after the iteration."""
+        return None, ()
+
+    def staged_with(
+        self, results: Sequence[BranchResult], area: StagingArea, identity: AttemptIdentity
+    ) -> tuple[BranchResult, ...]:
+        """What all branches have prepared, with what the work unit itself stages beside it: a maintenance unit the
+        tombstone of what goes. The default stages nothing."""
+        return tuple(results)
 
     def holes(self) -> Sequence[SkippedRange]:
         """Positions below the actual high watermark, as it is now, that hold no record, as the source has shown by
@@ -215,7 +204,7 @@ class Source(ABC):
         return None
 
     @abstractmethod
-    def plan(self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]) -> Iterator[Planned]:
+    def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
         """Plans the datasets for which `owned` says yes, one at a time.
 
         A plan that can't be stored or carried out, or of what can't name a dataset, is told, and the others go on;
@@ -225,7 +214,7 @@ class Source(ABC):
         Args:
             owned: whether a dataset URN belongs to the caller's buckets.
             states: what is stored of the datasets of those buckets; a dataset that is absent is new. Datasets that are
-                not idle, or are stopped, are not to be planned. A run gives `SourceState`.
+                not idle, or are stopped, are not to be planned.
 
         Raises:
             SourceError: if the source as a whole can't be used.

@@ -1,10 +1,11 @@
-"""Names below the store, the staging root and the output root, and the check that keeps steps below them."""
+"""Names below the store, the staging root and the output root."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import lru_cache
+from urllib.parse import quote
 
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.urn import folder_of
@@ -16,6 +17,12 @@ TEMPORARY = ".tmp-"
 
 OUTPUT_PROBE = ".probe-"
 """Start of the names by which committers try whether the output can be written at all; not data."""
+
+ANY_OUTPUT_PROBE = f"{OUTPUT_PROBE}*"
+"""Stands for all of them where a person reads."""
+
+WRITING = ".writing"
+"""Suffix of a staged file that is not closed yet."""
 
 CLAIM_FOLDER = ".distcommit"
 """Folder in the staging and the output root that says whose they are; no dataset's folder begins with a dot."""
@@ -96,10 +103,49 @@ _TRIGGER = re.compile(r"[0-9a-f]{32}-trigger\.json")
 _MARK = re.compile(r"(\d{10,})-([a-z]+)")
 _PARTITION = re.compile(r"partition=(\d{5,})-of-(\d{5,})")
 _WORK_UNIT = re.compile(r"(\d{5,})_\d{6,}")
-_NO_NAMES = frozenset({"", ".", ".."})
+_MAX_START_BYTES = 240  # leaves room for numbers and suffixes in the 255 bytes that file systems allow
 _PUBLISHED = re.compile(r"\d{10,}-\d{5,}_\d{6,}-[0-9a-f]{32}-\d{4,}\.[a-z]+(\.[a-z]+)?")
 _TOMBSTONE_SUFFIX = ".tombstone"
 _TOMBSTONE = re.compile(rf"_\d{{10,}}-\d{{5,}}_\d{{6,}}-[0-9a-f]{{32}}{re.escape(_TOMBSTONE_SUFFIX)}")
+
+
+def temporary_name(name: str, nonce: str) -> str:
+    """Under which a put writes first what is to have that name; the nonce is nobody else's."""
+    return f"{TEMPORARY}{name}-{nonce}"
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a put has written, or writes, under that name first."""
+    return name.startswith(TEMPORARY)
+
+
+def lasting_name(name: str) -> str:
+    """The name that a file is to have in the end, which may have it already."""
+    return name.removeprefix(TEMPORARY).rpartition("-")[0] if is_temporary(name) else name
+
+
+def output_probe_name(bucket: int, nonce: str) -> str:
+    """Name of a file by which a committer of that bucket tries the output; the nonce is nobody else's."""
+    return f"{OUTPUT_PROBE}{bucket}-{nonce}"
+
+
+def probed_bucket(name: str) -> int | None:
+    """The bucket of the committer that has tried the output with a file of that name, None for any other file."""
+    if not name.startswith((OUTPUT_PROBE, TEMPORARY)):  # nearly always
+        return None
+    _, probe, rest = name.rpartition(OUTPUT_PROBE)
+    bucket = rest.partition("-")[0]
+    return int(bucket) if probe and bucket.isdecimal() else None
+
+
+def store_probe_name(nonce: str) -> str:
+    """Name of a file with which a store that is made tries its file system; the nonce is nobody else's."""
+    return f"{STORE_PROBE}{nonce}"
+
+
+def is_store_probe(name: str) -> bool:
+    """Whether a store that is made has tried its file system with a file, or folder, of that name."""
+    return name.removeprefix(TEMPORARY).startswith(STORE_PROBE)
 
 
 def is_probe(name: str) -> bool:
@@ -193,6 +239,41 @@ def published_folder(dataset_urn: str, branch: str = MAIN_BRANCH) -> str:
     return "/".join(parts if named in ("", MAIN_BRANCH) else [*parts, named])
 
 
+def published_start(epoch: int, work_unit_id: str, attempt: str) -> str:
+    """Start of a published file's name that no other run, work unit or attempt has: the work unit's part never contains
+    `-`.
+
+    Raises:
+        ConfigurationError: if it is too long.
+    """
+    work_unit = quote(work_unit_id, safe="=@").replace("-", "%2D")
+    start = f"{epoch_name(epoch)}-{work_unit}-{quote(attempt, safe='=@')}"
+    if len(start) <= _MAX_START_BYTES:
+        return start
+    raise ConfigurationError(
+        "the names of a work unit and its attempt are too long for a file name",
+        expected=f"at most {_MAX_START_BYTES} bytes",
+        found=f"{len(start)} bytes: {start[:80]}...",
+        todo="shorten the work unit ids that the source plans",
+    )
+
+
+def published_name(start: str, number: int, ending: str) -> str:
+    """Name of an attempt's file of that number, as it is published; `start` as by `published_start`."""
+    return f"{start}-{staged_name(number, ending)}"
+
+
+def staged_name(number: int, ending: str = "") -> str:
+    """Name of an attempt's file of that number, as it is staged; without an ending a folder's, of files that go to one
+    folder of the output."""
+    return f"{number:04d}{ending}"
+
+
+def writing_name(name: str) -> str:
+    """Under which a staged file is written until it is closed, where it can be renamed then."""
+    return f"{name}{WRITING}"
+
+
 def is_published_name(name: str) -> bool:
     """Whether a file's name is one that the sink for files gives to what a job publishes: epoch, work unit, attempt and
     number."""
@@ -264,6 +345,11 @@ def is_trigger(name: str) -> bool:
     return _TRIGGER.fullmatch(name) is not None
 
 
+def set_aside_folder(epoch: int) -> str:
+    """Folder of what the rebuild of an epoch has taken out of the output and of logs, relative to the store."""
+    return f"{SET_ASIDE}/epoch={epoch_name(epoch)}"
+
+
 def bucket_folder(epoch: int, bucket: int) -> str:
     """Staging folder of a bucket in a run, relative to the staging root."""
     return f"{epoch_name(epoch)}/{bucket_name(bucket)}"
@@ -300,31 +386,3 @@ def segment_number(name: str) -> int | None:
     """The number of a segment file name, None for any other name."""
     digits = name.removesuffix(SEGMENT_SUFFIX)
     return int(digits) if name.endswith(SEGMENT_SUFFIX) and len(digits) == 12 and digits.isdecimal() else None
-
-
-def check_relative(path: str) -> str:
-    """Returns `path` if it stays below the root that it is relative to, judged by its text.
-
-    Raises:
-        ConfigurationError: if it is absolute, empty, has `.`, `..` or empty components, or a NUL.
-    """
-    parts = path.split("/")
-    if not path or "\0" in path or any(part in ("", ".", "..") for part in parts):
-        raise ConfigurationError(
-            "a commit step names a path outside its root",
-            path=repr(path),
-            expected="a relative path without empty, '.' or '..' components",
-            todo="a store or a job that says this was tampered with or is misconfigured: do not run it",
-        )
-    return path
-
-
-def check_names(names: Sequence[str]) -> None:
-    """`check_relative` for many last components, which have no `/`, at a fraction of its cost where all are well.
-
-    Raises:
-        ConfigurationError: for the first that is not.
-    """
-    if not _NO_NAMES.isdisjoint(names) or "\0" in "".join(names):
-        for name in names:
-            check_relative(name)

@@ -14,7 +14,7 @@ from distcommit.model.errors import DistcommitError, plain_text
 from distcommit.model.lockstep import Request
 from distcommit.model.ports import FileSystem
 from distcommit.model.steps import StepContext
-from distcommit.protocol.paths import OUTPUT_PROBE
+from distcommit.protocol.paths import ANY_OUTPUT_PROBE, output_probe_name
 from distcommit.steps.sink import open_committer
 
 PROBE_BYTES = 64 * 1024
@@ -24,12 +24,12 @@ PROBE_BYTES = 64 * 1024
 class OutputProbe(Request):
     """Publishes a file as those of datasets are, and takes it away again. Together with those of others it is one.
 
-    The answer is why it could not be done, empty if it could. What a process leaves that dies in it has a name that
-    begins with `prefix`, in staging or in the output.
+    The answer is why it could not be done, empty if it could. What a process leaves that dies in it has a name of that
+    bucket, in staging or in the output.
     """
 
-    def __init__(self, context: StepContext, prefix: str) -> None:
-        self._context, self._prefix = context, prefix
+    def __init__(self, context: StepContext, bucket: int) -> None:
+        self._context, self._bucket = context, bucket
 
     @classmethod
     def answer_all(cls, requests: Sequence[OutputProbe]) -> list[str]:
@@ -37,7 +37,7 @@ class OutputProbe(Request):
 
     def _answer(self) -> str:
         fs, staging, output = self._context.fs, self._context.staging_root, self._context.output_root
-        name = f"{self._prefix}-{uuid.uuid4().hex}"
+        name = output_probe_name(self._bucket, uuid.uuid4().hex)
         try:
             _publish(fs, f"{staging}/{name}", f"{output}/{name}")
             fs.delete(f"{output}/{name}")
@@ -47,7 +47,7 @@ class OutputProbe(Request):
             for root in (staging, output):
                 with contextlib.suppress(OSError, DistcommitError):
                     fs.delete(f"{root}/{name}")
-            found = f"{type(error).__name__}: {error}".replace(name, f"{OUTPUT_PROBE}*")
+            found = f"{type(error).__name__}: {error}".replace(name, ANY_OUTPUT_PROBE)
             return plain_text(
                 f"no file of {PROBE_BYTES // 1024} KB can be written in {staging} and renamed into {output}; found"
                 f" {found}. To do: mend the storage (space, quota, permissions, connection) and run again",

@@ -30,6 +30,7 @@ def register(kind: StepType) -> StepType:
             type_name=kind.type_name,
             expected=repr(known),
             found=repr(kind),
+            todo="give the newer class a type_name of its own: stored steps are read by that name",
         )
     _types[kind.type_name] = kind
     return kind

@@ -15,7 +15,7 @@ from distcommit.model.errors import ConfigurationError, DistcommitError, LostErr
 from distcommit.model.ports import FileStatus
 from distcommit.model.steps import CommitStep, Lost, StepContext, Verdict, Verification
 from distcommit.model.work import StagedFile
-from distcommit.protocol.paths import check_names, check_relative
+from distcommit.protocol.path_checks import check_names, check_relative
 from distcommit.steps.folders import GuardedFolders
 from distcommit.steps.publishing import name_begins, probe_all, publish_all
 from distcommit.steps.registry import register

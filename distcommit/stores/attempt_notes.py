@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from distcommit.model.parallel import in_flight
 from distcommit.model.ports import FileSystem
-from distcommit.protocol.paths import TEMPORARY, bucket_folder, work_unit_of
+from distcommit.protocol.paths import bucket_folder, is_temporary, work_unit_of
 
 _SUFFIX = ".open"
 
@@ -47,7 +47,7 @@ def noted_attempts(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -
     entries = sorted(entry.name for entry in fs.list_folder(f"{staging_root}/{folder}") if not entry.is_folder)
     found = []
     for name in entries:
-        if not name.endswith(_SUFFIX) or name.startswith(TEMPORARY):
+        if not name.endswith(_SUFFIX) or is_temporary(name):
             continue
         try:
             sinks = fs.read(f"{staging_root}/{folder}/{name}").decode().split("\n")
@@ -63,7 +63,7 @@ def remove_unfinished_notes(fs: FileSystem, staging_root: str, epoch: int, bucke
     """Deletes what a dead run has left that was about to note an attempt."""
     folder = f"{staging_root}/{bucket_folder(epoch, bucket)}"
     for entry in fs.list_folder(folder):
-        if entry.name.startswith(TEMPORARY) and not entry.is_folder:
+        if is_temporary(entry.name) and not entry.is_folder:
             fs.delete(f"{folder}/{entry.name}")
 
 

@@ -21,7 +21,7 @@ from distcommit.model.errors import CorruptError, DistcommitError, StaleStoreErr
 from distcommit.model.log_records import CutPhase
 from distcommit.model.ports import FileSystem
 from distcommit.protocol.fold import Fold
-from distcommit.protocol.paths import CUTS, PIECES, TEMPORARY, cut_name, cut_of, piece_epoch
+from distcommit.protocol.paths import CUTS, PIECES, cut_name, cut_of, is_temporary, piece_epoch
 from distcommit.stores.cut_pieces import pieces_of, read_chain
 from distcommit.stores.deletion import delete_tree
 from distcommit.stores.documents import decode_document, encode_document
@@ -230,10 +230,10 @@ def forget_cuts(store: JobStore, epoch: int, keep: int, *, is_to_come: bool = Fa
     needed = pieces_of(each.seen for root in kept for each in root.buckets.values())
     for entry in fs.list_folder(f"{root_folder}/{PIECES}"):
         made = piece_epoch(entry.name)
-        if entry.name.startswith(TEMPORARY) or (made is not None and made < epoch and entry.name not in needed):
+        if is_temporary(entry.name) or (made is not None and made < epoch and entry.name not in needed):
             fs.delete(f"{root_folder}/{PIECES}/{entry.name}")
     for entry in entries:
-        if entry.name.startswith(TEMPORARY):
+        if is_temporary(entry.name):
             fs.delete(f"{root_folder}/{CUTS}/{entry.name}")
 
 

@@ -24,7 +24,7 @@ from distcommit.model.commit_groups import CommitGroups
 from distcommit.model.errors import ConfigurationError, CorruptError, StaleStoreError
 from distcommit.model.parallel import in_flight
 from distcommit.model.ports import FileSystem, ProbedFileSystem
-from distcommit.protocol.paths import GENERATIONS, JOB_LOG, STORE_MARKER, STORE_PROBE, TEMPORARY, log_folder
+from distcommit.protocol.paths import GENERATIONS, JOB_LOG, STORE_MARKER, is_store_probe, log_folder, store_probe_name
 from distcommit.stores.claims import a_published_file, not_the_owner, read_owner
 from distcommit.stores.deletion import delete_entry, delete_tree
 from distcommit.stores.documents import decode_document, encode_document
@@ -262,15 +262,15 @@ def _probe(fs: FileSystem, roots: Roots, probe_id: str) -> None:
     places = (roots.store, roots.staging, roots.output)
     for root in places:  # what a creation that crashed has left
         for entry in fs.list_folder(root):
-            if entry.name.removeprefix(TEMPORARY).startswith(STORE_PROBE):
+            if is_store_probe(entry.name):
                 delete_entry(fs, root, entry)
-    names = [f"{root}/{STORE_PROBE}{probe_id}" for root in places]
+    names = [f"{root}/{store_probe_name(probe_id)}" for root in places]
     refused: ConfigurationError | None = None
     for _ in range(_PROBES):
         try:
             refused = _probed(fs, roots, *names)
             if refused is None:
-                refused = _probed_in_full(fs, f"{roots.store}/{STORE_PROBE}folder-{probe_id}")
+                refused = _probed_in_full(fs, f"{roots.store}/{store_probe_name(f'folder-{probe_id}')}")
         except FileNotFoundError as error:
             refused = _refused(fs, roots.store, f"keeping a file that was just made ({error})")
         finally:

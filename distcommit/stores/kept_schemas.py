@@ -12,7 +12,6 @@ for the run alone: as `{"id": ID}`. What becomes of them under another name, `st
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +21,7 @@ from distcommit.model.constructs import KeptSchemas
 from distcommit.model.errors import ConfigurationError, CorruptError
 from distcommit.model.ports import FileSystem
 from distcommit.model.urn import folder_of
-from distcommit.protocol.paths import SCHEMAS, TEMPORARY, numbered_name
+from distcommit.protocol.paths import SCHEMAS, lasting_name, number_of, numbered_name
 from distcommit.stores.documents import decode_document, encode_document
 
 SCHEMA_VERSION = 1
@@ -135,7 +134,6 @@ class _Kept:
     def _forget(self, newest: int, first: int) -> None:
         """Deletes what runs since then have put: that they could not be closed with it is why it is not known."""
         for entry in self.store.fs.list_folder(self.folder):
-            with suppress(ValueError):  # also what one of them was about to put
-                number = int(entry.name.removeprefix(TEMPORARY).partition(".json")[0])
-                if newest < number < first:
-                    self.store.fs.delete(f"{self.folder}/{entry.name}")
+            number = number_of(lasting_name(entry.name))  # also what one of them was about to put
+            if number is not None and newest < number < first:
+                self.store.fs.delete(f"{self.folder}/{entry.name}")

@@ -9,7 +9,7 @@ from distcommit.model.log_records import Checkpoint, Head
 from distcommit.model.ports import FileSystem
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.folding import apply
-from distcommit.protocol.paths import TEMPORARY, segment_name, segment_number
+from distcommit.protocol.paths import is_temporary, segment_name, segment_number
 from distcommit.stores.segment import Segment, decode_segment
 
 
@@ -104,7 +104,7 @@ class LogView:
 
     def _numbers(self) -> set[int]:
         names = [entry.name for entry in self._fs.list_folder(self.folder)]
-        self._temporary = [name for name in names if name.startswith(TEMPORARY)]
+        self._temporary = [name for name in names if is_temporary(name)]
         self._listed = {number for number in map(segment_number, names) if number is not None}
         return self._listed
 

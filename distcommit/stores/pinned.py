@@ -14,7 +14,7 @@ import msgspec
 
 from distcommit.model.errors import ConfigurationError, storage_error
 from distcommit.model.pins import Pin, PinnedSettings
-from distcommit.protocol.paths import SETTINGS, TEMPORARY, number_of, numbered_name
+from distcommit.protocol.paths import SETTINGS, is_temporary, number_of, numbered_name
 from distcommit.stores.documents import decode_document, encode_document
 from distcommit.stores.job_store import JobStore
 
@@ -74,7 +74,7 @@ def record_settings(store: JobStore, pinned: PinnedSettings, found: Mapping[str,
     if number:
         fs.sync([folder], store.roots.store)  # whoever put it may have died before that
     for entry in fs.list_folder(folder):
-        if entry.name.startswith(TEMPORARY):
+        if is_temporary(entry.name):
             fs.delete(f"{folder}/{entry.name}")
 
 

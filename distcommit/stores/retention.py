@@ -14,10 +14,10 @@ from distcommit.protocol.paths import (
     RUN_TIMES,
     RUNS,
     TASK_STATES,
-    TEMPORARY,
     bucket_number,
     holds_bucket,
     is_run_name,
+    is_temporary,
     partition_of,
     record_of,
     run_id_of,
@@ -108,6 +108,6 @@ def _forget_records(fs: FileSystem, folder: str, keep: int) -> None:
     found = {entry.name: known[0] for entry in entries if (known := record_of(entry.name)) is not None}
     oldest_kept = sorted(set(found.values()))[-keep - 1 :][:1]
     past = [name for name, epoch in found.items() if oldest_kept and epoch < oldest_kept[0]]
-    unput = [entry.name for entry in entries if entry.name.startswith(TEMPORARY)]
+    unput = [entry.name for entry in entries if is_temporary(entry.name)]
     for name in (*past, *unput):
         fs.delete(f"{folder}/{name}")

@@ -22,7 +22,8 @@ from distcommit.model.ports import FileStatus, FileSystem
 from distcommit.model.sink import AttemptIdentity, Publish, StagingArea
 from distcommit.model.urn import folder_of
 from distcommit.model.work import StagedFile
-from distcommit.protocol.paths import REJECTED_FOLDER, check_relative, tombstone_path
+from distcommit.protocol.path_checks import check_relative
+from distcommit.protocol.paths import REJECTED_FOLDER, tombstone_path
 from distcommit.stores.documents import decode_document, encode_document
 
 TOMBSTONE_VERSION = 3

@@ -11,7 +11,7 @@ from distcommit.model.errors import CorruptError, UnknownVersionError
 from distcommit.model.log_records import Checkpoint
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.folding import apply
-from distcommit.protocol.paths import SET_ASIDE, epoch_name, segment_name
+from distcommit.protocol.paths import segment_name, set_aside_folder
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.log import CommitLog
 from distcommit.stores.segment import Segment
@@ -60,7 +60,7 @@ def set_torn_aside(store: JobStore, log: CommitLog, epoch: int) -> list[str]:
     if not is_torn(log):
         return []
     fs, end = store.fs, _readable_to(_readable(log))
-    base = f"{store.roots.store}/{SET_ASIDE}/epoch={epoch_name(epoch)}"
+    base = f"{store.roots.store}/{set_aside_folder(epoch)}"
     folder = base + log.folder.removeprefix(store.roots.store)
     fs.make_folders(folder)
     moved = []

@@ -1,7 +1,8 @@
 """Public tools to test a job, or your own parts, against what `distcommit` promises. Nothing here runs in production.
 
 `contracts` are suites for parts of yours; `simulation` runs whole jobs in memory and tries all crashes, orders and
-errors; `models` say what must come of it. What only checks this project is not here.
+errors; `models` say what must come of it. What only checks this project is not here, and no product code may import
+what is: it must not be needed where jobs run.
 
 Where to start:
 

@@ -22,7 +22,7 @@ STORES = (
     *("by_hand", "commit_step_store", "fencing", "job_lock", "job_store", "log", "log_view", "plans"),
     *("retention", "run_records", "segment", "tables", "task_states"),
 )
-PROTOCOL = ("fold", "folding", "next_record", "paths", "readiness", "validity")
+PROTOCOL = ("fold", "folding", "next_record", "path_checks", "paths", "readiness", "validity")
 STEPS = ("execution", "folders", "publishing", "registry", "rename", "sink", "watermark")
 ENGINE = (
     *("clean_up", "committer", "failures", "open_datasets", "sealing"),

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
 
 from distcommit.model.errors import SourceError
 from distcommit.model.log_records import DatasetState
-from distcommit.model.source import Extraction, Extractor, Planned, Provenance, Source, SourceState
+from distcommit.model.provenance import Provenance
+from distcommit.model.source import Extraction, Extractor, Planned, Source, SourceState
 from distcommit.model.watermark import Watermark, as_offset
 from distcommit.model.work import DatasetPlan, WorkUnit
 
@@ -26,12 +27,12 @@ class FailingSource(Source):
     def __init__(self, sizes: dict[str, int], broken: str, notes: str, batch: int = 100) -> None:
         self.sizes, self.broken, self.notes, self.batch = sizes, broken, notes, batch
 
-    def plan(self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]) -> Iterator[Planned]:
+    def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
         for urn, size in self.sizes.items():
             state = states.get(urn)
             if not owned(urn):
                 continue
-            again = states.to_read_again(urn) if isinstance(states, SourceState) else None
+            again = states.to_read_again(urn)
             end = as_offset(again.positions["0"]) if again else size
             self._note(urn, f"from {_place(state)} up to {end}, {_failed(state)}")
             stored = state.watermark if state else None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
 
-from distcommit.model.log_records import DatasetState
-from distcommit.model.source import Extraction, Extractor, Provenance, Source
+from distcommit.model.provenance import Provenance
+from distcommit.model.source import Extraction, Extractor, Source, SourceState
 from distcommit.model.watermark import Watermark, as_offset
 from distcommit.model.work import DatasetPlan, WorkUnit
 
@@ -24,7 +24,7 @@ class HeldSource(Source):
     def __init__(self, release: str, datasets: int = 100) -> None:
         self.release, self.datasets = release, datasets
 
-    def plan(self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]) -> Iterator[DatasetPlan]:
+    def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[DatasetPlan]:
         for number in range(self.datasets):
             urn = f"dataset-{number:03d}"
             if owned(urn) and urn not in states:

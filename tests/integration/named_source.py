@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
-from distcommit.model.log_records import DatasetState
-from distcommit.model.source import Extractor, Planned, Provenance, Source
+from distcommit.model.provenance import Provenance
+from distcommit.model.source import Extractor, Planned, Source, SourceState
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 
 
@@ -15,7 +15,7 @@ class NamedSource(Source):
     def __init__(self, names: list[str]) -> None:
         self._model = ModelSource({name: ModelDataset({"0": 3}) for name in names})
 
-    def plan(self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]) -> Iterator[Planned]:
+    def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
         return self._model.plan(owned, states)
 
     def open(self) -> Extractor:

@@ -24,8 +24,8 @@ from pyiceberg.catalog import load_catalog
 
 from distcommit.fs.local import LocalFileSystem
 from distcommit.model.committer import CommitRequest, Committed, CommitterContext
+from distcommit.model.provenance import Provenance
 from distcommit.model.sink import AttemptIdentity, Origin, Sink, StagingArea
-from distcommit.model.source import Provenance
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.sinks.delta.sink import DeltaSink
 from distcommit.sinks.iceberg.opening import close_opened

@@ -18,7 +18,7 @@ from confluent_kafka.cimpl import NewTopic
 from distcommit.model.errors import DistcommitError, SourceError
 from distcommit.model.log_records import DatasetState
 from distcommit.model.pins import SourceFact
-from distcommit.model.source import DatasetProblem, PassedOver
+from distcommit.model.source import DatasetProblem, PassedOver, SourceState
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, WorkUnit
 from distcommit.sources.kafka.extractor import KafkaExtractor
@@ -60,7 +60,7 @@ def source(server: KafkaServer, topic: str, **settings: Any) -> KafkaSource:
 def planned(kafka: KafkaSource, state: DatasetState | None = None) -> DatasetPlan | DatasetProblem:
     (found,) = (
         f
-        for f in kafka.plan(bool, {state.dataset_urn: state} if state else {})
+        for f in kafka.plan(bool, SourceState({state.dataset_urn: state} if state else {}))
         if not isinstance(f, SourceFact | PassedOver)
     )
     return found

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from distcommit import Job
 from distcommit.model.errors import ConfigurationError, SourceError, SourceUnavailableError, TransientError
+from distcommit.model.source import SourceState
 from distcommit.sources.kafka.source import KafkaSource
 from tests.jobs.kafka_job import KafkaJob
 from tests.servers.java import keytool
@@ -126,7 +127,7 @@ def test_a_refusal_is_an_error_without_the_password(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     kafka = source(kafka_server, {**over_tls(kafka_server, WRONG), "debug": "security,broker"})
-    for act, kind in ((lambda: list(kafka.plan(bool, {})), SourceError), (kafka.open, TransientError)):
+    for act, kind in ((lambda: list(kafka.plan(bool, SourceState())), SourceError), (kafka.open, TransientError)):
         with pytest.raises(kind, match="uthentication failed") as caught:
             act()
         assert WRONG not in str(caught.value) + caplog.text

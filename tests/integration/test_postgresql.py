@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from distcommit.model.errors import DistcommitError, SourceError, TransientError
-from distcommit.model.source import DatasetProblem
+from distcommit.model.source import DatasetProblem, SourceState
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan
 from distcommit.sources.sql.source import SqlSource
@@ -293,7 +293,7 @@ def test_a_server_that_is_killed_while_it_is_read_loses_nothing(schema: Schema) 
 
 def test_a_server_that_is_killed_while_tables_are_planned_is_no_problem_of_each_table(schema: Schema) -> None:
     schema.run(*(f"CREATE TABLE t{number} (id int PRIMARY KEY)" for number in range(3)))
-    found = schema.source(table_patterns=["t."]).plan(lambda urn: True, {})
+    found = schema.source(table_patterns=["t."]).plan(lambda urn: True, SourceState())
     assert isinstance(next(found), DatasetPlan)
     schema.server.kill()
     try:

@@ -152,3 +152,37 @@ def test_who_looks_does_not_wait_for_what_runs_and_what_acts(tmp_path: Path, com
     loaded: list[str] = json.loads(told.stdout.splitlines()[-1])
     assert "distcommit.app.stored_job" in loaded
     assert [name for name in loaded if any(name == each or name.startswith(f"{each}.") for each in NOT_TO_LOOK)] == []
+
+
+OF_A_FORMAT = {"avro": {"fastavro"}, "orc": {"pyarrow.orc"}, "csv": {"pyarrow.csv"}, "jsonl": set(), "parquet": set()}
+"""What writing files of a format takes that the others do not."""
+EXECUTOR = """
+import distcommit.engine.ingest, distcommit.spark.launch
+import json, sys
+from pathlib import Path
+
+import pyarrow as pa
+
+from distcommit.fs.local import LocalFileSystem
+from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
+from distcommit.sinks.files.footer import read_footer, read_records
+from distcommit.sinks.files.sink import FileSink
+
+root, form = sys.argv[1:]
+area = StagingArea(LocalFileSystem(), f"{root}/7", "7", f"{root}/output")
+writer = FileSink(format=form).open_writer(AttemptIdentity("run", 7, "t", "w", "a"), area, Origin(None, ""))
+writer.write(pa.RecordBatch.from_pydict({"value": [1, 2]}))
+[file] = writer.prepare_commit().files
+written = f"{root}/{file.staged_path}"
+assert read_footer(area.fs, written) and read_records(area.fs, written).num_rows == 2
+print(json.dumps(sorted(sys.modules)))
+"""
+
+
+@pytest.mark.parametrize("form", OF_A_FORMAT)
+def test_an_executor_imports_what_its_format_needs(tmp_path: Path, form: str) -> None:
+    words = [sys.executable, "-c", EXECUTOR, str(tmp_path), form]
+    told = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stderr
+    of_formats = {name for names in OF_A_FORMAT.values() for name in names}
+    assert of_formats.intersection(json.loads(told.stdout)) == OF_A_FORMAT[form]

@@ -14,7 +14,7 @@ from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.log_records import DatasetState
 from distcommit.model.notebook import Shown
-from distcommit.model.source import Provenance
+from distcommit.model.provenance import Provenance
 from distcommit.model.watermark import Position
 from distcommit.sinks.files.offsets import OffsetSets
 from distcommit.stores.job_store import JobStore

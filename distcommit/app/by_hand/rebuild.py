@@ -14,7 +14,7 @@ from distcommit.model.errors import ConflictError, StaleStoreError
 from distcommit.model.log_records import DatasetState
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
-from distcommit.protocol.paths import SET_ASIDE, epoch_name
+from distcommit.protocol.paths import set_aside_folder
 from distcommit.stores.anchors import cut_ended, forget_heads, heads_now
 from distcommit.stores.carried_schemas import carry, to_carry
 from distcommit.stores.claims import Mark, put_mark, read_marks
@@ -64,7 +64,7 @@ def rebuild_store(
     _require_open(store)
     claim_folders(store)
     fs, roots = store.fs, store.roots
-    epoch = max(found.epoch, store.job_log().refresh().fence_epoch + 1, *_marked(store))
+    epoch = max(found.epoch, next_record.next_epoch(store.job_log().refresh()), *_marked(store))
     put_mark(fs, roots.output, epoch, Mark.REBUILD)
     _fence(store, epoch, run_id)
     for bucket in range(store.buckets):
@@ -130,7 +130,7 @@ def keep_store(store: JobStore, run_id: str, who: str) -> RebuildResult:
     nothing else is changed. Raises as `rebuild_store`."""
     _require_open(store)
     claim_folders(store)
-    epoch = max(store.job_log().refresh().fence_epoch + 1, *_marked(store))
+    epoch = max(next_record.next_epoch(store.job_log().refresh()), *_marked(store))
     put_mark(store.fs, store.roots.output, epoch, Mark.REBUILD)
     _fence(store, epoch, run_id)
     _end(store, epoch, who)
@@ -185,7 +185,7 @@ def _require_written(state: DatasetState, fold: Fold) -> None:
 
 def _set_aside(store: JobStore, epoch: int, paths: list[str]) -> None:
     """Moves files out of the output, to the same places below a folder of the store."""
-    fs, base = store.fs, f"{store.roots.store}/{SET_ASIDE}/epoch={epoch_name(epoch)}"
+    fs, base = store.fs, f"{store.roots.store}/{set_aside_folder(epoch)}"
     touched: set[str] = set()
     for path in paths:
         target = f"{base}/{path.removeprefix(store.roots.output + '/')}"

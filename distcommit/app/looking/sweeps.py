@@ -15,6 +15,7 @@ from distcommit.fs.noted_deletes import NotedDeletes
 from distcommit.model.errors import DistcommitError
 from distcommit.model.log_records import DatasetState
 from distcommit.model.ports import FileSystem
+from distcommit.protocol.next_record import next_epoch
 from distcommit.stores.anchors import require_whole
 from distcommit.stores.attempt_notes import noted_attempts
 from distcommit.stores.cuts import forget_cuts
@@ -62,7 +63,7 @@ def show_sweeps(store: JobStore, kept: Retention, kept_cuts: int) -> SweepResult
             counts[what] += len(noting.deleted) - before
 
     job_fold, past = dry.job_log().refresh(), PastStates(store.fs, store.roots.store)
-    epoch = job_fold.fence_epoch + 1
+    epoch = next_epoch(job_fold)
     staged = staged_epochs(dry.fs, store.roots.staging)
     for bucket in [None, *range(store.buckets)]:
         log, before = dry.job_log() if bucket is None else dry.bucket_log(bucket), len(noting.deleted)

@@ -88,7 +88,7 @@ def _lane(attempts: Sequence[Attempt], rows: Sequence[RunTime]) -> Lane:
         ended_ms=max((ended for _, ended in known), default=0),
         reads=reads,
         commits=commits,
-        failed=sum(each.has_failed for each in attempts),
+        failed=sum(1 for each in attempts if each.has_failed),
         records=sum(each.records_read for each in attempts),
         bytes_read=sum(each.bytes_read for each in attempts),
         datasets=len({row.dataset for row in rows if row.kind is TimeKind.PUBLISHED}),

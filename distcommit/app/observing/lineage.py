@@ -57,13 +57,14 @@ def source_of(config: JobConfig) -> Callable[[str], Name]:
 def targets_of(config: JobConfig) -> Callable[[str], list[Name]]:
     """Names what a dataset is published to, in each branch: of files the file system and the folder, of others the
     sink's type and what it says of itself."""
-    place, branches = config.paths.output, config.task_flow().branches
+    output, branches = config.paths.output, config.task_flow().branches
+    kinds = [settings.type for settings in config.sink_sections().values()]
 
     def named(urn: str) -> Iterator[Name]:
-        for branch in branches:
-            where = branch.sink.published_in(urn, place, branch.name)
+        for branch, kind in zip(branches, kinds, strict=True):
+            where = branch.sink.published_in(urn, output, branch.name)
             if not branch.sink.abilities.files:
-                yield Name(str(getattr(branch.sink, "type", branch.sink.name)), where or urn)
+                yield Name(kind, where or urn)
                 continue
             scheme, separator, rest = where.partition("://")
             host, _, path = rest.partition("/")

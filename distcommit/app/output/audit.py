@@ -23,7 +23,7 @@ from distcommit.model.errors import DistcommitError
 from distcommit.model.ledger import LedgerRow
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.notebook import Shown
-from distcommit.model.source import Provenance
+from distcommit.model.provenance import Provenance
 from distcommit.model.urn import folder_of
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths import CLAIM_FOLDER, REJECTED_FOLDER, is_probe, is_tombstone

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from distcommit.model.source import Provenance
+from distcommit.model.provenance import Provenance
 from distcommit.sinks.files.offsets import OffsetSets
 
 

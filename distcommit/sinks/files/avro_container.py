@@ -11,9 +11,9 @@ import os
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from functools import cache
+from typing import Any, Literal
 
-import fastavro
 import msgspec
 import pyarrow as pa
 
@@ -26,17 +26,6 @@ _SYNC_BYTES = 16
 _HEADER_BYTES = 64 << 10
 _BLOCK_BYTES = 256 << 10
 _MAX_BLOCK_ROWS = 4096
-_HEADER = fastavro.parse_schema(
-    {
-        "type": "record",
-        "name": "org.apache.avro.file.Header",
-        "fields": [
-            {"name": "magic", "type": {"type": "fixed", "name": "magic", "size": 4}},
-            {"name": "meta", "type": {"type": "map", "values": "bytes"}},
-            {"name": "sync", "type": {"type": "fixed", "name": "sync", "size": _SYNC_BYTES}},
-        ],
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +41,8 @@ def write_table(
     rows: pa.Table, codec: AvroCodec, metadata: Mapping[str, str], write: Callable[[bytes], object]
 ) -> None:
     """Writes a whole container file, block by block (about 256 KiB of Arrow data each)."""
+    import fastavro  # noqa: PLC0415 - of this format alone
+
     schema = avro_schema(rows.schema)
     laid_out = fastavro.parse_schema(without_logical_types(schema))
     sync = os.urandom(_SYNC_BYTES)
@@ -61,7 +52,7 @@ def write_table(
         **{key: text.encode() for key, text in metadata.items()},
     }
     out = io.BytesIO()
-    fastavro.schemaless_writer(out, _HEADER, {"magic": _MAGIC, "meta": meta, "sync": sync})
+    fastavro.schemaless_writer(out, _header_schema(), {"magic": _MAGIC, "meta": meta, "sync": sync})
     block_rows = min(_MAX_BLOCK_ROWS, max(1, _BLOCK_BYTES * rows.num_rows // max(rows.nbytes, 1)))
     for batch in rows.cast(plain_schema(rows.schema)).to_batches(max_chunksize=block_rows):
         block = io.BytesIO()
@@ -83,6 +74,8 @@ def read_header(file: pa.NativeFile) -> AvroHeader:
     Raises:
         ValueError: if this is no container file (also other built-in errors, as the damage has it).
     """
+    import fastavro  # noqa: PLC0415 - of this format alone
+
     size = file.size()
     length = _HEADER_BYTES
     while True:
@@ -91,7 +84,7 @@ def read_header(file: pa.NativeFile) -> AvroHeader:
         if start.getvalue()[:4] != _MAGIC:
             raise ValueError("this does not start like an Avro file")
         try:
-            found = fastavro.schemaless_reader(start, _HEADER, None)
+            found = fastavro.schemaless_reader(start, _header_schema(), None)
         except EOFError:
             found = None
         if isinstance(found, dict) and len(found["sync"]) == _SYNC_BYTES:
@@ -108,11 +101,16 @@ def read_table(file: pa.NativeFile) -> pa.Table:
     Raises:
         ValueError: if it is damaged (also other built-in errors, as the damage has it).
     """
+    import fastavro  # noqa: PLC0415 - of this format alone
+
     header = read_header(file)
     record = msgspec.json.decode(header.metadata[b"avro.schema"])
     schema = arrow_schema(record)
     plain = plain_schema(schema)
-    laid_out = fastavro.parse_schema(without_logical_types(record))
+    try:
+        laid_out = fastavro.parse_schema(without_logical_types(record))
+    except fastavro.schema.SchemaParseException as error:
+        raise ValueError(f"its schema is none: {error}") from error
     batches = []
     for count, data in _blocks(file, header):
         block = io.BytesIO(data)
@@ -137,7 +135,26 @@ def _blocks(file: pa.NativeFile, header: AvroHeader) -> Iterator[tuple[int, byte
         yield count, _decompress(codec, data)
 
 
+@cache
+def _header_schema() -> Any:
+    import fastavro  # noqa: PLC0415 - of this format alone
+
+    return fastavro.parse_schema(
+        {
+            "type": "record",
+            "name": "org.apache.avro.file.Header",
+            "fields": [
+                {"name": "magic", "type": {"type": "fixed", "name": "magic", "size": 4}},
+                {"name": "meta", "type": {"type": "map", "values": "bytes"}},
+                {"name": "sync", "type": {"type": "fixed", "name": "sync", "size": _SYNC_BYTES}},
+            ],
+        }
+    )
+
+
 def _long(source: io.BytesIO) -> int:
+    import fastavro  # noqa: PLC0415 - of this format alone
+
     found = fastavro.schemaless_reader(source, "long", None)
     if not isinstance(found, int):
         raise TypeError("no number where a block begins")

@@ -17,7 +17,6 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from fastavro.schema import SchemaParseException, UnknownType
 from xxhash import xxh3_64_hexdigest
 
 from distcommit.model.errors import CorruptError, UnknownVersionError
@@ -44,7 +43,7 @@ _NO_CHECKSUM = '""}'
 
 _DAMAGE = (
     pa.ArrowException,
-    *(SchemaParseException, UnknownType, msgspec.DecodeError, zlib.error),
+    *(msgspec.DecodeError, zlib.error),
     *(ValueError, EOFError, LookupError, TypeError, OverflowError, MemoryError, RecursionError),
 )
 _Count = Annotated[int, msgspec.Meta(ge=0)]

@@ -19,8 +19,8 @@ from pyroaring import BitMap64
 from xxhash import xxh3_64
 
 from distcommit.model.errors import ConfigurationError, CorruptError, SourceError, UnknownVersionError
+from distcommit.model.provenance import Provenance
 from distcommit.model.sink import Origins
-from distcommit.model.source import Provenance
 from distcommit.model.work import SkippedRange
 
 OFFSETS_VERSION = 1

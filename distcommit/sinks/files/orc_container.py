@@ -8,7 +8,6 @@ from collections.abc import Container, Iterator, Mapping
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.orc as pa_orc
 from xxhash import xxh3_64_hexdigest
 
 from distcommit.model.errors import ConfigurationError
@@ -44,6 +43,8 @@ def write_table(rows: pa.Table, compression: str, metadata: Mapping[str, str], b
         ConfigurationError: if a timestamp is outside the years 1677 to 2262, which pyarrow reads back as another one,
             or if other structs are read back than were written.
     """
+    import pyarrow.orc as pa_orc  # noqa: PLC0415 - of this format alone
+
     stored = pa.schema([pa.field(f.name, _stored(f.type, f.name), f.nullable) for f in rows.schema])
     for field, column in zip(rows.schema, rows.columns, strict=True):
         for chunk in column.chunks:
@@ -76,6 +77,8 @@ def read_table(file: pa.NativeFile) -> pa.Table:
     Raises:
         ValueError: if it is damaged.
     """
+    import pyarrow.orc as pa_orc  # noqa: PLC0415 - of this format alone
+
     found = _read_said(file)
     if found is None:
         raise ValueError("it does not say what its columns are")
@@ -106,6 +109,8 @@ def _has_structs(kind: pa.DataType) -> bool:
 
 def _check_structs(file: pa.Buffer, rows: pa.Table) -> None:
     """pyarrow 26 writes other values than it is given where a struct within another one is null."""
+    import pyarrow.orc as pa_orc  # noqa: PLC0415 - of this format alone
+
     if content_sum(pa_orc.ORCFile(pa.BufferReader(file)).read().cast(rows.schema)) != content_sum(rows):
         raise ConfigurationError(
             "pyarrow writes these records as others to ORC",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar, Literal
-from urllib.parse import quote
 
 import pyarrow as pa
 from pydantic import BaseModel, Field, model_validator
@@ -34,20 +33,16 @@ from distcommit.model.work import (
     StagedFile,
     added_content,
 )
-from distcommit.protocol.paths import epoch_name, published_folder
+from distcommit.protocol.paths import published_folder, published_name, published_start, staged_name, writing_name
 from distcommit.sinks.files.field_folders import split
 from distcommit.sinks.files.layout import FileLayout
 from distcommit.sinks.files.open_file import ClosedFile, OpenFile, with_origins, without_origins
 from distcommit.steps.rename import FsRenameCommitStep
 
-WRITING = ".writing"
-"""Suffix of a file that is not closed yet, where it can be renamed then."""
-
 _OTHER_PARTITIONS = (
     "put it back: what is in the folders of before would stay beside what takes its place. For other folders give the"
     " job new ones (paths)"
 )
-_MAX_NAME_BYTES = 240  # leaves room for numbers and suffixes in the 255 bytes that file systems allow
 
 
 class AccessSettings(BaseModel, frozen=True, extra="forbid"):
@@ -164,7 +159,7 @@ class AttemptFiles(SinkWriter):
         self._max_waiting_bytes, self._max_open_files = max_waiting_bytes, max_open_files
         piece = row_group_bytes if settings.streams else max_waiting_bytes
         self._piece_bytes = min(piece, settings.target_file_bytes)
-        self._name = _unique_name(identity)
+        self._name = published_start(identity.epoch, identity.work_unit_id, identity.attempt)
         self._files: dict[str, OpenFile] = {}
         self._closed: list[ClosedFile] = []
         self._holes: list[SkippedRange] = []
@@ -241,7 +236,7 @@ class AttemptFiles(SinkWriter):
         apart = len(by_target) > 1 and self._fs.has_folders
         placed = in_flight(
             self._fs.parallel_calls,
-            lambda numbered: self._put_in_place(f"/{numbered[0]:04d}" if apart else "", numbered[1]),
+            lambda numbered: self._put_in_place(f"/{staged_name(numbered[0])}" if apart else "", numbered[1]),
             list(enumerate(by_target.values(), 1)),
         )
         outputs = [output for outputs_of_folder in placed for output in outputs_of_folder]
@@ -349,13 +344,12 @@ class AttemptFiles(SinkWriter):
         settings, self._newest = self._settings, (folder, schema)
         encoder = settings.encoder(without_origins(schema))
         self._numbers += 1
-        number = f"{self._numbers:04d}"
         parts = [self._branch_folder, folder] if folder else [self._branch_folder]
-        final_path = "/".join([*parts, f"{self._name}-{number}{settings.ending}"])
-        path = f"{self._area.folder}/{number}{settings.ending}" + WRITING * self._fs.has_folders
+        final_path = "/".join([*parts, published_name(self._name, self._numbers, settings.ending)])
+        name = staged_name(self._numbers, settings.ending)
         file = OpenFile(
             self._fs,
-            path=path,
+            path=f"{self._area.folder}/{writing_name(name) if self._fs.has_folders else name}",
             target=f"{self._area.output_root}/{final_path}",
             final_path=final_path,
             schema=schema,
@@ -369,20 +363,6 @@ class AttemptFiles(SinkWriter):
         file.add_holes(self._holes)
         self._holes.clear()
         return file
-
-
-def _unique_name(identity: AttemptIdentity) -> str:
-    """Start of a file name that no other run, work unit or attempt has: the work unit's part never contains `-`."""
-    work_unit = quote(identity.work_unit_id, safe="=@").replace("-", "%2D")
-    name = f"{epoch_name(identity.epoch)}-{work_unit}-{quote(identity.attempt, safe='=@')}"
-    if len(name) <= _MAX_NAME_BYTES:
-        return name
-    raise ConfigurationError(
-        "the names of a work unit and its attempt are too long for a file name",
-        expected=f"at most {_MAX_NAME_BYTES} bytes",
-        found=f"{len(name)} bytes: {name[:80]}...",
-        todo="shorten the work unit ids that the source plans",
-    )
 
 
 def _pieces(rows: pa.RecordBatch, piece_bytes: int) -> Iterator[tuple[pa.RecordBatch, int]]:

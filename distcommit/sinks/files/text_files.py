@@ -10,7 +10,6 @@ from typing import Literal
 
 import msgspec
 import pyarrow as pa
-import pyarrow.csv as pa_csv
 from xxhash import xxh3_64_hexdigest
 
 from distcommit.sinks.files.file_tail import GZIP, ZSTD, Frames, said_of
@@ -32,6 +31,8 @@ def text_of(rows: pa.Table, file_format: TextFormat, *, first: bool) -> bytes:
     if file_format == "jsonl":
         encode = msgspec.json.Encoder().encode_lines
         return b"".join(encode(_objects(batch)) for batch in rows.to_batches(max_chunksize=_ROWS))
+    import pyarrow.csv as pa_csv  # noqa: PLC0415 - of this format alone
+
     out = pa.BufferOutputStream()
     for number, batch in enumerate(rows.to_batches() or [pa.RecordBatch.from_pylist([], schema=rows.schema)]):
         texts = pa.RecordBatch.from_arrays([csv_text(column) for column in batch.columns], names=batch.schema.names)
@@ -90,6 +91,8 @@ def _from_lines(text: bytes, schema: pa.Schema) -> pa.Table:
 
 
 def _from_csv(text: bytes, schema: pa.Schema) -> pa.Table:
+    import pyarrow.csv as pa_csv  # noqa: PLC0415 - of this format alone
+
     read = pa_csv.read_csv(
         pa.BufferReader(text),
         read_options=pa_csv.ReadOptions(use_threads=False, block_size=min(len(text) + 1, (1 << 31) - 1)),

@@ -13,7 +13,8 @@ from distcommit.fs.input_files import InputFolder
 from distcommit.model.extract import Extract, TableType
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.pins import Pin
-from distcommit.model.source import DatasetProblem, Extractor, Provenance, SourceSettings
+from distcommit.model.provenance import Provenance
+from distcommit.model.source import DatasetProblem, Extractor, SourceSettings, SourceState
 from distcommit.model.watermark import Position
 from distcommit.model.watermark_types import WATERMARK_PIN
 from distcommit.model.work import DatasetPlan
@@ -22,7 +23,6 @@ from distcommit.sources.files.patterns import PathPattern, listed
 from distcommit.sources.files.plan import FILES, WATERMARKS, Rules, plan_dataset
 from distcommit.sources.files.progress import ListedFile
 from distcommit.sources.files.readers import FileFormat
-from distcommit.sources.reading_again import to_read_again
 
 
 class FilesSource(BaseModel, SourceSettings):
@@ -95,9 +95,7 @@ class FilesSource(BaseModel, SourceSettings):
         """By the columns that are added. A row of a file that is read again counts as another one."""
         return Extract(self.type, dataset_urn, TableType.APPEND_ONLY, (PARTITION, OFFSET), (OFFSET,))
 
-    def plan(
-        self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]
-    ) -> Iterator[DatasetPlan | DatasetProblem]:
+    def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[DatasetPlan | DatasetProblem]:
         settled_ns = time.time_ns() - int(self.settle_s * 1e9)
         rules = Rules(
             self.bytes_per_work_unit, self.bytes_per_dataset, settled_ns, self.remembered, self.late, self.changed
@@ -112,7 +110,7 @@ class FilesSource(BaseModel, SourceSettings):
                 ListedFile(index, path, file.size_bytes, file.mtime_ns, file.etag)
                 for (index, path), file in files.items()
             ]
-            if planned := plan_dataset(urn, state.watermark, there, rules, to_read_again(states, urn)):
+            if planned := plan_dataset(urn, state.watermark, there, rules, states.to_read_again(urn)):
                 yield planned
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:

@@ -16,13 +16,13 @@ from distcommit.model.extract import Extract, TableType
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.patterns import check_patterns
 from distcommit.model.pins import Pin, SourceFact
+from distcommit.model.provenance import Provenance
 from distcommit.model.source import (
     DatasetProblem,
     GroupPositions,
     Lag,
     PassedOver,
     Planned,
-    Provenance,
     SourceSettings,
     SourceState,
 )
@@ -39,7 +39,6 @@ from distcommit.sources.kafka.names import (
     topic_named_by,
 )
 from distcommit.sources.kafka.plan import PlanError, expired, plan_dataset, stored_positions, unreadable, up_to
-from distcommit.sources.reading_again import to_read_again
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -171,7 +170,7 @@ class KafkaSource(BaseModel, SourceSettings):
     def location(self) -> str:
         return f"kafka://{self.brokers.partition(',')[0]}"
 
-    def plan(self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]) -> Iterator[Planned]:
+    def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
         """Plans owned datasets that are idle and have something new, with one metadata request for all.
 
         A topic's problem is its own: it is reported, and the others are planned. Topics that a pattern matched once and
@@ -249,7 +248,7 @@ class KafkaSource(BaseModel, SourceSettings):
         return KafkaConnection(self.brokers, client, self.request_timeout_s)
 
     def _datasets(
-        self, queries: KafkaQueries, owned: Callable[[str], bool], states: Mapping[str, DatasetState]
+        self, queries: KafkaQueries, owned: Callable[[str], bool], states: SourceState
     ) -> Iterator[KafkaDataset | DatasetProblem | PassedOver]:
         """The owned, idle datasets that can be asked about, problems of those that can't, and what is passed over."""
         select = self.selection
@@ -276,7 +275,7 @@ class KafkaSource(BaseModel, SourceSettings):
             yield DatasetProblem(topic, str(no_such_topic(topic)))
 
     def _plan_chunk(
-        self, queries: KafkaQueries, chunk: Sequence[KafkaDataset], states: Mapping[str, DatasetState]
+        self, queries: KafkaQueries, chunk: Sequence[KafkaDataset], states: SourceState
     ) -> Iterator[DatasetPlan | DatasetProblem]:
         names = [name for dataset in chunk for name in dataset.names()]
         unseen = [
@@ -288,19 +287,19 @@ class KafkaSource(BaseModel, SourceSettings):
 
             ids = topic_ids(self.connection(), queries.admin, {dataset.topic for dataset in chunk})
         found = queries.logs(names, self.start, unseen)
-        look_up = states.anywhere if isinstance(states, SourceState) else states.get
-        most = states.records_per_dataset if isinstance(states, SourceState) else 0
         for dataset in chunk:
             logs = {name[1]: found[name] for name in dataset.names()}
             state, topic_id = states.get(dataset.urn), ids.get(dataset.topic, "")
-            again = to_read_again(states, dataset.urn)
+            again = states.to_read_again(dataset.urn)
             try:
                 if isinstance(topic_id, Unanswered):
                     raise unreadable(dataset.urn, f"its topic id: {topic_id.error}")
                 is_new = state is None or (state.watermark is None and not state.done_epoch)
-                followed = is_new and any(stored_positions(look_up(urn)) for urn in dataset.of_topic)
+                followed = is_new and any(stored_positions(states.anywhere(urn)) for urn in dataset.of_topic)
                 left = up_to(again, logs, state, topic_id)
-                planned = plan_dataset(self, dataset.urn, left, state, topic_id, topic_followed=followed, most=most)
+                planned = plan_dataset(
+                    self, dataset.urn, left, state, topic_id, topic_followed=followed, most=states.records_per_dataset
+                )
             except SourceError as error:
                 remedy = error.remedy if isinstance(error, PlanError) else ()
                 yield DatasetProblem(dataset.urn, str(error), remedy)

@@ -23,7 +23,7 @@ from distcommit.model.errors import ConfigurationError, DistcommitError, SourceE
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.pins import Pin
 from distcommit.model.ports import FileSystem, StagedWriter
-from distcommit.model.source import DatasetProblem, Extraction, Extractor, Source, SourceSettings
+from distcommit.model.source import DatasetProblem, Extraction, Extractor, Source, SourceSettings, SourceState
 from distcommit.model.urn import check_urn
 from distcommit.model.watermark import Position, Watermark
 from distcommit.model.work import DatasetPlan, WorkUnit
@@ -63,9 +63,7 @@ class MicroBatchSource(BaseModel, SourceSettings):
     def pins(self) -> Mapping[str, Pin]:
         return {"dataset_column": Pin(self.dataset_column)}
 
-    def plan(
-        self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]
-    ) -> Iterator[DatasetPlan | DatasetProblem]:
+    def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[DatasetPlan | DatasetProblem]:
         return iter(())
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
@@ -196,9 +194,7 @@ class SpooledBatch(Source):
     query_id: str
     batch_id: int
 
-    def plan(
-        self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]
-    ) -> Iterator[DatasetPlan | DatasetProblem]:
+    def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[DatasetPlan | DatasetProblem]:
         found: dict[str, dict[int, int]] = {}
         unnamed: dict[str, str] = {}
         for ordinal, attempt in enumerate(self.attempts):

@@ -11,7 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from distcommit.model.extract import Extract
 from distcommit.model.log_records import DatasetState
 from distcommit.model.pins import Pin
-from distcommit.model.source import Extractor, GroupPositions, Lag, Planned, Provenance, Source, SourceSettings
+from distcommit.model.provenance import Provenance
+from distcommit.model.source import Extractor, GroupPositions, Lag, Planned, Source, SourceSettings, SourceState
 from distcommit.model.user_class import make_named
 from distcommit.model.watermark import Position
 
@@ -64,7 +65,7 @@ class PythonSource(BaseModel, SourceSettings):
     def extract_of(self, dataset_urn: str) -> Extract | None:
         return self._source.extract_of(dataset_urn)
 
-    def plan(self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]) -> Iterator[Planned]:
+    def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
         return self._source.plan(owned, states)
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterable[str]:

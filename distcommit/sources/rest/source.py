@@ -13,13 +13,13 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, m
 from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
 from distcommit.model.errors import ConfigurationError, SourceError
 from distcommit.model.extract import Extract, TableType
-from distcommit.model.log_records import DatasetState, DatasetStatus
+from distcommit.model.log_records import DatasetStatus
 from distcommit.model.pins import Pin
-from distcommit.model.source import DatasetProblem, Provenance, SourceSettings
+from distcommit.model.provenance import Provenance
+from distcommit.model.source import DatasetProblem, SourceSettings, SourceState
 from distcommit.model.urn import check_urn
 from distcommit.model.watermark import Position
 from distcommit.model.work import DatasetPlan
-from distcommit.sources.reading_again import to_read_again
 from distcommit.sources.rest.extractor import (
     OFFSET_COLUMN,
     PARTITION_COLUMN,
@@ -153,9 +153,7 @@ class RestSource(BaseModel, SourceSettings):
         columns = (PARTITION_COLUMN, OFFSET_COLUMN)
         return Extract(self.type, dataset_urn, TableType.APPEND_ONLY, columns, (self._watermark_of(dataset_urn).field,))
 
-    def plan(
-        self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]
-    ) -> Iterator[DatasetPlan | DatasetProblem]:
+    def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[DatasetPlan | DatasetProblem]:
         """Plans owned datasets that are idle, by the clock of this machine. No server is asked."""
         now = datetime.now(UTC)
         for urn in sorted(filter(owned, self.datasets)):
@@ -163,7 +161,7 @@ class RestSource(BaseModel, SourceSettings):
             if state is not None and state.status is not DatasetStatus.IDLE:
                 continue
             try:
-                again = to_read_again(states, urn)
+                again = states.to_read_again(urn)
                 planned = plan_dataset(urn, self._watermark_of(urn), state, again, now)
             except SourceError as error:
                 yield DatasetProblem(urn, str(error))

@@ -97,7 +97,8 @@ class WatermarkField(BaseModel):
         may come later, with its value or with lower ones that are within the lookback."""
         if not isinstance(newest, tuple):
             return newest
-        return self._position(as_offset(newest[0]) + (is_last and self.unique) - self.lookback)
+        behind = 1 if is_last and self.unique else 0
+        return self._position(as_offset(newest[0]) + behind - self.lookback)
 
     def asked(self, low: Position, high: Position | None) -> dict[str, str]:
         """The parameters that ask for [low, high), and a little more."""

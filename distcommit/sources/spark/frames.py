@@ -6,7 +6,7 @@ A task that is started twice writes twice; what counts is the attempt whose name
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -18,10 +18,10 @@ from distcommit.model.errors import SourceError
 from distcommit.model.extract import Extract
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.ports import FileSystem, StagedWriter
-from distcommit.model.source import DatasetProblem, Extraction, Extractor, Planned, Source
+from distcommit.model.source import DatasetProblem, Extraction, Extractor, Planned, Source, SourceState
 from distcommit.model.watermark import Position, Watermark, at_or_past
 from distcommit.model.work import DatasetPlan, WorkUnit
-from distcommit.sources.reading_again import end_by_itself, to_read_again
+from distcommit.sources.reading_again import end_by_itself
 from distcommit.sources.snapshots import plan_snapshot, stored_position
 from distcommit.sources.spark.source import extract_by
 from distcommit.sources.watermark_column import BEGINNINGS, PARTITION, Kind, is_position, position_of, time_at
@@ -180,12 +180,12 @@ class StagedFrames(Source):
         """What is staged of a dataset."""
         return msgspec.json.decode(self.fs.read(f"{self.folder_of(urn)}/{_INDEX}"), type=StagedFrame)
 
-    def plan(self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]) -> Iterator[Planned]:
+    def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
         for urn in filter(owned, self.datasets):
             state = states.get(urn)
             if state is None or state.status is DatasetStatus.IDLE:
                 try:
-                    yield from self._plan(urn, state, to_read_again(states, urn))
+                    yield from self._plan(urn, state, states.to_read_again(urn))
                 except SourceError as error:
                     yield DatasetProblem(urn, str(error))
 

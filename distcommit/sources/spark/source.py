@@ -10,8 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, m
 from distcommit.fs.secret_files import check_absolute, with_secret_files
 from distcommit.model.errors import DistcommitError, SourceError
 from distcommit.model.extract import Extract, TableType
-from distcommit.model.log_records import DatasetState
-from distcommit.model.source import Extractor, Planned, SourceSettings
+from distcommit.model.source import Extractor, Planned, SourceSettings, SourceState
 from distcommit.model.urn import check_urn
 from distcommit.model.watermark import Position
 from distcommit.sources.snapshots import is_count
@@ -95,7 +94,7 @@ class SparkSource(BaseModel, SourceSettings):
         options = {**self.options, **({"password": password} if password else {}), **self.datasets[dataset]}
         return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
 
-    def plan(self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]) -> Iterator[Planned]:
+    def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
         raise _not_staged()
 
     def open(self) -> Extractor:

@@ -138,8 +138,8 @@ def _end(connection: sa.Connection, table: Table, stored: Position | None) -> Po
     if newest is None:
         return beginning
     top = table.position(newest)
-    if isinstance(top, int):
-        top += table.is_unique
+    if isinstance(top, int) and table.is_unique:
+        top += 1
     if stored is not None and not at_or_past(top, stored):
         raise _went_back(table, stored, top)
     if isinstance(top, int):

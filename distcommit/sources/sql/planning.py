@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Protocol
 
@@ -10,10 +10,8 @@ from msgspec import structs
 
 from distcommit.model.errors import SourceError, TransientError
 from distcommit.model.extract import Extract, with_extract
-from distcommit.model.log_records import DatasetState
-from distcommit.model.source import DatasetProblem, Planned
+from distcommit.model.source import DatasetProblem, Planned, SourceState
 from distcommit.model.work import DatasetPlan
-from distcommit.sources.reading_again import to_read_again
 from distcommit.sources.snapshots import plan_snapshot
 from distcommit.sources.sql.database import Database
 from distcommit.sources.sql.plan import plan_table, without_value
@@ -49,7 +47,7 @@ class PlanRules(Protocol):
 
 
 def plan_tables(
-    database: Database, rules: PlanRules, wanted: Callable[[str], bool], states: Mapping[str, DatasetState]
+    database: Database, rules: PlanRules, wanted: Callable[[str], bool], states: SourceState
 ) -> Iterator[Planned]:
     """Plans those of the job's tables that are wanted.
 
@@ -77,7 +75,7 @@ def _plan_one(
     rules: PlanRules,
     name: str,
     found: Reflected | None,
-    states: Mapping[str, DatasetState],
+    states: SourceState,
 ) -> Iterator[DatasetPlan | DatasetProblem]:
     select, state = rules.selection, states.get(name)
     asked = select.rules_of(name)
@@ -95,7 +93,7 @@ def _plan_one(
                 connection,
                 table,
                 state,
-                to_read_again(states, name),
+                states.to_read_again(name),
                 from_latest=rules.start == "latest",
                 limit=rules.records_per_dataset,
                 rows_per_unit=rules.records_per_work_unit,

@@ -12,10 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, m
 from distcommit.fs.secret_files import check_absolute, with_secret_files
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.extract import Extract, TableType
-from distcommit.model.log_records import DatasetState, DatasetStatus
+from distcommit.model.log_records import DatasetStatus
 from distcommit.model.patterns import check_patterns
 from distcommit.model.pins import Pin
-from distcommit.model.source import Planned, SourceSettings
+from distcommit.model.source import Planned, SourceSettings, SourceState
 from distcommit.model.watermark import Position
 from distcommit.sources.sql.positions import position_problems
 from distcommit.sources.sql.rules import TableRules, Tables
@@ -168,7 +168,7 @@ class SqlSource(BaseModel, SourceSettings):
         namespace = self.schema_name or unquote(urlsplit(self.url).path.removeprefix("/"))
         return Extract(namespace, dataset_urn, TableType(self.table_type), (), (column,) if column else ())
 
-    def plan(self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]) -> Iterator[Planned]:
+    def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
         """Plans owned tables that are idle and have something new, on one connection.
 
         A table's problem is its own: it is reported, and the others are planned. So are rows without a value in the

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from distcommit.model.errors import DistcommitError
 from distcommit.model.log_records import DatasetState, DatasetStatus, OpenSequence, SealedSequence
 from distcommit.model.pins import SourceFact
-from distcommit.model.source import DatasetProblem, Extractor, PassedOver, Planned, Source
+from distcommit.model.source import DatasetProblem, Extractor, PassedOver, Planned, Source, SourceState
 from distcommit.model.urn import check_urn
 from distcommit.model.watermark import Watermark, as_offset, at_or_past
 from distcommit.model.work import DatasetPlan, WorkUnit
@@ -67,7 +67,7 @@ class SourceContract(ABC):
 
     def plan(self, source: Source, states: Mapping[str, DatasetState] | None = None) -> dict[str, DatasetPlan]:
         """All datasets, planned; problems fail the test."""
-        planned = self.planned(source.plan(lambda urn: True, states or {}))
+        planned = self.planned(source.plan(lambda urn: True, SourceState(states or {})))
         plans = {plan.dataset_urn: plan for plan in planned if isinstance(plan, DatasetPlan)}
         assert len(plans) == len(planned), f"a dataset is there twice, or has a problem: {planned}"
         return plans
@@ -118,13 +118,13 @@ class SourceContract(ABC):
 
     def test_only_owned_datasets_are_planned(self, source: Source) -> None:
         for urn in self.holds():
-            planned = self.planned(source.plan(lambda asked, urn=urn: asked == urn, {}))  # type: ignore[misc]
+            planned = self.planned(source.plan(lambda asked, urn=urn: asked == urn, SourceState()))  # type: ignore[misc]
             assert [plan.dataset_urn for plan in planned] == [urn]
-        assert self.planned(source.plan(lambda urn: False, {})) == []
+        assert self.planned(source.plan(lambda urn: False, SourceState())) == []
 
     def test_what_gives_its_positions_their_meaning_is_said_alike_each_time(self, source: Source) -> None:
         assert source.pins() == self.make_source().pins()
-        facts = [fact for _ in range(2) for fact in source.plan(bool, {}) if isinstance(fact, SourceFact)]
+        facts = [fact for _ in range(2) for fact in source.plan(bool, SourceState()) if isinstance(fact, SourceFact)]
         assert facts[: len(facts) // 2] == facts[len(facts) // 2 :]
 
     def test_datasets_that_are_not_idle_are_not_planned(self, source: Source) -> None:

@@ -69,6 +69,23 @@ class LogDataset:
     unread: FailedReading | None = None
     schemas: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, state: DatasetState) -> LogDataset:
+        """A dataset of which nothing is known but what is stored of it."""
+        return cls(
+            state.status.value,
+            state.sequence,
+            state.open is not None and state.open.held,
+            state.watermark,
+            state.closed_epoch,
+            state.done_epoch,
+            set(state.tried_epochs),
+            list(state.accepted_epochs[-1:]),
+            left_out=state.done_left_out,
+            unread=state.unread,
+            schemas=dict(state.schemas),
+        )
+
     def has(self, epoch: int, *statuses: str) -> bool:
         """Whether the sequence of that epoch is there, in one of these statuses."""
         return self.sequence is not None and self.sequence.epoch == epoch and self.status in statuses
@@ -93,22 +110,7 @@ class LogModel:
         """The model of a log whose segments below a checkpoint are gone: it is believed."""
         model = cls()
         model.fence, model.run_id, model.decided = record.fence_epoch, record.fence_run_id, set(record.decided_epochs)
-        model.datasets = {
-            state.dataset_urn: LogDataset(
-                state.status.value,
-                state.sequence,
-                state.open is not None and state.open.held,
-                state.watermark,
-                state.closed_epoch,
-                state.done_epoch,
-                set(state.tried_epochs),
-                list(state.accepted_epochs[-1:]),
-                left_out=state.done_left_out,
-                unread=state.unread,
-                schemas=dict(state.schemas),
-            )
-            for state in record.datasets
-        }
+        model.datasets = {state.dataset_urn: LogDataset.of(state) for state in record.datasets}
         model.heads = {head.bucket: head for head in record.heads}
         model.cuts = dict(zip(CutPhase, record.cuts, strict=True))
         model.generation, model.buckets, model.under_way = record.generation, record.buckets, record.under_way
@@ -126,7 +128,7 @@ class LogModel:
             case Cut() | Heads() | Rebucket() | Moved() | Generation():
                 return self._of_job(record)
             case Checkpoint():
-                self.wrong = self.wrong or self._checkpoint_differs(record)
+                self.wrong = self.wrong or _checkpoint_differs(self, record)
                 self.decided &= set(record.decided_epochs)
                 return True
             case Fence(epoch, run_id):
@@ -332,14 +334,6 @@ class LogModel:
         known.status, known.sequence, known.held, known.tried = "idle", None, False, set()
         known.reason, known.outage = "", False
 
-    def _checkpoint_differs(self, record: Checkpoint) -> str:
-        if (record.fence_epoch, record.fence_run_id) != (self.fence, self.run_id):
-            return f"a checkpoint says fence {record.fence_epoch}, it is {self.fence}"
-        if not set(record.decided_epochs) <= self.decided:
-            return f"a checkpoint says {record.decided_epochs} are decided, {self.decided} are"
-        differs = _datasets_differ(self, record.datasets)
-        return differs and f"a checkpoint differs: {differs}"
-
 
 def _left_unread(unread: FailedReading | None, low: Watermark | None, high: Watermark) -> FailedReading | None:
     """Of what was not read the partitions that a sequence, from which something was left out, has not moved."""
@@ -348,6 +342,15 @@ def _left_unread(unread: FailedReading | None, low: Watermark | None, high: Wate
     ends = unread.expected_high.positions
     stay = {p: end for p, end in ends.items() if low.positions.get(p) == high.positions.get(p)}
     return structs.replace(unread, expected_high=Watermark(stay, high.incarnation)) if stay else None
+
+
+def _checkpoint_differs(model: LogModel, record: Checkpoint) -> str:
+    if (record.fence_epoch, record.fence_run_id) != (model.fence, model.run_id):
+        return f"a checkpoint says fence {record.fence_epoch}, it is {model.fence}"
+    if not set(record.decided_epochs) <= model.decided:
+        return f"a checkpoint says {record.decided_epochs} are decided, {model.decided} are"
+    differs = _datasets_differ(model, record.datasets)
+    return differs and f"a checkpoint differs: {differs}"
 
 
 def _datasets_differ(model: LogModel, states: Iterable[DatasetState]) -> str:

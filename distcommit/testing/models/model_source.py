@@ -12,17 +12,8 @@ from msgspec import structs
 from distcommit.model.errors import SourceError
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.pins import Pin, SourceFact
-from distcommit.model.source import (
-    DatasetProblem,
-    Extraction,
-    Extractor,
-    Lag,
-    PassedOver,
-    Planned,
-    Provenance,
-    Source,
-    SourceState,
-)
+from distcommit.model.provenance import Provenance
+from distcommit.model.source import DatasetProblem, Extraction, Extractor, Lag, PassedOver, Planned, Source, SourceState
 from distcommit.model.watermark import Watermark, as_offset
 from distcommit.model.work import DatasetPlan, SkippedRange, WorkUnit
 
@@ -68,7 +59,7 @@ class ModelSource(Source):
     behind_s: Mapping[str, float] = field(default_factory=dict)
     provenance = Provenance("partition", "offset")
 
-    def plan(self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]) -> Iterator[Planned]:
+    def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
         if self.refuses == "plan":
             raise SourceError("the source can't be reached")
         for urn, dataset in self.datasets.items():
@@ -81,7 +72,7 @@ class ModelSource(Source):
             if state.watermark is not None and state.watermark.incarnation not in ("", dataset.incarnation):
                 yield DatasetProblem(urn, f"expected {state.watermark.incarnation}, found {dataset.incarnation}")
                 continue
-            again = states.to_read_again(urn) if isinstance(states, SourceState) else None
+            again = states.to_read_again(urn)
             plan = _plan(urn, _up_to(again, dataset, state.watermark), state.watermark)
             if plan.work_units or self.careless:
                 units = tuple(structs.replace(unit, size=unit.size * self.weight) for unit in plan.work_units)
@@ -100,10 +91,9 @@ class ModelSource(Source):
         return _ModelExtractor(self)
 
 
-def _nonsense(states: Mapping[str, DatasetState]) -> Iterator[Planned]:
+def _nonsense(states: SourceState) -> Iterator[Planned]:
     """What a careless source says besides: facts, what it passes over, and plans that nobody can carry out."""
-    if isinstance(states, SourceState):
-        states.anywhere("of no bucket that is known")
+    states.anywhere("of no bucket that is known")
     yield SourceFact("kind", Pin("model"))
     yield PassedOver("passed over", "by a rule of its own")
     yield cast(DatasetPlan, "no plan")
@@ -200,7 +190,9 @@ class _ModelExtraction(Extraction):
     @staticmethod
     def _batches(low: int, high: int, bad: int) -> list[tuple[int, int]]:
         """One, or two if an offset in between is bad: what lies before it, and it."""
-        return [(low, high)] if not low <= bad < high else [(low, bad)] * (low < bad) + [(bad, high)]
+        if not low <= bad < high:
+            return [(low, high)]
+        return [(low, bad), (bad, high)] if low < bad else [(bad, high)]
 
     def _error(self, partition: str) -> SourceError:
         return SourceError("this partition can't be read", dataset=self.unit.dataset_urn, partition=partition)

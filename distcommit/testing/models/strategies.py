@@ -274,7 +274,8 @@ def _attempts(draw: st.DrawFn, unit: WorkUnit, run_id: str, epoch: int, attempt:
         reached = Watermark(reads)
         count = sum(as_offset(reads[p]) - as_offset(low) for p, low in unit.low.positions.items())
         path = f"{epoch}/{unit.work_unit_id}.{attempt}/0"
-        outputs = (StagedFile(path, f"{unit.dataset_urn}/{attempt}", count, draw(_WORDS), 0, 1, count),) * bool(count)
+        if count:
+            outputs = (StagedFile(path, f"{unit.dataset_urn}/{attempt}", count, draw(_WORDS), 0, 1, count),)
     error = "" if outcome is TaskOutcome.SUCCEEDED else draw(st.text(max_size=10))
     return TaskState(
         *(run_id, epoch, unit.dataset_urn, unit.work_unit_id, attempt, outcome, unit.low, unit.expected_high, reached),

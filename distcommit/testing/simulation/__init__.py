@@ -6,6 +6,6 @@
 - Who plays it: `explore` (crashes), `interleave` (several actors), `fault_histories` and `fault_chains` (errors), in
   the order of `fault_orders`. `python -m distcommit.testing` runs them.
 
-What runs is the product's own code, above its own file system code: nothing here may do the product's work for it, and
-what is played touches no real disk. Start reading at `world`, then `explore`.
+What runs is the product's own code, above its own file system code: what is here must not do the product's work for it,
+and what is played must not touch a real disk. Start reading at `world`, then `explore`.
 """

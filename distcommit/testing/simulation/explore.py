@@ -26,6 +26,7 @@ from xxhash import xxh3_64_intdigest
 
 from distcommit.model.errors import DistcommitError
 from distcommit.model.log_records import Checkpoint
+from distcommit.protocol.paths import WRITING
 from distcommit.stores.segment import decode_segment
 from distcommit.testing.simulation.decoded import decoded_once
 from distcommit.testing.simulation.meeting import Meeting, Met
@@ -362,6 +363,6 @@ def _content(path: str, data: bytes) -> str:
         if isinstance(record, Checkpoint):
             return f"checkpoint of {len(record.datasets)}"
         return str(_IDS.sub("#", repr(record)))[:80] if len(repr(record)) < 200 else type(record).__name__
-    if path.endswith((".parquet", ".gz", ".orc", ".writing")):
+    if path.endswith((".parquet", ".gz", ".orc", WRITING)):
         return "whole" if data[-4:] == b"PAR1" or b" distcommit" in data[-64:] else "cut"
     return "whole"

@@ -28,7 +28,7 @@ from distcommit.model.ports import Clock, FolderEntry
 from distcommit.model.sink import Sink
 from distcommit.model.source import Source
 from distcommit.model.watermark import Watermark, as_offset
-from distcommit.protocol.paths import CLAIM_FOLDER, CUTS, OUTPUT_PROBE, PIECES, RUNS, STORE_PROBE, TEMPORARY
+from distcommit.protocol.paths import CLAIM_FOLDER, CUTS, OUTPUT_PROBE, PIECES, RUNS, TEMPORARY, is_store_probe
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.protocol.retries import RetryPolicy
 from distcommit.sinks.files.sink import FileSink
@@ -274,7 +274,7 @@ def left_in_staging(calls: PosixCalls) -> list[FolderEntry]:
 def _of_a_new_store(entry: FolderEntry) -> bool:
     """Whether the file system was tried with it as a store was made: it stays where the disk fails just then, and goes
     when another one is made."""
-    return entry.name.removeprefix(TEMPORARY).startswith(STORE_PROBE)
+    return is_store_probe(entry.name)
 
 
 def launch_here(

@@ -95,12 +95,13 @@ def test_what_a_rebuild_finds_under_another_name_is_read_by_them_too() -> None:
     replace_files(machine, log, dict.fromkeys(machine.paths(log), b"{"))
     flow = KEEPS.flow(source, KEEPS.files)
     found = plan_rebuild(store, known_states(store), accept_gaps=False, flow=flow)
-    assert rebuild_store(store, found, "rebuild-1", "me", accept_gaps=False, flow=flow).written
+    rebuilt = rebuild_store(store, found, "rebuild-1", "me", accept_gaps=False, flow=flow)
+    assert rebuilt.written
     settings = KEEPS.begin(machine, ModelSource({"t@1": ModelDataset({"1": 4})}))
     result = run(launch_here, settings, pinned=named("partition"))
     assert result.succeeded, result.totals.reasons
     (ids,) = known_states(store)["t@1"].schemas.values()
-    assert [number // 1000 for number in ids] == [found.epoch], "and its numbers are the rebuild's"
+    assert [number // 1000 for number in ids] == [rebuilt.epoch], "and its numbers are the rebuild's"
 
 
 def _documents(folder: Path) -> list[dict[str, Any]]:

@@ -10,8 +10,9 @@ from distcommit.app.output.audit import audit_store
 from distcommit.app.output.ledgers import open_ledgers, require_audited
 from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import ConfigurationError
+from distcommit.model.provenance import Provenance
 from distcommit.model.sink import Abilities, Sink
-from distcommit.model.source import Provenance, Source
+from distcommit.model.source import Source
 from distcommit.model.watermark import Watermark
 from distcommit.stores import by_hand
 from distcommit.testing.models.model_flow import records_of

@@ -11,7 +11,7 @@ from distcommit.app.by_hand.rebuild import known_states, plan_rebuild, rebuild_s
 from distcommit.app.output.audit import audit_store
 from distcommit.engine.run import new_run_id
 from distcommit.ingest.task_flow import TaskFlow
-from distcommit.model.source import Provenance
+from distcommit.model.provenance import Provenance
 from distcommit.stores.rebucket import rebucket
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulation.programs.parts import run_pinned

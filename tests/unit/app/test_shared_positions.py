@@ -11,7 +11,8 @@ from distcommit.app.demo.broker import MockBroker
 from distcommit.app.output.audit import AuditResult, audit_store
 from distcommit.app.output.shared_positions import SharedRange
 from distcommit.engine.run import run
-from distcommit.model.source import Provenance, Source
+from distcommit.model.provenance import Provenance
+from distcommit.model.source import Source
 from distcommit.sources.kafka.names import topic_named_by
 from distcommit.sources.kafka.source import KafkaSource
 from distcommit.stores import by_hand

@@ -6,7 +6,7 @@ from __future__ import annotations
 import errno
 import os
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,7 +25,7 @@ from distcommit.engine.run import RunResult, run
 from distcommit.engine.settings import RunSettings
 from distcommit.model.log_records import DatasetState, Record
 from distcommit.model.ports import FileStatus, FolderEntry
-from distcommit.model.source import Extraction, Extractor, Planned
+from distcommit.model.source import Extraction, Extractor, Planned, SourceState
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import WorkUnit
 from distcommit.protocol.fold import Fold
@@ -393,6 +393,6 @@ class Once:
 class EagerSource(ModelSource):
     """Plans its datasets whatever their state."""
 
-    def plan(self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]) -> Iterator[Planned]:
+    def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
         idle = {urn: msgspec.structs.replace(state, open=None) for urn, state in states.items()}
-        return ModelSource.plan(self, owned, idle)
+        return ModelSource.plan(self, owned, SourceState(idle))

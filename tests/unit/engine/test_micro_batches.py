@@ -13,6 +13,7 @@ import pytest
 from distcommit.engine.run import RunResult, run
 from distcommit.model.commit_groups import CommitGroups
 from distcommit.model.errors import ConfigurationError, SourceError
+from distcommit.model.source import SourceState
 from distcommit.model.work import DatasetPlan
 from distcommit.sources.micro_batch.source import Spool, SpooledBatch
 from distcommit.testing.simulation.simulated_posix import Crashed, Operation
@@ -158,7 +159,7 @@ def test_a_spool_that_lost_rows_is_not_read_as_if_it_were_whole() -> None:
 def test_what_was_read_in_part_has_no_position() -> None:
     """As when a deadline cuts it, which the job file refuses."""
     batch = spooled(Machine(), [[[("a", 1)], [("a", 2)]]], 0)
-    [plan] = batch.plan(lambda urn: True, {})
+    [plan] = batch.plan(lambda urn: True, SourceState())
     assert isinstance(plan, DatasetPlan)
     extraction = batch.open().extract(plan.work_units[0])
     next(iter(extraction))

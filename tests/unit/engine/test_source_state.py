@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import pytest
@@ -32,7 +32,7 @@ class AskingSource(ModelSource):
     cluster: Callable[[], str] = lambda: "one"
     answers: list[DatasetState | None] = field(default_factory=list)
 
-    def plan(self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]) -> Iterator[Planned]:
+    def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
         yield SourceFact("cluster", Pin(self.cluster(), "use the other."))
         if self.asks:
             assert isinstance(states, SourceState)
@@ -63,7 +63,7 @@ class CarryingSource(ModelSource):
     patience: str = "the job's"
     seen: list[tuple[str, str]] = field(default_factory=list)
 
-    def plan(self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]) -> Iterator[Planned]:
+    def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
         for planned in ModelSource.plan(self, owned, states):
             assert isinstance(planned, DatasetPlan)
             state = states.get(planned.dataset_urn)

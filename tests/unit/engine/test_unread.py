@@ -4,7 +4,7 @@ stopped, and how they are let go."""
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import pytest
@@ -14,7 +14,7 @@ from distcommit.app.looking.status import read_status
 from distcommit.engine.drain import drain_partition
 from distcommit.engine.run import RunResult
 from distcommit.model.errors import ConflictError, TransientError
-from distcommit.model.log_records import DatasetState, SetWatermark
+from distcommit.model.log_records import SetWatermark
 from distcommit.model.source import Planned, SourceState
 from distcommit.model.unread import FailedReading, Unread
 from distcommit.model.watermark import Watermark
@@ -61,7 +61,7 @@ def half(a: int = 3, *, broken: bool = True, **more: int) -> ModelSource:
 class InOneUnit(ModelSource):
     """All partitions of a dataset are read by one work unit."""
 
-    def plan(self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]) -> Iterator[Planned]:
+    def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
         for planned in ModelSource.plan(self, owned, states):
             assert isinstance(planned, DatasetPlan)
             low = {p: at for unit in planned.work_units for p, at in unit.low.positions.items()}
@@ -73,7 +73,7 @@ class InOneUnit(ModelSource):
 class WithoutEnds(ModelSource):
     """It is not known before how far partitions go."""
 
-    def plan(self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]) -> Iterator[Planned]:
+    def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
         for planned in ModelSource.plan(self, owned, states):
             assert isinstance(planned, DatasetPlan)
             units = [structs.replace(unit, expected_high=Watermark({})) for unit in planned.work_units]
@@ -331,7 +331,7 @@ class Watching(ModelSource):
 
     seen: list[tuple[Watermark | None, Watermark | None, FailedReading | None]] = field(default_factory=list)
 
-    def plan(self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]) -> Iterator[Planned]:
+    def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
         assert isinstance(states, SourceState)
         state = states.get("a")
         seen = (state.watermark if state else None, states.to_read_again("a"), state.unread if state else None)

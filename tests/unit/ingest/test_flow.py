@@ -22,8 +22,9 @@ from distcommit.ingest.task_flow import Branch, Stage, TaskFlow
 from distcommit.model.committer import CommitterContext, SinkCommitter
 from distcommit.model.errors import SourceError
 from distcommit.model.extract import Extract, TableType, with_extract
+from distcommit.model.provenance import Provenance
 from distcommit.model.sink import AttemptIdentity, Origin, Origins, Prepared, Sink, SinkWriter, StagingArea
-from distcommit.model.source import Extraction, Extractor, Provenance, Source
+from distcommit.model.source import Extraction, Extractor, Source
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
 from distcommit.sinks.committer_sink import CommitterSink

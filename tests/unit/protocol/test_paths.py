@@ -1,4 +1,4 @@
-"""Paths of steps are judged by their text alone."""
+"""Paths of steps are judged by their text alone; names of files are read as they are made, and stay what they are."""
 
 from __future__ import annotations
 
@@ -10,7 +10,26 @@ from distcommit.fs.local import LocalFileSystem
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.steps import StepContext
 from distcommit.model.work import StagedFile
-from distcommit.protocol.paths import check_relative
+from distcommit.protocol.path_checks import check_relative
+from distcommit.protocol.paths import (
+    is_probe,
+    is_published_name,
+    is_store_probe,
+    is_temporary,
+    lasting_name,
+    number_of,
+    numbered_name,
+    output_probe_name,
+    probed_bucket,
+    published_epoch,
+    published_name,
+    published_start,
+    set_aside_folder,
+    staged_name,
+    store_probe_name,
+    temporary_name,
+    work_unit_name,
+)
 from distcommit.steps.rename import FsRenameCommitStep
 
 
@@ -40,3 +59,49 @@ def test_every_short_path_is_judged_by_its_components() -> None:
                 assert check_relative(path) == path
                 for paths in [*in_turn, ((beside, beside), (path, beside))]:
                     assert steps_of(*paths) == len(paths)
+
+
+NONCE = "5" * 32
+
+
+def test_names_on_disk_stay_what_they_are() -> None:
+    start = published_start(7, work_unit_name(3, 12), NONCE)
+    assert published_name(start, 1, ".parquet") == f"0000000007-00003_000012-{NONCE}-0001.parquet"
+    assert (staged_name(1, ".csv.gz"), staged_name(2)) == ("0001.csv.gz", "0002")
+    assert temporary_name("000000000001.seg", NONCE) == f".tmp-000000000001.seg-{NONCE}"
+    assert output_probe_name(3, NONCE) == f".probe-3-{NONCE}"
+    assert store_probe_name(NONCE) == f"probe-{NONCE}"
+    assert set_aside_folder(7) == "set_aside/epoch=0000000007"
+
+
+def test_a_published_name_is_read_as_it_was_made() -> None:
+    name = published_name(published_start(7, work_unit_name(3, 12), NONCE), 1, ".csv.gz")
+    assert is_published_name(name)
+    assert published_epoch(name) == 7
+    assert not is_published_name(staged_name(1, ".csv.gz"))
+
+
+def test_a_work_unit_whose_name_is_too_long_for_a_file_is_told() -> None:
+    with pytest.raises(ConfigurationError, match="at most 240 bytes"):
+        published_start(1, "w" * 240, NONCE)
+
+
+def test_a_temporary_name_says_what_it_is_to_become() -> None:
+    name = temporary_name(numbered_name(4), NONCE)
+    assert is_temporary(name)
+    assert number_of(lasting_name(name)) == number_of(lasting_name(numbered_name(4))) == 4
+    assert number_of(name) is None
+
+
+@pytest.mark.parametrize("bucket", [0, 12])
+def test_a_probe_says_whose_it_is(bucket: int) -> None:
+    name = output_probe_name(bucket, NONCE)
+    for written in (name, temporary_name(name, NONCE)):
+        assert probed_bucket(written) == bucket
+        assert is_probe(written)
+        assert not is_store_probe(written)
+    for written in (store_probe_name(NONCE), temporary_name(store_probe_name(NONCE), NONCE)):
+        assert is_store_probe(written)
+        assert is_probe(written)
+        assert probed_bucket(written) is None
+    assert probed_bucket("dataset") is None

@@ -13,8 +13,8 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 
 from distcommit.fs.local import LocalFileSystem
+from distcommit.model.provenance import Provenance
 from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
-from distcommit.model.source import Provenance
 from distcommit.model.work import MAIN_BRANCH, StagedFile
 from distcommit.sinks.files.encoders import Compression, FileFormat
 from distcommit.sinks.files.footer import read_footer, read_records

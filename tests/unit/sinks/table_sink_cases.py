@@ -14,8 +14,8 @@ import pytest
 from distcommit.fs.local import LocalFileSystem
 from distcommit.model.committer import AlreadyCommitted, CommitOutcome, CommitRequest, Committed, CommitterContext
 from distcommit.model.errors import ConflictError
+from distcommit.model.provenance import Provenance
 from distcommit.model.sink import Origin
-from distcommit.model.source import Provenance
 from distcommit.sinks.table_sink import TableSink
 from tests.servers.lossy_proxy import LossyProxy
 from tests.unit.sinks.committing import Committing, numbers, refused

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distcommit.model.ledger import Covered
+from distcommit.model.provenance import Provenance
 from distcommit.model.sink import Filtered, Origin, Origins
-from distcommit.model.source import Provenance
 from distcommit.model.work import SkippedRange
 from distcommit.sinks.covering import Covering, added, covered_in, without
 from distcommit.sinks.files.offsets import OffsetSets, parsed

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from distcommit.model.log_records import DatasetState
-from distcommit.model.source import DatasetProblem, Planned, Source
+from distcommit.model.source import DatasetProblem, Planned, Source, SourceState
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan
 from distcommit.sources.sql.source import SqlSource
@@ -35,7 +35,7 @@ def source(file: Path | str, **settings: Any) -> SqlSource:
 
 def planned(source: Source, states: Mapping[str, DatasetState] | None = None) -> list[Planned]:
     """What it plans of all datasets."""
-    return list(source.plan(lambda urn: True, states or {}))
+    return list(source.plan(lambda urn: True, states if isinstance(states, SourceState) else SourceState(states or {})))
 
 
 class Reader:

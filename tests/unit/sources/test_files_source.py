@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from distcommit.app.output.audit import audit_store
 from distcommit.model.errors import DistcommitError, SourceError
-from distcommit.model.source import DatasetProblem
+from distcommit.model.source import DatasetProblem, SourceState
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan
 from distcommit.sources.files import readers
@@ -65,7 +65,9 @@ def test_a_dataset_is_what_the_path_names_or_one_for_all(folder: Folder) -> None
         folder.put(name, "a\n1\n")
     named = {"format": "csv", "paths": [f"{folder.folder}/in/{{dataset}}-[0-9].csv"]}
     assert set(folder.plan(**named)) == {"orders", "clicks"}
-    assert [plan.dataset_urn for plan in folder.source(**named).plan(lambda urn: urn == "orders", {})] == ["orders"]
+    assert [plan.dataset_urn for plan in folder.source(**named).plan(lambda urn: urn == "orders", SourceState())] == [
+        "orders"
+    ]
     assert set(folder.plan(format="csv", paths=[f"{folder.folder}/in/*.csv"], dataset="all")) == {"all"}
 
 
@@ -80,7 +82,7 @@ def test_a_file_that_two_patterns_match_is_told(folder: Folder) -> None:
 def test_folders_of_datasets_that_others_own_are_not_looked_into(folder: Folder) -> None:
     folder.put("mine/a.jsonl", "1\n")
     folder.put("theirs/a.jsonl", "1\n").parent.chmod(0)
-    assert [plan.dataset_urn for plan in folder.source().plan(lambda urn: urn == "mine", {})] == ["mine"]
+    assert [plan.dataset_urn for plan in folder.source().plan(lambda urn: urn == "mine", SourceState())] == ["mine"]
 
 
 @pytest.mark.parametrize(
@@ -427,7 +429,7 @@ def test_a_folder_that_can_not_be_listed_stops_its_dataset_alone(folder: Folder)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("os.scandir", scandir)
-        planned = {plan.dataset_urn: plan for plan in source.plan(lambda urn: True, {})}
+        planned = {plan.dataset_urn: plan for plan in source.plan(lambda urn: True, SourceState())}
     assert isinstance(planned["d"], DatasetProblem)
     assert "/in/d/deep" in planned["d"].error
     assert isinstance(planned["e"], DatasetPlan)

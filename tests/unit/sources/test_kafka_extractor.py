@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, Producer
 
 from distcommit.app.demo.broker import MockBroker
 from distcommit.model.errors import SourceError, TransientError
+from distcommit.model.source import SourceState
 from distcommit.model.watermark import Watermark, as_offset
 from distcommit.model.work import WorkUnit
 from distcommit.sources.kafka.batches import BATCH_SCHEMA
@@ -200,7 +201,7 @@ def test_byte_limit_makes_small_batches(extractor: KafkaExtractor) -> None:
 
 
 def test_trailing_control_records_count_as_read(broker: MockBroker, extractor: KafkaExtractor) -> None:
-    _, plan = source(broker.bootstrap_servers, topic_patterns=[], topics=["txn"]).plan(bool, {})
+    _, plan = source(broker.bootstrap_servers, topic_patterns=[], topics=["txn"]).plan(bool, SourceState())
     (planned,) = getattr(plan, "work_units")  # noqa: B009 - a DatasetProblem fails here
     assert planned.expected_high == Watermark({"0": 4, "1": 4})
     extraction = extractor.extract(planned)

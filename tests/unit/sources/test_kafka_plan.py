@@ -64,7 +64,7 @@ def plans(
 ) -> dict[str, DatasetPlan | DatasetProblem]:
     found = [
         planned
-        for planned in source.plan(owned, {} if states is None else states)
+        for planned in source.plan(owned, states if isinstance(states, SourceState) else SourceState(states or {}))
         if not isinstance(planned, SourceFact | PassedOver)
     ]
     assert len({planned.dataset_urn for planned in found}) == len(found)
@@ -223,7 +223,7 @@ def test_patterns_match_whole_names_and_never_kafkas_own() -> None:
 
 def test_internal_topics_that_a_pattern_matches_are_named_once_by_their_owner(broker: MockBroker) -> None:
     kafka = source(broker.bootstrap_servers, topics=[], topic_patterns=[".*"])
-    found = [planned for planned in kafka.plan(everything, {}) if isinstance(planned, PassedOver)]
+    found = [planned for planned in kafka.plan(everything, SourceState()) if isinstance(planned, PassedOver)]
     assert [passed.dataset_urn for passed in found] == ["__internal"]
     assert "source.topics includes it" in found[0].reason
     quiet: tuple[tuple[KafkaSource, Callable[[str], bool]], ...] = (
@@ -234,7 +234,7 @@ def test_internal_topics_that_a_pattern_matches_are_named_once_by_their_owner(br
         (kafka.model_copy(update={"topic_patterns": ("[a-z].*",)}), everything),
     )
     for silent, owned in quiet:
-        assert not [planned for planned in silent.plan(owned, {}) if isinstance(planned, PassedOver)]
+        assert not [planned for planned in silent.plan(owned, SourceState()) if isinstance(planned, PassedOver)]
 
 
 def test_limits_are_shared_by_partitions_and_work_units(broker: MockBroker) -> None:
@@ -266,7 +266,7 @@ def test_unreachable_broker_is_an_error_at_once() -> None:
     kafka = source(request_timeout_s=0.3)
     began = time.monotonic()
     with pytest.raises(SourceError, match=f"can't be reached.*{UNREACHABLE}") as failure:
-        list(kafka.plan(everything, {}))
+        list(kafka.plan(everything, SourceState()))
     with pytest.raises(TransientError, match="can't be reached"):
         kafka.open()
     assert time.monotonic() - began < 3

@@ -11,6 +11,7 @@ from confluent_kafka import KafkaError
 from pydantic import ValidationError
 
 from distcommit.model.errors import ConfigurationError
+from distcommit.model.source import SourceState
 from distcommit.sources.kafka.client import ClientNotes, KafkaConnection
 from distcommit.sources.kafka.source import KafkaSource
 from tests.unit.sources.test_kafka_plan import everything, source
@@ -41,7 +42,7 @@ def test_refused_client_settings_do_not_show_their_values(client: dict[str, str]
     if "ssl.key.location" in client:
         client = {**client, "security.protocol": "ssl"}
     kafka = source(client=client)
-    for act in (lambda: list(kafka.plan(everything, {})), kafka.open):
+    for act in (lambda: list(kafka.plan(everything, SourceState())), kafka.open):
         with pytest.raises(ConfigurationError, match="refuses the client settings") as failure:
             act()
         assert SECRET not in str(failure.value)

@@ -10,7 +10,7 @@ from distcommit import Extractor, Source
 from distcommit.app.job_file.built_in import validated
 from distcommit.model.log_records import DatasetState
 from distcommit.model.sink import Sink
-from distcommit.model.source import Lag, Planned
+from distcommit.model.source import Lag, Planned, SourceState
 from distcommit.sinks.python.sink import PythonSink
 from distcommit.sources.python.source import PythonSource
 
@@ -18,7 +18,7 @@ from distcommit.sources.python.source import PythonSource
 class Behind(Source):
     """Nothing to read, and far behind."""
 
-    def plan(self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]) -> Iterator[Planned]:
+    def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
         return iter(())
 
     def open(self) -> Extractor:

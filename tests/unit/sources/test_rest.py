@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from distcommit.model.errors import ConfigurationError, SourceError, TransientError
 from distcommit.model.log_records import DatasetState
+from distcommit.model.source import SourceState
 from distcommit.model.watermark import Watermark
 from distcommit.sources.rest.source import RestSource
 from tests.servers.rest import RestServer
@@ -483,8 +484,8 @@ def test_at_each_moment_exactly_what_lies_below_the_watermark_was_read(
 
 
 def test_datasets_that_are_stopped_or_of_others_are_not_planned(lists: Lists) -> None:
-    assert list(lists.source().plan(lambda urn: False, {})) == []
-    assert len(list(lists.source().plan(bool, {lists.name: DatasetState(lists.name)}))) == 1
+    assert list(lists.source().plan(lambda urn: False, SourceState())) == []
+    assert len(list(lists.source().plan(bool, SourceState({lists.name: DatasetState(lists.name)})))) == 1
 
 
 @pytest.fixture(autouse=True)

@@ -26,7 +26,7 @@ from distcommit.model.log_records import DatasetStatus
 from distcommit.model.ports import FileSystem
 from distcommit.model.sink import AttemptIdentity, Origin, Origins, Prepared, SinkWriter, StagingArea
 from distcommit.model.urn import folder_of
-from distcommit.protocol.paths import TEMPORARY, epoch_name
+from distcommit.protocol.paths import epoch_name, is_temporary
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.stores import by_hand
@@ -151,7 +151,7 @@ def in_doubt(calls: PosixCalls) -> list[str]:
     """What stands at the target and is neither visible nor taken away."""
     names = (entry.name for entry in SimulatedFileSystem(calls).list_folder(PREPARED))
     visible = {attempt for note in notes(calls) for attempt in note}
-    return sorted(name for name in names if not name.startswith(TEMPORARY) and name not in visible)
+    return sorted(name for name in names if not is_temporary(name) and name not in visible)
 
 
 def _act(world: World, machine: SimulatedPosix) -> None:

@@ -13,8 +13,9 @@ from distcommit.engine.run import new_run_id, run
 from distcommit.ingest.task_flow import Branch, Stage, TaskFlow
 from distcommit.model.errors import ConfigurationError, ConflictError
 from distcommit.model.pins import Pin, PinnedSettings
+from distcommit.model.provenance import Provenance
 from distcommit.model.sink import Sink
-from distcommit.model.source import Provenance, Source
+from distcommit.model.source import Source
 from distcommit.model.watermark import Watermark, as_offset
 from distcommit.stores import by_hand
 from distcommit.stores.fencing import end_run

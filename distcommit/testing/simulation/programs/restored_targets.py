@@ -19,7 +19,7 @@ from distcommit.model.log_records import DatasetStatus
 from distcommit.model.ports import FileSystem
 from distcommit.model.sink import AttemptIdentity, Origin, Origins, Prepared, SinkWriter, StagingArea
 from distcommit.model.urn import folder_of
-from distcommit.protocol.paths import TEMPORARY
+from distcommit.protocol.paths import is_temporary
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.sinks.ledgers import answered, committed
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
@@ -96,7 +96,7 @@ class _Committer(SinkCommitter):
 def _newest(fs: FileSystem) -> dict[str, tuple[int, _Version]]:
     found: dict[str, tuple[int, _Version]] = {}
     for name in sorted(entry.name for entry in fs.list_folder(_TABLE)):
-        if not name.startswith(TEMPORARY):
+        if not is_temporary(name):
             prefix, _, number = name.rpartition("-")
             found[prefix] = int(number), msgspec.json.decode(fs.read(f"{_TABLE}/{name}"), type=_Version)
     return found

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
 from distcommit.model.errors import ConfigurationError
-from distcommit.model.log_records import DatasetState, DatasetStatus
+from distcommit.model.log_records import DatasetStatus
 from distcommit.model.pins import Pin, PinnedSettings
-from distcommit.model.source import Planned
+from distcommit.model.source import Planned, SourceState
 from distcommit.sources.kafka.names import PartitionLog
 from distcommit.sources.kafka.plan import plan_dataset
 from distcommit.stores.pinned import read_settings
@@ -59,7 +59,7 @@ class _FromItsEnd(ModelSource):
     records_per_work_unit: int = 2
     bytes_per_dataset: int = 0
 
-    def plan(self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]) -> Iterator[Planned]:
+    def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
         for urn, dataset in self.datasets.items():
             state = states.get(urn)
             if owned(urn) and (state is None or state.status is DatasetStatus.IDLE):

@@ -29,7 +29,7 @@ from distcommit.model.sink import BY_DATASET, AttemptIdentity, Origin, Origins, 
 from distcommit.model.steps import StepContext
 from distcommit.model.urn import folder_of
 from distcommit.model.watermark import Watermark
-from distcommit.protocol.paths import TEMPORARY, epoch_name
+from distcommit.protocol.paths import epoch_name, is_temporary
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.steps.registry import load_steps
 from distcommit.stores import by_hand
@@ -162,7 +162,7 @@ def notes(calls: PosixCalls) -> list[list[str]]:
     return [
         msgspec.json.decode(data, type=list[str])
         for entry in fs.list_folder(_NOTES)
-        if not entry.name.startswith(TEMPORARY) and (data := fs.read(f"{_NOTES}/{entry.name}")) != _TAKEN_BACK
+        if not is_temporary(entry.name) and (data := fs.read(f"{_NOTES}/{entry.name}")) != _TAKEN_BACK
     ]
 
 

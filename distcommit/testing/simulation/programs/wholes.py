@@ -15,7 +15,7 @@ from distcommit.model.ledger import LedgerRow
 from distcommit.model.log_records import DatasetStatus
 from distcommit.model.ports import FileSystem
 from distcommit.model.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
-from distcommit.protocol.paths import TEMPORARY
+from distcommit.protocol.paths import is_temporary
 from distcommit.sinks.aggregated import AggregatedCommitter
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.sinks.ledgers import allowed_again, answered, committed, taken_back
@@ -110,7 +110,7 @@ class _Committer(AggregatedCommitter[Sequence[CommitRequest]]):
 
 
 def _versions(fs: FileSystem) -> list[tuple[int, _Version]]:
-    names = sorted(entry.name for entry in fs.list_folder(_TABLE) if not entry.name.startswith(TEMPORARY))
+    names = sorted(entry.name for entry in fs.list_folder(_TABLE) if not is_temporary(entry.name))
     return [(int(name), msgspec.json.decode(fs.read(f"{_TABLE}/{name}"), type=_Version)) for name in names]
 
 
