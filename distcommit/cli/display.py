@@ -17,7 +17,7 @@ from distcommit.engine.events import Event, Observer, Progress, Progressed
 
 _PLAIN_EVERY_S = 5.0
 _RATE_OVER_S = 5.0
-_PLACES_SHOWN = 5
+_ACTIVITIES_SHOWN = 5
 _TIME = " · time: "
 _BESIDE = 12
 """Columns of a terminal that the lines do not have: of the spinner and the clock."""
@@ -116,17 +116,17 @@ def describe_speed(progress: Progress, records_per_s: float, bytes_per_s: float,
         tasks = f" (a task {progress.slowest:,.0f} to {progress.fastest:,.0f})"
     if not progress.spent:
         return rate + tasks
-    shares = {places: _TIME + _shares(progress.spent, places) for places in range(_PLACES_SHOWN, 0, -1)}
-    texts = [f"{rate}{tasks}{shares[places]}" for places in (_PLACES_SHOWN, 4, 3)]
-    texts += [f"{rate}{shares[places]}" for places in shares]
+    shares = {most: _TIME + _shares(progress.spent, most) for most in range(_ACTIVITIES_SHOWN, 0, -1)}
+    texts = [f"{rate}{tasks}{shares[most]}" for most in (_ACTIVITIES_SHOWN, 4, 3)]
+    texts += [f"{rate}{shares[most]}" for most in shares]
     return next((text for text in texts if not width or len(text) <= width), rate)
 
 
-def _shares(spent: Mapping[str, float], places: int) -> str:
+def _shares(spent: Mapping[str, float], most: int) -> str:
     """At what most of the time was spent, in percent of all of it."""
     total = sum(spent.values())
     largest = sorted(spent.items(), key=lambda item: -item[1])
-    shares = [(place, round(100 * seconds / total)) for place, seconds in largest if total > 0]
-    shown = [f"{place} {share} %" for place, share in shares[:places] if share]
-    left = sum(share for _, share in shares[places:])
+    shares = [(activity, round(100 * seconds / total)) for activity, seconds in largest if total > 0]
+    shown = [f"{activity} {share} %" for activity, share in shares[:most] if share]
+    left = sum(share for _, share in shares[most:])
     return ", ".join([*shown, *([f"others {left} %"] if left else [])])

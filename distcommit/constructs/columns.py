@@ -141,9 +141,9 @@ def unique_names(columns: Columns, construct: str) -> Columns:
 
 def replaced(columns: Columns, name: str, kind: pa.DataType, *, nullable: bool | None = None) -> Columns:
     """The same with another type for the one column of that name; `nullable`: as it was, unless that says it."""
-    place = columns.known.get_field_index(name)
-    if place < 0:
+    index = columns.known.get_field_index(name)
+    if index < 0:
         return columns.with_known([*columns.known, pa.field(name, kind, nullable is not False)])
-    field = columns.known.field(place)
+    field = columns.known.field(index)
     field = pa.field(name, kind, field.nullable if nullable is None else nullable)
-    return replace(columns, known=columns.known.set(place, field))
+    return replace(columns, known=columns.known.set(index, field))

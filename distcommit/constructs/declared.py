@@ -55,7 +55,7 @@ def is_narrower(kind: pa.DataType, declared: pa.DataType) -> bool:
         return is_narrower(kind.key_type, declared.key_type) and is_narrower(kind.item_type, declared.item_type)
     if _types.is_struct(kind) and _types.is_struct(declared):
         below = [(kind.get_field_index(field.name), field.type) for field in declared]
-        return all(place >= 0 and is_narrower(kind.field(place).type, wanted) for place, wanted in below)
+        return all(index >= 0 and is_narrower(kind.field(index).type, wanted) for index, wanted in below)
     if _types.is_integer(kind) and _types.is_integer(declared):
         signed, declared_signed = _types.is_signed_integer(kind), _types.is_signed_integer(declared)
         if signed and not declared_signed:

@@ -188,7 +188,7 @@ class TaskFlow:
         found = {branch.name: branch.sink.published_in(dataset_urn, output, branch.name) for branch in self.branches}
         if len(found) == 1:
             return next(iter(found.values()))
-        return ", ".join(f"{name}: {place}" for name, place in found.items() if place)
+        return ", ".join(f"{name}: {found_at}" for name, found_at in found.items() if found_at)
 
     @property
     def converters(self) -> Iterator[Converter]:

@@ -243,11 +243,11 @@ REFUSALS = {
 def storage_error(error: OSError, what: str, **ids: str) -> DistcommitError:
     """The typed error for a failed storage operation: transient where the data is not to blame."""
     if error.errno in REFUSALS:
-        place = error.filename or ids.get("path", "the job's folders")
+        path = error.filename or ids.get("path", "the job's folders")
         return StorageRefusedError(
             what,
             found=f"{error.strerror} ({errno.errorcode[error.errno]})",
-            todo=f"{REFUSALS[error.errno].format(place)}, and run again; nothing was lost",
+            todo=f"{REFUSALS[error.errno].format(path)}, and run again; nothing was lost",
             **ids,
         )
     kind = TransientError if error.errno in _OUTAGES else DistcommitError

@@ -17,7 +17,7 @@ LATE_MS = 60_000
 STUCK_MS = 120_000
 """A run that was told to end, and has not for so long, hangs."""
 USUAL_FRESH_MS = 600_000
-"""What a job without a freshness target counts as where places are few."""
+"""What a job without a freshness target counts as where slots are few."""
 HELD_WAIT_MS = 10_000
 """How long a job that another run's lock has kept off waits before it tries again."""
 
@@ -64,7 +64,7 @@ class Entry:
     told_ms: int | None = None
 
     def may_begin(self, moment: Moment) -> bool:
-        """Whether it waits for nothing but a place."""
+        """Whether it waits for nothing but a slot."""
         return (
             self.due_ms is not None
             and self.began_ms is None
@@ -155,14 +155,14 @@ class Schedule:
         return self._with(name, entry)
 
     def ready(self, moment: Moment) -> tuple[str, ...]:
-        """Who is to begin now: as many as there are places for, and first who has waited longest for its target."""
-        places = self.at_once - sum(1 for entry in self.entries.values() if entry.began_ms is not None)
+        """Who is to begin now: as many as there are slots for, and first who has waited longest for its target."""
+        slots = self.at_once - sum(1 for entry in self.entries.values() if entry.began_ms is not None)
         waiting = [
             (-(moment.steady_ms - entry.due_ms + 1) / entry.plan.fresh_ms, name)
             for name, entry in self.entries.items()
             if entry.due_ms is not None and entry.may_begin(moment)
         ]
-        return tuple(name for _, name in sorted(waiting)[: max(0, places)])
+        return tuple(name for _, name in sorted(waiting)[: max(0, slots)])
 
     def overlong(self, moment: Moment) -> tuple[str, ...]:
         """Whose run is to be told to end, and has not been."""

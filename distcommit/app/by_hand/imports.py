@@ -65,7 +65,7 @@ def import_watermarks(
             found=", ".join(busy[:_NAMED]) + (f" and {len(busy) - _NAMED} more" if len(busy) > _NAMED else ""),
             todo="`distcommit recover`, or release what is quarantined, then import again; nothing was written",
         )
-    require_positions(source, states, found.datasets, found.places)
+    require_positions(source, states, found.datasets, found.lines)
     rows: list[ImportRow] = []
     wanted: dict[str, Watermark] = {}
     before: dict[str, Watermark | None] = {}

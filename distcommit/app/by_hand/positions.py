@@ -30,14 +30,14 @@ _TOPICS = "kafka"
 class ForeignPositions:
     """The next position to read, by dataset and partition. `left_out`: what was found and is not in it, and why;
     `incarnations`: what a dataset's positions count in, where that is known; `found`: what the source they count in was
-    found to be, as a store has recorded it; `places`: where in a file those of a dataset stand."""
+    found to be, as a store has recorded it; `lines`: where in a file those of a dataset stand."""
 
     origin: str
     datasets: dict[str, dict[str, Position]]
     left_out: list[str] = field(default_factory=list)
     incarnations: dict[str, str] = field(default_factory=dict)
     found: dict[str, str] = field(default_factory=dict)
-    places: dict[str, str] = field(default_factory=dict)
+    lines: dict[str, str] = field(default_factory=dict)
 
 
 def read_positions(config: JobConfig, file: Path | None, group: str | None) -> ForeignPositions:
@@ -78,8 +78,8 @@ def _from_group(config: JobConfig, group: str) -> ForeignPositions:
 
 def _from_csv(config: JobConfig, file: Path) -> ForeignPositions:
     try:
-        with file.open(encoding="utf-8-sig", newline="") as lines:
-            reader = csv.reader(lines, strict=True)
+        with file.open(encoding="utf-8-sig", newline="") as opened:
+            reader = csv.reader(opened, strict=True)
             header = tuple(name.strip() for name in next(reader, []))
             rows = [(reader.line_num, row) for row in reader if row]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
@@ -106,10 +106,10 @@ def _from_csv(config: JobConfig, file: Path) -> ForeignPositions:
         datasets.setdefault(urn, {})[partition] = position
         lines_of.setdefault(urn, []).append(line)
     _require_none(problems, file, "line")
-    places = {
+    lines = {
         urn: f"{file.name}, line{'s' if len(at) > 1 else ''} {', '.join(map(str, at))}" for urn, at in lines_of.items()
     }
-    return ForeignPositions(str(file), datasets, places=places)
+    return ForeignPositions(str(file), datasets, lines=lines)
 
 
 def _csv_row(config: JobConfig, row: list[str]) -> tuple[str, str, Position]:
@@ -146,16 +146,16 @@ def _from_gobblin(config: JobConfig, file: Path) -> ForeignPositions:
         raise ConfigurationError("the file of positions can't be read", path=file, found=str(error)) from error
     problems = list[str]()
     newest: dict[tuple[str, str], tuple[int, int]] = {}
-    for place, task, began_ms in _tasks(tree, problems):
+    for where, task, began_ms in _tasks(tree, problems):
         try:
             positions = list(_task_positions(task))
         except (ValueError, TypeError, KeyError) as error:
-            problems.append(f"{place}: {error}")
+            problems.append(f"{where}: {error}")
             continue
         for topic, partition, position in positions:
             before = newest.get((topic, partition), (-1, -1))
             if before[0] == began_ms and before[1] != position:
-                problems.append(f"{place}: {topic} partition {partition} is at {before[1]} and at {position}")
+                problems.append(f"{where}: {topic} partition {partition} is at {before[1]} and at {position}")
             elif before[0] < began_ms:
                 newest[topic, partition] = (began_ms, position)
     _require_none(problems, file, "task")

@@ -57,7 +57,7 @@ def require_positions(
     source: Source,
     states: Mapping[str, DatasetState],
     wanted: Mapping[str, Mapping[str, Position]],
-    places: Mapping[str, str] = MappingProxyType({}),
+    lines: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Raises ConfigurationError, with the first few problems, unless all are positions that their dataset can have.
 
@@ -65,12 +65,12 @@ def require_positions(
         source: it says what a position is.
         states: what is stored: positions of a dataset stay of one type.
         wanted: positions by partition, by dataset.
-        places: where those of a dataset stand, to be told with its problems.
+        lines: where in a file those of a dataset stand, to be told with its problems.
     """
     problems = [*_unlike_stored(states, wanted)]
     problems += [] if problems else source.position_problems(wanted)
     if problems:
-        problems[:_NAMED] = [_with_place(problem, places) for problem in problems[:_NAMED]]
+        problems[:_NAMED] = [_with_line(problem, lines) for problem in problems[:_NAMED]]
         more = f"; and {len(problems) - _NAMED} more" if len(problems) > _NAMED else ""
         raise ConfigurationError(
             "these are no positions to set",
@@ -98,9 +98,9 @@ def require_all_named(states: Mapping[str, DatasetState], wanted: Mapping[str, M
         )
 
 
-def _with_place(problem: str, places: Mapping[str, str]) -> str:
-    place = next((place for urn, place in places.items() if problem.startswith(repr(urn))), "")
-    return f"{place}: {problem}" if place else problem
+def _with_line(problem: str, lines: Mapping[str, str]) -> str:
+    line = next((line for urn, line in lines.items() if problem.startswith(repr(urn))), "")
+    return f"{line}: {problem}" if line else problem
 
 
 def _unlike_stored(states: Mapping[str, DatasetState], wanted: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:

@@ -94,14 +94,14 @@ def _closed(store: JobStore, names: Sequence[str]) -> Iterator[str]:
     for name in names:
         path = getattr(roots, name)
         try:
-            room, place = os.statvfs(path), os.stat(path)
+            room, status = os.statvfs(path), os.stat(path)
             is_ours = os.stat(f"{roots.store}/{STORE_MARKER}").st_uid == os.geteuid()
         except OSError as error:
             yield f"paths.{name} can't be looked at: {error}"
             continue
         free = room.f_bavail * room.f_frsize
-        if (free < _ROOM_BYTES or (room.f_files and not room.f_favail)) and place.st_dev not in full:
-            full.add(place.st_dev)
+        if (free < _ROOM_BYTES or (room.f_files and not room.f_favail)) and status.st_dev not in full:
+            full.add(status.st_dev)
             names = "" if free < _ROOM_BYTES else ", and no file can be added"
             yield f"the file system of paths.{name} is full: {free:,} bytes are free at {path}{names}: free some"
         elif is_ours and not os.access(path, os.W_OK | os.X_OK):

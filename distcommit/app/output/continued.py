@@ -33,7 +33,7 @@ class EpochFiles:
 
 
 @dataclass(slots=True)
-class _Place:
+class _Reach:
     """How far one incarnation was read, and from where."""
 
     positions: dict[str, Position] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class Continued:
         self._mended = mended or {}
         self.incarnation = state.watermark.incarnation if state.watermark else ""
         positions = dict(state.watermark.positions) if state.watermark else {}
-        self._places = {self.incarnation: _Place(positions, dict(state.origin))}
+        self._reached = {self.incarnation: _Reach(positions, dict(state.origin))}
         self._skipped, self.done_epoch = list(state.skipped), state.done_epoch
 
     @property
@@ -72,7 +72,7 @@ class Continued:
     @property
     def earlier(self) -> list[str]:
         """Incarnations that it no longer counts in."""
-        return sorted(name for name in self._places if name not in ("", self.incarnation))
+        return sorted(name for name in self._reached if name not in ("", self.incarnation))
 
     @property
     def origin(self) -> dict[str, Position]:
@@ -108,24 +108,24 @@ class Continued:
 
     def move(self, files: EpochFiles) -> None:
         """Takes an epoch as published whole."""
-        place = self._turn(files)
+        reach = self._turn(files)
         for partition in files.covered.partitions():
             for low, high in files.covered.ranges(partition):
-                at = place.positions.get(partition)
-                place.origin.setdefault(partition, low)
+                at = reach.positions.get(partition)
+                reach.origin.setdefault(partition, low)
                 if isinstance(at, int) and at < low:
                     reason = f"no file has them (rebuild, epoch {files.epoch})"
                     for first, end in self._missing(partition, at, low):
-                        place.gaps.append(SkippedRange(partition, first, end, reason, incarnation=self.incarnation))
-                place.positions[partition] = max(high, at) if isinstance(at, int) else high
+                        reach.gaps.append(SkippedRange(partition, first, end, reason, incarnation=self.incarnation))
+                reach.positions[partition] = max(high, at) if isinstance(at, int) else high
         if files.covered.partitions():
-            place.forget_uncounted()
+            reach.forget_uncounted()
         self._skipped += files.skipped
         self.done_epoch = files.epoch
 
     def mend(self, incarnation: str, epoch: int) -> None:
         """Takes an epoch, in which records of older files were fed again, as published whole."""
-        positions = self._places[incarnation].positions if incarnation in self._places else {}
+        positions = self._reached[incarnation].positions if incarnation in self._reached else {}
         mended = self._mended.get(incarnation, OffsetSets())
         for partition in mended.partitions():
             for low, high in mended.ranges(partition):
@@ -148,32 +148,32 @@ class Continued:
             self._turn(files)
             found.setdefault(self.incarnation, OffsetSets()).update(files.covered)
             self.done_epoch = files.epoch
-        place, newest = self._here, found.get(self.incarnation, OffsetSets())
-        place.begin(newest.partitions())
+        reach, newest = self._here, found.get(self.incarnation, OffsetSets())
+        reach.begin(newest.partitions())
         for partition in newest.partitions():
-            first = at = place.positions.get(partition, 0)
+            first = at = reach.positions.get(partition, 0)
             for low, high in newest.ranges(partition):
                 if isinstance(at, int) and low <= at:
                     at = max(at, high)
             if at != first:
-                place.origin.setdefault(partition, first)
-                place.positions[partition] = at
-                place.forget_uncounted()
+                reach.origin.setdefault(partition, first)
+                reach.positions[partition] = at
+                reach.forget_uncounted()
 
     @property
-    def _here(self) -> _Place:
-        return self._places[self.incarnation]
+    def _here(self) -> _Reach:
+        return self._reached[self.incarnation]
 
-    def _turn(self, files: EpochFiles) -> _Place:
-        self.incarnation, place = self._turned(files)
-        return self._places.setdefault(self.incarnation, place)
+    def _turn(self, files: EpochFiles) -> _Reach:
+        self.incarnation, reach = self._turned(files)
+        return self._reached.setdefault(self.incarnation, reach)
 
-    def _turned(self, files: EpochFiles) -> tuple[str, _Place]:
+    def _turned(self, files: EpochFiles) -> tuple[str, _Reach]:
         """The incarnation in which files count, and where it stands before them."""
         here, named = self._here, files.incarnation or self.incarnation
-        if not self.incarnation and named not in self._places and not _goes_back(files.covered, here.positions):
+        if not self.incarnation and named not in self._reached and not _goes_back(files.covered, here.positions):
             return named, here
-        return named, self._places.get(named) or _Place()
+        return named, self._reached.get(named) or _Reach()
 
 
 def _goes_back(offsets: OffsetSets, positions: dict[str, Position]) -> bool:

@@ -34,8 +34,8 @@ class Explode(ConverterSettings, frozen=True, extra="forbid"):
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         schema = self.made_of(batch.schema)
-        place = batch.schema.get_field_index(self.column)
-        lists = batch.column(place)
+        index = batch.schema.get_field_index(self.column)
+        lists = batch.column(index)
         items = pc.list_flatten(lists)
         rows = pc.list_parent_indices(lists).cast(pa.int64())
         if lists.null_count:
@@ -44,7 +44,7 @@ class Explode(ConverterSettings, frozen=True, extra="forbid"):
             items = pa.concat_arrays([items, pa.nulls(len(of_null), items.type)])
             order = pc.sort_indices(rows)
             rows, items = rows.take(order), items.take(order)
-        columns = [items if other == place else column.take(rows) for other, column in enumerate(batch.columns)]
+        columns = [items if other == index else column.take(rows) for other, column in enumerate(batch.columns)]
         yield Converted(pa.RecordBatch.from_arrays(columns, schema=schema), rows)
 
 

@@ -38,16 +38,16 @@ class Key(ConverterSettings, frozen=True, extra="forbid"):
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         schema = self.made_of(batch.schema)
-        place = batch.schema.get_field_index(self.column)
+        index = batch.schema.get_field_index(self.column)
 
         def decode(part: pa.RecordBatch) -> Made:
-            keys = part.column(place)
+            keys = part.column(index)
             decoded = keys.cast(pa.string()) if self.format == "utf8" else _whole_numbers(keys)
-            columns = [*part.columns[:place], decoded, *part.columns[place + 1 :]]
+            columns = [*part.columns[:index], decoded, *part.columns[index + 1 :]]
             return pa.RecordBatch.from_arrays(columns, schema=schema), None
 
         def why(error: Exception, row: int) -> str:
-            return f"{error}: {batch.column(place)[row].as_py()[:100]!r}"
+            return f"{error}: {batch.column(index)[row].as_py()[:100]!r}"
 
         yield by_halves(batch, decode, schema, (pa.ArrowException, ValueError), why)
 

@@ -131,9 +131,9 @@ class Symbols:
     def read(self, datums: Datums) -> pa.Array:
         values = datums.ints()
         known = np.array([symbol is not None for symbol in self.symbols] + [False])
-        place = np.where((values < 0) | (values >= len(self.symbols)), len(self.symbols), values)
-        datums.fail(~known[place], Wrong.SYMBOL)
-        return pa.array([*self.symbols, None], pa.string()).take(pa.array(place))
+        index = np.where((values < 0) | (values >= len(self.symbols)), len(self.symbols), values)
+        datums.fail(~known[index], Wrong.SYMBOL)
+        return pa.array([*self.symbols, None], pa.string()).take(pa.array(index))
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,9 +170,9 @@ class Record:
     """A record.
 
     Args:
-        written: what is read, in the writer's order, and the place of each in `fields`; None: it is passed over.
+        written: what is read, in the writer's order, and the index of each in `fields`; None: it is passed over.
         fields: of the reader.
-        constants: by place, the fields that the writer has not.
+        constants: by index, the fields that the writer has not.
     """
 
     written: Sequence[tuple[Column, int | None]]
@@ -190,12 +190,12 @@ class Record:
     def columns(self, datums: Datums) -> list[pa.Array]:
         """The value of each field."""
         found: list[pa.Array] = [None] * len(self.fields)
-        for column, place in self.written:
+        for column, index in self.written:
             values = column.read(datums)
-            if place is not None:
-                found[place] = values
-        for constant, place in self.constants:
-            found[place] = constant.read(datums)
+            if index is not None:
+                found[index] = values
+        for constant, index in self.constants:
+            found[index] = constant.read(datums)
         return found
 
     def read(self, datums: Datums) -> pa.Array:
@@ -207,7 +207,7 @@ class Member:
     """One branch of a union of several types: a struct that has a field for each, all others null."""
 
     column: Column
-    place: int
+    index: int
     type: pa.DataType
 
     @property
@@ -216,7 +216,7 @@ class Member:
 
     def read(self, datums: Datums) -> pa.Array:
         held = [pa.nulls(len(datums), field.type) for field in self.type]
-        held[self.place] = self.column.read(datums)
+        held[self.index] = self.column.read(datums)
         return pa.StructArray.from_arrays(held, fields=list(self.type))
 
 
@@ -231,7 +231,7 @@ class Union:
     def read(self, datums: Datums) -> pa.Array:
         chosen = datums.longs()
         datums.fail((chosen < 0) | (chosen >= len(self.branches)), Wrong.BRANCH)
-        place, pieces, reached = np.full(len(datums), -1), [], 0
+        index, pieces, reached = np.full(len(datums), -1), [], 0
         for number, column in enumerate(self.branches):
             which = np.flatnonzero(chosen == number)
             if not which.size or isinstance(column, Nulls):
@@ -242,13 +242,13 @@ class Union:
             taken = datums.take(which)
             pieces.append(column.read(taken))
             datums.put_back(which, taken)
-            place[which] = reached + np.arange(which.size)
+            index[which] = reached + np.arange(which.size)
             reached += which.size
         if not pieces:
             return pa.nulls(len(datums), self.type)
         if len(pieces) == 1 and reached == len(datums):
             return pieces[0]
-        return pa.concat_arrays(pieces).take(pa.array(place, mask=place < 0))
+        return pa.concat_arrays(pieces).take(pa.array(index, mask=index < 0))
 
 
 def _items(datums: Datums, read: Callable[[Datums], pa.Array], none: pa.Array) -> tuple[pa.Array, pa.Array]:

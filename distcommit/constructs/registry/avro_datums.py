@@ -1,6 +1,6 @@
 """Avro datums of a batch, read in lockstep: each read takes the same value of all of them at once.
 
-Avro's binary encoding says nothing of its fields' places: a datum has to be walked. Here all datums of a batch are
+Avro's binary encoding says nothing of where its fields are: a datum has to be walked. Here all datums of a batch are
 walked together, a value at a time, by NumPy. So nothing is done by record, and what is wrong with one stops that one
 alone: a datum that ends too early or too late is found for certain. (Decoders of container files, which are as fast,
 trust their framing there: DataFusion 55 never comes back from a block with bytes left. Those that take one datum at a
@@ -77,7 +77,7 @@ class Datums:
 
     @classmethod
     def of(cls, data: NDArray[np.uint8], begin: Integers, end: Integers) -> Datums:
-        """Datums at places of `data`, which have to ascend."""
+        """Datums at offsets of `data`, which have to ascend."""
         first, last = (int(begin[0]), int(end[-1])) if len(begin) else (0, 0)
         padded = np.concatenate([data[first:last], np.zeros(_PADDING, np.uint8)])
         return cls(padded, begin - first, end - first, np.arange(len(begin)), np.zeros(len(begin), np.int8))
@@ -110,7 +110,7 @@ class Datums:
         self.fail(self.position < self.end, Wrong.TOO_LONG)
 
     def _pass(self, count: Integers | int) -> Integers:
-        """Goes on by so many bytes, and returns where it was; of datums that have not so many, a place without harm."""
+        """Goes on by so many bytes, and returns where it was; of datums that have not so many, a start without harm."""
         begin = self.position
         self.position = begin + count
         over = self.position > self.end
@@ -173,7 +173,7 @@ class Datums:
         return found if pa.types.is_binary(arrow_type) else self._as_text(found)
 
     def _between(self, begin: Integers, count: Integers) -> pa.Array:
-        """The bytes at those places, which ascend. Every second value of an array over all bytes is one of them."""
+        """The bytes at those offsets, which ascend. Every second value of an array over all bytes is one of them."""
         if not len(begin):
             return pa.array([], pa.binary())
         offsets = np.empty(2 * len(begin), np.int32)
@@ -193,8 +193,8 @@ class Datums:
     def fixed(self, size: int) -> NDArray[np.uint8]:
         """That many bytes of each, as a matrix."""
         begin = self._pass(size)
-        places = begin[:, None] + np.arange(size)
-        found: NDArray[np.uint8] = self.data[np.minimum(places, len(self.data) - 1)]
+        offsets = begin[:, None] + np.arange(size)
+        found: NDArray[np.uint8] = self.data[np.minimum(offsets, len(self.data) - 1)]
         return found
 
     def decimals(self, arrow_type: pa.DataType, size: int | None) -> pa.Array:
@@ -208,10 +208,10 @@ class Datums:
         width = arrow_type.bit_width // 8
         self.fail(count > width, Wrong.DECIMAL)
         count = np.where(self.failed, 0, count)
-        places = np.maximum((begin + count - 1)[:, None] - np.arange(width), 0)
+        offsets = np.maximum((begin + count - 1)[:, None] - np.arange(width), 0)
         negative = (count > 0) & (self.data[begin] >= 0x80)
         given = np.arange(width) < count[:, None]
-        matrix = np.where(given, self.data[places], np.where(negative, 0xFF, 0)[:, None]).astype(np.uint8)
+        matrix = np.where(given, self.data[offsets], np.where(negative, 0xFF, 0)[:, None]).astype(np.uint8)
         made = pa.Array.from_buffers(arrow_type, len(self), [None, pa.py_buffer(matrix)])
         try:
             made.validate(full=True)

@@ -165,32 +165,32 @@ class _Resolution:
         return pa.field(name, column.type, _is_nullable(_named(reader, self.read_names)))
 
     def _record(self, writer: AvroSchema, reader: AvroSchema, path: str) -> columns.Record:
-        places = {each["name"]: place for place, each in enumerate(reader["fields"])}
+        indices = {each["name"]: index for index, each in enumerate(reader["fields"])}
         for fields in (writer["fields"], reader["fields"]):
             if len({each["name"] for each in fields}) < len(fields):
                 raise UnusableSchemaError(f"{_at(path)} has two fields of one name")
-        if path and not places:
+        if path and not indices:
             raise UnusableSchemaError(f"{_at(path)} is a record without fields")
         by_alias = {alias: each["name"] for each in reader["fields"] for alias in each.get("aliases", ())}
-        made: list[pa.Field] = [None] * len(places)
+        made: list[pa.Field] = [None] * len(indices)
         written: list[tuple[columns.Column, int | None]] = []
         own = _Resolution(self.written_names, self.written_names, list(self.within))
         for each in writer["fields"]:
-            name = each["name"] if each["name"] in places else by_alias.get(each["name"], each["name"])
-            place, below = places.get(name), f"{path}.{name}" if path else name
-            if place is None:
+            name = each["name"] if each["name"] in indices else by_alias.get(each["name"], each["name"])
+            index, below = indices.get(name), f"{path}.{name}" if path else name
+            if index is None:
                 written.append((own.column(each["type"], each["type"], below), None))
                 continue
-            wanted = reader["fields"][place]["type"]
+            wanted = reader["fields"][index]["type"]
             column = self.column(each["type"], wanted, below)
-            written.append((column, place))
-            made[place] = self._field(name, column, wanted)
+            written.append((column, index))
+            made[index] = self._field(name, column, wanted)
         constants = []
-        for name, place in places.items():
-            if made[place] is None:
-                constant = self._default(reader["fields"][place], f"{path}.{name}" if path else name)
-                constants.append((constant, place))
-                made[place] = self._field(name, constant, reader["fields"][place]["type"])
+        for name, index in indices.items():
+            if made[index] is None:
+                constant = self._default(reader["fields"][index], f"{path}.{name}" if path else name)
+                constants.append((constant, index))
+                made[index] = self._field(name, constant, reader["fields"][index]["type"])
         return columns.Record(written, made, constants)
 
     def _default(self, reader: AvroSchema, path: str) -> columns.Constant:
@@ -236,23 +236,23 @@ class _Resolution:
         if _kind(writer) == "null" and any(_kind(each) == "null" for each in members):
             return columns.Nulls()
         some = [each for each in members if _kind(each) != "null"]
-        order = sorted(range(len(some)), key=lambda place: not _alike(writer, some[place]))
+        order = sorted(range(len(some)), key=lambda index: not _alike(writer, some[index]))
         reason = f"{_at(path)} is a union without a branch for {_kind(writer)}"
-        for place in order:
+        for index in order:
             try:
-                found = self.column(writer, some[place], path)
+                found = self.column(writer, some[index], path)
             except UnusableSchemaError as error:
                 reason = str(error) if len(some) == 1 else reason
                 if "holds itself" in str(error):
                     raise
                 continue
-            return found if len(some) == 1 else columns.Member(found, place, self._members(some, path))
+            return found if len(some) == 1 else columns.Member(found, index, self._members(some, path))
         raise UnusableSchemaError(reason)
 
     def _members(self, members: list[AvroSchema], path: str) -> pa.DataType:
         same = _Resolution(self.read_names, self.read_names, list(self.within))
-        types = [same.column(each, each, f"{path}.member{place}").type for place, each in enumerate(members)]
-        return pa.struct([pa.field(f"member{place}", found) for place, found in enumerate(types)])
+        types = [same.column(each, each, f"{path}.member{index}").type for index, each in enumerate(members)]
+        return pa.struct([pa.field(f"member{index}", found) for index, found in enumerate(types)])
 
 
 def _plain(writer: AvroSchema, reader: AvroSchema, kind: str, wanted: str, path: str) -> columns.Column:

@@ -175,15 +175,15 @@ class RegistryConverter(
         known, pinned = self._known, self._known.policy.pinned
         if pinned is None:
             return None
-        place = pinned.subject_of(known.topic), pinned.version
-        if place not in known.pinned:
+        asked = pinned.subject_of(known.topic), pinned.version
+        if asked not in known.pinned:
             try:
-                found = known.registry.version(*place)
+                found = known.registry.version(*asked)
                 self._check_kind(found)
             except (UnknownSchemaError, UnusableSchemaError) as error:
                 raise self._wrong_pin(str(error)) from error
-            known.pinned[place] = found
-        return known.pinned[place]
+            known.pinned[asked] = found
+        return known.pinned[asked]
 
     def _pinned_decoder(self) -> Decoder:
         reader = self._reader()

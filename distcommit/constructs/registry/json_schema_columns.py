@@ -104,20 +104,20 @@ def check_readable(writer: pa.Schema, reader: pa.Schema, required: frozenset[str
         UnusableSchemaError: else, naming the field.
     """
     for each in reader:
-        place = writer.get_field_index(each.name)
-        if place < 0:
+        index = writer.get_field_index(each.name)
+        if index < 0:
             if each.name in required:
                 raise UnusableSchemaError(f"it has no {each.name}, which the pinned schema requires")
             continue
-        if not _fits(writer.field(place).type, each.type):
-            found = writer.field(place).type
+        if not _fits(writer.field(index).type, each.type):
+            found = writer.field(index).type
             raise UnusableSchemaError(f"{each.name} is {found}, and {each.type} in the pinned schema")
 
 
 def _fits(writer: pa.DataType, reader: pa.DataType) -> bool:
     if pa.types.is_struct(writer) and pa.types.is_struct(reader):
-        places = {each.name: writer.get_field_index(each.name) for each in reader}
-        return all(place < 0 or _fits(writer.field(place).type, reader.field(n).type) for n, place in places.items())
+        indices = {each.name: writer.get_field_index(each.name) for each in reader}
+        return all(index < 0 or _fits(writer.field(index).type, reader.field(n).type) for n, index in indices.items())
     if pa.types.is_list(writer) and pa.types.is_list(reader):
         return _fits(writer.value_type, reader.value_type)
     if pa.types.is_map(writer) and pa.types.is_map(reader):

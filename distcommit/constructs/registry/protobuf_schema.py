@@ -236,9 +236,9 @@ def _by_type(framed: Framed, wrong: dict[int, str]) -> dict[Indexes, tuple[NDArr
     begin[is_first] += 1
     found: dict[Indexes, list[int]] = {}
     for number in np.flatnonzero(~is_first).tolist():
-        place = int(begin[number])
+        offset = int(begin[number])
         try:
-            indexes, size = _indexes(framed.data[place : min(int(framed.end[number]), place + _MOST_BYTES)].tobytes())
+            indexes, size = _indexes(framed.data[offset : min(int(framed.end[number]), offset + _MOST_BYTES)].tobytes())
         except ValueError as error:
             wrong[number] = str(error)
             continue
@@ -257,21 +257,21 @@ def _indexes(body: bytes) -> tuple[Indexes, int]:
         ValueError: if they are none.
     """
     values: list[int] = []
-    place, wanted = 0, 1
+    offset, wanted = 0, 1
     while len(values) < wanted:
         value = shift = 0
         while True:
-            if place >= len(body) or shift > 28:
+            if offset >= len(body) or shift > 28:
                 raise ValueError("its message indexes are none")
-            byte = body[place]
-            place, value, shift = place + 1, value | (byte & 0x7F) << shift, shift + 7
+            byte = body[offset]
+            offset, value, shift = offset + 1, value | (byte & 0x7F) << shift, shift + 7
             if byte < 0x80:
                 break
         values.append(value >> 1 ^ -(value & 1))
         wanted = 1 + values[0]
         if min(values) < 0 or wanted == 1:
             raise ValueError("its message indexes are none")
-    return tuple(values[1:]), place
+    return tuple(values[1:]), offset
 
 
 def schema_of(found: FoundSchema, reader: FoundSchema | None) -> ProtobufDecoder:

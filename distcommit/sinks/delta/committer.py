@@ -45,7 +45,7 @@ _AGAIN = "others changed the table again and again"
 
 @dataclass(slots=True)
 class _Batch:
-    """Requests for one table by their place in the call, and answers.
+    """Requests for one table by their index in the call, and answers.
 
     Attributes:
         whole: whether all of them are committed, or none.
@@ -116,14 +116,14 @@ class DeltaCommitter(SinkCommitter):
 
     def discard(self, lost: Sequence[LostAttempt]) -> None:
         self._tables.probe()
-        place = self._tables.place
+        location = self._tables.location
         for name, paths in leftovers(self._context, lost).items():
-            there = existing(place, paths)
+            there = existing(location, paths)
             table = self._tables.load(name) if there else None
             if table is not None and self._ledger_of(table, name) is None:
                 raise ConflictError("others have changed the table meanwhile", table=name)
             for path in paths - kept(table, name, there):
-                place.delete(path)
+                location.delete(path)
 
     def visible_rows(self, dataset_urn: str, branch: str) -> int | None:
         table = None if self._sink.shares_tables else self._tables.load(self._sink.table_of(dataset_urn))
@@ -215,17 +215,17 @@ class DeltaCommitter(SinkCommitter):
     def _lost(self, table: DeltaTable, request: CommitRequest) -> CommitOutcome | None:
         """What can't be added: files that are gone, or of columns that the table no longer has so."""
         for info in request.infos:
-            place, paths = self._tables.place, [file["path"] for file in info["files"]]
-            found = in_flight(place.parallel_calls, place.size_of, paths)
+            location, paths = self._tables.location, [file["path"] for file in info["files"]]
+            found = in_flight(location.parallel_calls, location.size_of, paths)
             sizes = [file["bytes"] for file in info["files"]]
-            gone = [place.uri(path) for path, size, now in zip(paths, sizes, found, strict=True) if now != size]
+            gone = [location.uri(path) for path, size, now in zip(paths, sizes, found, strict=True) if now != size]
             if gone:
                 return FailedForGood(f"data files are gone, or others: {', '.join(gone[:3])}")
             if info["partition_by"] != table.metadata().partition_columns:
                 return FailedForGood(f"the table is partitioned by {table.metadata().partition_columns}: {_GONE}")
             if info["schema"] != schema_id(table):
                 have = columns_of(table)
-                problems = [problem for path in paths for problem in lacking(have, storable(place.columns_of(path)))]
+                problems = [problem for path in paths for problem in lacking(have, storable(location.columns_of(path)))]
                 if problems:
                     return FailedForGood(f"the table has other columns now: {'; '.join(problems[:3])}: {_GONE}")
         return None

@@ -27,10 +27,10 @@ def leftovers(context: CommitterContext, lost: Sequence[LostAttempt]) -> dict[st
     return found
 
 
-def existing(place: Location, paths: AbstractSet[str]) -> set[str]:
+def existing(location: Location, paths: AbstractSet[str]) -> set[str]:
     """Those of the files that are there."""
     names = sorted(paths)
-    sizes = in_flight(place.parallel_calls, place.size_of, names)
+    sizes = in_flight(location.parallel_calls, location.size_of, names)
     return {path for path, size in zip(names, sizes, strict=True) if size >= 0}
 
 

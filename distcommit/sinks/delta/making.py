@@ -54,7 +54,7 @@ def _make(sink: DeltaSettings, tables: DeltaTables, name: str, wanted: pa.Schema
             mode="ignore",
             partition_by=list(sink.partition_by),
             configuration=dict(sink.properties),
-            storage_options=tables.place.options,
+            storage_options=tables.location.options,
         )
     except CommitFailedError:
         return

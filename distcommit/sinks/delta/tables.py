@@ -25,11 +25,11 @@ class DeltaTables:
     """
 
     def __init__(self, location: str) -> None:
-        self.place = opened(location)
+        self.location = opened(location)
 
     def uri(self, name: str) -> str:
         """The table's location, or that of anything in it."""
-        return self.place.uri(name)
+        return self.location.uri(name)
 
     def load(self, name: str) -> DeltaTable | None:
         """The table as it is now, None if there is none.
@@ -49,24 +49,24 @@ class DeltaTables:
         return self._load(name)  # made just now; or its log is damaged
 
     def _load(self, name: str) -> DeltaTable:
-        return DeltaTable(self.uri(name), storage_options=self.place.options)
+        return DeltaTable(self.uri(name), storage_options=self.location.options)
 
     def is_there(self, name: str) -> bool:
         """Whether there is a table of that name."""
-        return DeltaTable.is_deltatable(self.uri(name), self.place.options)
+        return DeltaTable.is_deltatable(self.uri(name), self.location.options)
 
     def _has_versions(self, name: str) -> bool:
         """Whether any are there, and not only what somebody has begun to write."""
-        return any(entry.endswith((".json", ".parquet")) for entry in self.place.names(f"{name}/{_LOG}"))
+        return any(entry.endswith((".json", ".parquet")) for entry in self.location.names(f"{name}/{_LOG}"))
 
     def names(self) -> list[str]:
         """All tables."""
         self.probe()
-        return sorted(name for name in self.place.names("") if self.place.names(f"{name}/{_LOG}"))
+        return sorted(name for name in self.location.names("") if self.location.names(f"{name}/{_LOG}"))
 
     def probe(self) -> None:
         """Raises if the location is not there, or can't be read or written."""
-        self.place.probe()
+        self.location.probe()
 
     def commit(
         self,

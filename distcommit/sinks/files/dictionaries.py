@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-_PLACES = 8
+_PIECES = 8
 _ROWS_AT_EACH = 256
-_LEAST_ROWS = 2 * _PLACES * _ROWS_AT_EACH
+_LEAST_ROWS = 2 * _PIECES * _ROWS_AT_EACH
 _MOST_REPEATED = 1 / 50
 _LONG = 64
 """Bytes of a value from which on it makes no difference: a dictionary of longer ones is soon full and given up."""
@@ -44,8 +44,8 @@ def of_little_use(rows: pa.Table, but: Collection[str] = ()) -> Sequence[str]:
     """
     if rows.num_rows < _LEAST_ROWS:
         return []
-    step = rows.num_rows // _PLACES
-    some = pa.concat_tables([rows.slice(place * step, _ROWS_AT_EACH) for place in range(_PLACES)])
+    step = rows.num_rows // _PIECES
+    some = pa.concat_tables([rows.slice(piece * step, _ROWS_AT_EACH) for piece in range(_PIECES)])
     return [
         field.name
         for field, values in zip(some.schema, some.columns, strict=True)

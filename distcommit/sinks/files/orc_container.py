@@ -152,10 +152,10 @@ def _frames_of(rest: bytes) -> Frames:
 def _first_number(postscript: bytes) -> tuple[int, bytes]:
     """The number in the first field, and what stands behind it."""
     number = 0
-    for place, byte in enumerate(postscript[1:11]):
-        number |= (byte & 0x7F) << (7 * place)
+    for index, byte in enumerate(postscript[1:11]):
+        number |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
-            return number, postscript[place + 2 :]
+            return number, postscript[index + 2 :]
     raise ValueError("this does not end like an ORC file")
 
 

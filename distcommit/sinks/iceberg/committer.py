@@ -26,7 +26,7 @@ from distcommit.model.parallel import in_flight
 from distcommit.sinks.covering import covered_in
 from distcommit.sinks.data_files import sync_locations
 from distcommit.sinks.iceberg.catalogs import Change, Identifier
-from distcommit.sinks.iceberg.data_files import data_file, places
+from distcommit.sinks.iceberg.data_files import data_file, folders_of
 from distcommit.sinks.iceberg.leftovers import delete, existing, kept, leftovers
 from distcommit.sinks.iceberg.opening import opened
 from distcommit.sinks.iceberg.settings import IcebergSettings
@@ -43,7 +43,7 @@ _GONE = "restore it, or set the watermark by hand and release the dataset; nothi
 
 @dataclass(slots=True)
 class _Batch:
-    """Requests for one table that have no answer yet; `requests` by their place in the call. `whole`: all of them are
+    """Requests for one table that have no answer yet; `requests` by their index in the call. `whole`: all of them are
     committed, or none."""
 
     name: Identifier
@@ -176,7 +176,9 @@ class IcebergCommitter(SinkCommitter):
             return
         made = self._tables.commit(
             [change for _, change in going],
-            lambda: sync_locations(self._context.fs, (place for _, change in going for place in places(change.table))),
+            lambda: sync_locations(
+                self._context.fs, (folder for _, change in going for folder in folders_of(change.table))
+            ),
         )
         for (batch, _), ok in zip(going, made, strict=True):
             if ok:
@@ -295,7 +297,7 @@ class IcebergCommitter(SinkCommitter):
                 found="others in their place: the table was compacted, or rows were deleted",
                 todo="release the dataset with accept",
             )
-        (made,) = self._tables.commit([change], lambda: sync_locations(self._context.fs, places(table)))
+        (made,) = self._tables.commit([change], lambda: sync_locations(self._context.fs, folders_of(table)))
         if made:
             self._ledgers.delete(changed.superseded)
         return made

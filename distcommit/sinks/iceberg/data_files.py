@@ -23,14 +23,14 @@ _STATISTICS = (
 )
 
 
-def data_place(table: Table) -> str:
+def data_folder(table: Table) -> str:
     """Below what a table's data files are."""
     return table.metadata.properties.get(TableProperties.WRITE_DATA_PATH, table.location())
 
 
-def places(table: Table) -> tuple[str, str]:
+def folders_of(table: Table) -> tuple[str, str]:
     """Below what a table's data files and manifests are."""
-    return data_place(table), table.metadata.properties.get(TableProperties.WRITE_METADATA_PATH, table.location())
+    return data_folder(table), table.metadata.properties.get(TableProperties.WRITE_METADATA_PATH, table.location())
 
 
 def plain_file(file: DataFile, spec: PartitionSpec, schema: Schema) -> dict[str, Any]:

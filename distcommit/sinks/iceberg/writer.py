@@ -28,7 +28,7 @@ from pyiceberg.typedef import Record
 from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
 from distcommit.sinks.data_files import DataFileWriter, TableFiles, leave_note, name_prefix
 from distcommit.sinks.fitting import Fitting
-from distcommit.sinks.iceberg.data_files import data_place, plain_file
+from distcommit.sinks.iceberg.data_files import data_folder, plain_file
 from distcommit.sinks.iceberg.leftovers import note_of
 from distcommit.sinks.iceberg.making import table_for
 from distcommit.sinks.iceberg.opening import known_tables
@@ -61,7 +61,7 @@ class IcebergWriter(DataFileWriter):
     def _table(self) -> tuple[dict[str, Any], str]:
         assert self._newest is not None
         table = self._newest.table
-        return {"table": list(self._name), "uuid": str(table.metadata.table_uuid)}, data_place(table)
+        return {"table": list(self._name), "uuid": str(table.metadata.table_uuid)}, data_folder(table)
 
 
 @dataclass(slots=True)

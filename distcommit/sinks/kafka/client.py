@@ -140,9 +140,9 @@ class KafkaTarget:
             TransientError: if a transaction of somebody else keeps its end from being read.
             CorruptError: if a row can't be read.
         """
-        place = TopicPartition(self.ledger, lane)
-        end = self._offset(admin, place, OffsetSpec.latest())  # type: ignore[no-untyped-call]
-        if end == self._offset(admin, place, OffsetSpec.earliest()):  # type: ignore[no-untyped-call]
+        log = TopicPartition(self.ledger, lane)
+        end = self._offset(admin, log, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        if end == self._offset(admin, log, OffsetSpec.earliest()):  # type: ignore[no-untyped-call]
             return {}
         return {
             message.key() or b"": _row(message.value(), self.ledger)
@@ -164,13 +164,13 @@ class KafkaTarget:
                 return 0
             raise described
         config = self._value(admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]))
-        places = [TopicPartition(topic, partition.id) for partition in described.partitions]
-        first = [self._offset(admin, place, OffsetSpec.earliest()) for place in places]  # type: ignore[no-untyped-call]
+        logs = [TopicPartition(topic, partition.id) for partition in described.partitions]
+        first = [self._offset(admin, log, OffsetSpec.earliest()) for log in logs]  # type: ignore[no-untyped-call]
         if any(first) or _COMPACTED in config["cleanup.policy"].value:
             return None
         ends = {
-            place.partition: self._offset(admin, place, OffsetSpec.latest())  # type: ignore[no-untyped-call]
-            for place in places
+            log.partition: self._offset(admin, log, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+            for log in logs
         }
         return sum(1 for _ in self._committed(topic, {partition: end for partition, end in ends.items() if end}))
 
@@ -218,11 +218,11 @@ class KafkaTarget:
             raise found
         return found
 
-    def _offset(self, admin: AdminClient, place: TopicPartition, spec: OffsetSpec) -> int:
+    def _offset(self, admin: AdminClient, log: TopicPartition, spec: OffsetSpec) -> int:
         """An offset as all records count, those of open transactions too."""
         timeout_s = self.request_timeout_s
         isolation = IsolationLevel.READ_UNCOMMITTED
-        futures = admin.list_offsets({place: spec}, isolation_level=isolation, request_timeout=timeout_s)
+        futures = admin.list_offsets({log: spec}, isolation_level=isolation, request_timeout=timeout_s)
         return int(self._value(futures).offset)
 
     def _conf(self) -> dict[str, Any]:

@@ -53,8 +53,8 @@ class Table:
     def _insert(self, batches: Sequence[pa.RecordBatch], on_conflict: str) -> None:
         """By OR ABORT, whatever the table's constraints say of conflicts: else they may leave out rows in silence."""
         names = tagged(batches[0], self.tags).schema.names
-        listed, places = ", ".join(map(quoted, names)), ", ".join("?" * len(names))
-        into = f"INSERT OR ABORT INTO {quoted(self.shown)} ({listed}) VALUES ({places}){on_conflict}"
+        listed, placeholders = ", ".join(map(quoted, names)), ", ".join("?" * len(names))
+        into = f"INSERT OR ABORT INTO {quoted(self.shown)} ({listed}) VALUES ({placeholders}){on_conflict}"
         for batch in batches:
             sent = values(tagged(batch, self.tags), self.columns)
             found = self.connection.executemany(into, sent).rowcount

@@ -63,16 +63,16 @@ class PathPattern:
 
 def _compiled(part: str) -> re.Pattern[str]:
     """The regular expression of one part."""
-    found, place = "", 0
-    while place < len(part):
-        rest = part[place:]
+    found, index = "", 0
+    while index < len(part):
+        rest = part[index:]
         if rest.startswith(DATASET):
-            found, place = found + "(?P<dataset>.+)", place + len(DATASET)
+            found, index = found + "(?P<dataset>.+)", index + len(DATASET)
         elif group := re.match(r"\[(!?)([^\]]+)\]", rest):
             inner = re.sub(r"([\\^\[&~|])", r"\\\1", group[2])
-            found, place = f"{found}[{'^' if group[1] else ''}{inner}]", place + group.end()
+            found, index = f"{found}[{'^' if group[1] else ''}{inner}]", index + group.end()
         else:
-            found, place = found + {"*": ".*", "?": "."}.get(rest[0], re.escape(rest[0])), place + 1
+            found, index = found + {"*": ".*", "?": "."}.get(rest[0], re.escape(rest[0])), index + 1
     try:
         return re.compile(found, re.DOTALL)
     except re.error as error:
