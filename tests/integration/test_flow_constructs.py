@@ -1,0 +1,314 @@
+"""Job files with the constructs that no other job here has, forked into three branches, killed in the middle of a
+commit. What is published is read by pyarrow, fastavro and gzip, and held against what plain Python makes of it."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import hmac
+import json
+import random
+import uuid
+from collections import Counter
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, cast
+
+import fastavro
+import pyarrow.dataset as ds
+import pytest
+from confluent_kafka import Producer
+
+from distcommit import Job
+from distcommit.app.demo.kill import CommitWatcher
+from tests.jobs.kafka_job import FIRST_DAY_MS, KafkaJob, kafka_job
+from tests.servers.registered_records import framed, register
+from tests.servers.registry import RegistryServer
+
+SECRET = "sixteen characters"
+RECORDS, TRIES = 25, 4
+FIRST_MATCH: dict[str, Any] = {
+    "type": "first_match",
+    "when": {
+        "deleted": {"column": "is_deleted", "op": "==", "value": True},
+        "large": {"column": "amount", "op": ">=", "value": 50},
+    },
+    "otherwise": "rest",
+}
+OWN_FORK = {"type": "python", "class": "tests.integration.own_fork:ByAmount", "options": {"least": 50}}
+PLACE = ["kafka_partition", "kafka_offset"]
+TYPED: dict[str, Any] = {
+    "sink": None,
+    "on_rejected": "divert",
+    "converters": [
+        {"type": "key", "format": "int"},
+        {"type": "tombstones"},
+        {
+            "type": "json",
+            "keep_column": False,
+            "fields": {
+                "kind": "string",
+                "email": "string",
+                "amount": "string",
+                "place": {"city": "string", "zip": "string"},
+            },
+        },
+        {"type": "flatten", "columns": ["place"]},
+        {"type": "rename", "columns": {"place.city": "city", "place.zip": "zip"}},
+        {"type": "cast", "columns": {"amount": "decimal(9, 2)"}},
+        {
+            "type": "provenance",
+            "copies": {"at": "kafka_offset"},
+            "constants": {"origin": "here"},
+            "ingest_time": "came",
+        },
+    ],
+    "row_checkers": [
+        {"type": "in_set", "column": "kind", "values": ["a", "b"]},
+        {"type": "regex", "column": "email", "pattern": "@"},
+    ],
+}
+BRANCHES: dict[str, Any] = {
+    "deleted": {
+        "converters": [{"type": "select", "columns": ["key", "is_deleted", *PLACE]}],
+        "task_checkers": [{"type": "row_count_of_source"}],
+        "sink": {"format": "jsonl", "compression": "gzip"},
+    },
+    "large": {
+        "converters": [{"type": "mask", "columns": ["email"], "keep_last": 4}],
+        "task_checkers": [
+            {"type": "unique", "columns": PLACE},
+            {"type": "schema", "columns": {"amount": "decimal(9, 2)", "city": "string"}},
+        ],
+        "sink": {"partition_by": {"field": "kind"}},
+    },
+    "rest": {
+        "converters": [{"type": "hash", "columns": ["email"], "key": SECRET}],
+        "task_checkers": [{"type": "freshness", "column": "came", "max_age_s": 86_400}],
+        "sink": {"format": "orc"},
+    },
+}
+Sent = list[tuple[bytes, bytes | None]]
+Found = dict[str, Counter[Any]]
+
+
+def send(job: KafkaJob, topic: str, records: Sent) -> None:
+    producer = Producer({"bootstrap.servers": job.broker.bootstrap_servers})
+    for key, value in records:
+        producer.produce(topic, value, key=key, partition=0, timestamp=FIRST_DAY_MS)
+    assert producer.flush(30) == 0
+    job.produced += len(records)
+
+
+def killed_in_mid_commit(job: KafkaJob, produce: Callable[[], None]) -> None:
+    """Runs with something more to read, until one dies with sequences that are sealed and not closed."""
+    for _ in range(TRIES):
+        produce()
+        watcher = CommitWatcher(Job.from_file(job.path).open_store(create=True))
+        with job.start() as run:
+            while run.wait(0.002) is None and not watcher.pending():
+                pass
+            assert run.wait(0) in (None, 0), run.stderr.read_text()[-3000:]
+            run.kill()
+        if watcher.pending():
+            return
+    pytest.fail("no run was killed in the middle of its commit")
+
+
+def rows_in(folder: Path) -> list[dict[str, Any]]:
+    """All rows of the files there, whatever their format."""
+    found: list[dict[str, Any]] = []
+    for path in sorted(folder.rglob("*")):
+        if path.suffix in (".parquet", ".orc"):
+            found += ds.dataset(str(path), format=path.suffix[1:]).to_table().to_pylist()
+        elif path.suffix == ".avro":
+            with path.open("rb") as file:
+                found += [cast(dict[str, Any], record) for record in fastavro.reader(file)]
+        elif path.suffix == ".gz":
+            found += [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
+    return found
+
+
+def errors_in(output: Path) -> Found:
+    """The values of what was turned away, by the branch that did it."""
+    found: Found = {}
+    for row in rows_in(output / "_rejected"):
+        found.setdefault(f"errors/{row['error_branch'] or ''}", Counter())[row["value"]] += 1
+    return found
+
+
+def require_exact(job: KafkaJob, branches: Sequence[str]) -> None:
+    audit = job.audit()
+    for branch in branches:
+        rows = [row for row in audit.partitions if row.branch == branch]
+        assert sum(row.published + row.filtered for row in rows) == job.produced, branch
+    audit.partitions = []
+    assert audit.exact, audit
+
+
+def typed_records(chance: random.Random) -> Sent:
+    """Records of all kinds: keys that are numbers or not, deletions, and what each construct turns away."""
+    found: Sent = []
+    for _ in range(RECORDS):
+        number = chance.randrange(2**31)
+        key = chance.choice([number.to_bytes(4, "big"), number.to_bytes(8, "big")] * 5 + [b"bad"])
+        value: dict[str, Any] = {
+            "kind": chance.choice(["a", "b", "a", "b", "odd"]),
+            "email": chance.choice([f"user{number}@example.org"] * 9 + ["nobody"]),
+            "amount": chance.choice([f"{number % 10_000 / 100:.2f}"] * 9 + ["much"]),
+            "place": {"city": f"city{number % 7}", "zip": "1"},
+        }
+        found.append((key, chance.choice([json.dumps(value).encode()] * 8 + [None, b"no JSON"])))
+    return found
+
+
+def typed_expected(sent: Sent) -> Found:
+    """What is to come of it."""
+    found: Found = {name: Counter() for name in (*BRANCHES, "errors/")}
+    for key, value in sent:
+        if len(key) not in (4, 8):
+            found["errors/"][value] += 1
+            continue
+        number = int.from_bytes(key, "big")
+        if value is None:
+            found["deleted"][number] += 1
+            continue
+        try:
+            record = json.loads(value)
+            amount = Decimal(record["amount"])
+        except (ValueError, ArithmeticError):
+            found["errors/"][value] += 1
+            continue
+        email, city = record["email"], record["place"]["city"]
+        if record["kind"] == "odd" or "@" not in email:
+            found["errors/"][value] += 1
+        elif amount >= 50:
+            found["large"][number, amount, "****.org", city] += 1
+        else:
+            hashed = hmac.new(SECRET.encode(), email.encode(), hashlib.sha256).hexdigest()
+            found["rest"][number, amount, hashed, city] += 1
+    return found
+
+
+def typed_published(output: Path) -> Found:
+    """What is in the files."""
+    found = {**{name: Counter[Any]() for name in (*BRANCHES, "errors/")}, **errors_in(output)}
+    for topic in (path for path in output.iterdir() if not path.name.startswith((".", "_"))):
+        for row in rows_in(topic / "deleted"):
+            assert set(row) == {"key", "is_deleted", *PLACE}
+            assert row["is_deleted"]
+            found["deleted"][row["key"]] += 1
+        for branch in ("large", "rest"):
+            for row in rows_in(topic / branch):
+                assert (row["at"], row["origin"], row["is_deleted"]) == (row["kafka_offset"], "here", False)
+                assert row["came"] is not None
+                found[branch][row["key"], row["amount"], row["email"], row["city"]] += 1
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fork", [FIRST_MATCH, OWN_FORK], ids=["first match", "own class"])
+def test_typed_and_checked_by_column_forked_and_killed_each_record_ends_in_one_way(
+    fork: dict[str, Any], tmp_path: Path
+) -> None:
+    chance = random.Random(1)
+    sections = {**TYPED, "fork": {**fork, "branches": BRANCHES}, "commit": {"min_interval_ms": 60_000}}
+    with kafka_job(tmp_path, {f"t{n:02d}": 1 for n in range(12)}, **sections) as job:
+        sent: Sent = []
+
+        def produce() -> None:
+            for topic in job.topics:
+                records = typed_records(chance)
+                send(job, topic, records)
+                sent.extend(records)
+
+        killed_in_mid_commit(job, produce)
+        produce()
+        job.run()
+        expected = typed_expected(sent)
+        assert all(expected.values()), "some in each branch, and some errors"
+        assert typed_published(tmp_path / "output") == expected
+        require_exact(job, [*BRANCHES])
+
+
+MESSAGES = ("message Order { int64 id = 1; }", "message Order { int64 id = 1; string note = 2; }")
+SHOP = {"type": "object", "properties": {"shop": {"type": "string"}}, "required": ["shop"]}
+WITH_NOTE = {"id": "int64", "note": "string"}
+BY_SCHEMA: dict[str, Any] = {
+    "type": "by_schema",
+    "requires": {"noted": ["note"], "every": ["id"], "strict": ["id"]},
+    "branches": {
+        "noted": {"task_checkers": [{"type": "schema", "columns": WITH_NOTE}]},
+        "every": {"task_checkers": [{"type": "row_count_of_source"}], "sink": {"format": "avro"}},
+        "strict": {"row_checkers": [{"type": "schema", "columns": WITH_NOTE, "on_failure": "divert"}]},
+    },
+}
+
+
+class Shop:
+    """Producers of records whose keys are of a JSON schema, and whose values are of one of two Protobuf schemas."""
+
+    def __init__(self, url: str, subject: str) -> None:
+        schemas = [f'syntax = "proto3"; {message}' for message in MESSAGES]
+        self._values = [register(url, f"{subject}-value", schema, "PROTOBUF") for schema in schemas]
+        self._key = register(url, f"{subject}-key", json.dumps(SHOP), "JSON")
+        self._sent = 0
+        self.expected: Found = {name: Counter() for name in ("noted", "every", "strict", "errors/", "errors/strict")}
+
+    def records(self, chance: random.Random) -> Sent:
+        """Some more; one in ten has no key of its schema, or is cut off."""
+        found: Sent = []
+        for _ in range(RECORDS):
+            self._sent += 1
+            has_note, number = chance.random() < 0.5, self._sent
+            body = b"\0\x08" + (bytes([number]) if number < 128 else bytes([number % 128 | 128, number // 128]))
+            body += b"\x12\x04note" if has_note else b""
+            value, key = framed(self._values[has_note], body), framed(self._key, b'{"shop": "s"}')
+            wrong = chance.randrange(20)
+            if wrong == 0:
+                key = framed(self._key, b"{}")
+            elif wrong == 1:
+                value = framed(self._values[has_note], body + b"\x1a\x05")
+            found.append((key, value))
+            if wrong < 2:
+                self.expected["errors/"][value] += 1
+                continue
+            self.expected["every"][number] += 1
+            if has_note:
+                self.expected["noted"][number] += 1
+                self.expected["strict"][number] += 1
+            else:
+                self.expected["errors/strict"][value] += 1
+        return found
+
+
+@pytest.mark.slow
+def test_by_a_registry_and_forked_by_schema_and_killed_each_record_ends_in_one_way(
+    tmp_path: Path, registry_server: RegistryServer
+) -> None:
+    run, chance = uuid.uuid4().hex[:8], random.Random(2)
+    registry = {"registry": {"url": registry_server.url}, "keep_column": False}
+    converters = [{"type": "json_schema", "column": "key", **registry}, {"type": "protobuf", **registry}]
+    sections = {"converters": converters, "on_rejected": "divert", "fork": BY_SCHEMA, "sink": None}
+    topics = {f"shop-{run}-{n:02d}": 1 for n in range(12)}
+    shop = Shop(registry_server.url, f"shop-{run}")
+    with kafka_job(tmp_path, topics, **sections, commit={"min_interval_ms": 60_000}) as job:
+
+        def produce() -> None:
+            for topic in topics:
+                send(job, topic, shop.records(chance))
+
+        killed_in_mid_commit(job, produce)
+        produce()
+        job.run()
+        output = tmp_path / "output"
+        found = {**{name: Counter[Any]() for name in ("errors/", "errors/strict")}, **errors_in(output)}
+        for branch in ("noted", "every", "strict"):
+            rows = [row for topic in topics for row in rows_in(output / topic / branch)]
+            assert {row["shop"] for row in rows} == {"s"}
+            assert all(row["note"] == "note" for row in rows if "note" in row or branch != "every")
+            found[branch] = Counter(row["id"] for row in rows)
+        assert all(shop.expected.values()), "some in each branch, and some errors of each"
+        assert found == shop.expected
+        require_exact(job, ["noted", "every", "strict"])
