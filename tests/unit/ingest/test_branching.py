@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
@@ -313,6 +315,33 @@ def test_records_of_a_branch_that_turns_them_away_are_in_its_own_error_branch() 
         ("", "early", 5, 5, 1, 0),
         ("hourly", "picky", 2, 1, 1, 0),
     }
+
+
+@dataclass(frozen=True)
+class Scribbling(Converter):
+    """Writes into what it is given, and does not mind that it can't."""
+
+    view: Callable[[pa.Array], npt.NDArray[np.int64]]
+
+    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+        offsets = self.view(batch.column("offset"))
+        with pytest.raises(ValueError, match="read-only"):
+            offsets[:] = 0
+        yield Converted(batch)
+
+
+@pytest.mark.parametrize("view", [pa.Array.to_numpy, np.asarray, np.from_dlpack])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_converter_of_one_branch_can_not_change_what_another_has(
+    view: Callable[[pa.Array], npt.NDArray[np.int64]], first: bool
+) -> None:
+    """All branches have the same memory, of which numpy is given views that are read-only."""
+    own, other = Branch(FileSink(), "own", (Stage("own", Scribbling(view)),)), Branch(FileSink(), "other")
+    branches, fork = (own, other) if first else (other, own), ByValue({"own": ALL, "other": ALL})
+    state, fs = run_flow(TaskFlow(source_of([[1, 2, 3]]), branches, (), fork), range(3))
+    assert state.error == ""
+    found = [read_records(fs, f"/job/staging/{file.staged_path}")["offset"].to_pylist() for file in state.files]
+    assert found == [[10, 11, 12], [10, 11, 12]]
 
 
 @pytest.mark.parametrize("where", ["fork", "check", "table"])
