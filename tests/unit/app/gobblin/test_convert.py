@@ -101,6 +101,25 @@ def test_a_property_lands_where_it_belongs(tmp_path: Path, said: str, key: str, 
         assert {line.partition("=")[0] for line in said.splitlines()} <= told
 
 
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("extract.full.run.time=20240229120000", "a Kafka source has none"),
+        ("fork.operator.class=a.B", "fork of the job file"),
+        ("qualitychecker.row.err.file=/errors", "what they turn away: on_rejected"),
+        ("writer.builder.class=a.B", "sink.type and sink.format"),
+        ("writer.partitioner.class=a.B", "sink.partition_by"),
+        ("data.publisher.replace.final.dir=true", "sink.publish: replace"),
+        ("state.store.type=mysql", "needs no setting"),
+        ("task.status.reportintervalinms=5000", "needs no setting"),
+        ("workunit.retry.enabled=true\nworkunit.retry.policy=never", "said by workunit.retry.policy"),
+    ],
+)
+def test_a_property_that_becomes_nothing_is_told_with_what_stands_for_it(tmp_path: Path, said: str, why: str) -> None:
+    left = {row.name: row.why for row in converted(tmp_path, said)[1].left}
+    assert why in left[said.partition("=")[0]]
+
+
 def test_no_property_goes_without_a_word_and_the_job_file_says_those_that_were_left(tmp_path: Path) -> None:
     more = (
         "extract.namespace=ns\nextract.table.name=t\nextract.table.type=snapshot_only\njob.group=g\nmy.own=1\n"
