@@ -12,6 +12,7 @@ from distcommit.app.demo.kill import CommitWatcher
 from distcommit.app.job import Job
 from tests.checkers.soak import SERVERS, Server, soak
 from tests.cluster.main_job import Size, main_job
+from tests.cluster.sinks import run_sinks
 from tests.cluster.soak import OnServers
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -31,6 +32,13 @@ def test_the_main_job_with_its_driver_and_then_a_worker_killed(tmp_path: Path) -
     assert driver_killed.pending
     assert last.pending == 0
     assert all(row.driver_python_mb and row.driver_jvm_mb for row in result.runs)
+
+
+def test_each_record_in_files_and_a_table_and_a_topic_under_one_watermark_with_runs_killed(tmp_path: Path) -> None:
+    result = run_sinks(tmp_path, _silent, topics=12, records=1200, kills=2, only=["fan_out"])
+    assert result.is_exact, result
+    found = result.targets["fan_out"]
+    assert (found.produced, found.visible, found.kills) == (1200, 3 * 1200, 2)
 
 
 @pytest.mark.long
