@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+import shutil
 import signal
 import sqlite3
 import time
@@ -13,9 +15,11 @@ from typing import Any
 
 import pytest
 import yaml
+from confluent_kafka import Producer
 from psycopg import sql
 
 from distcommit import Job
+from distcommit.app.demo.kill import CommitWatcher, RunProcess
 from tests.jobs.kafka_job import KafkaJob, kafka_job
 from tests.jobs.victims import strike
 from tests.servers.mariadb import MariadbServer, prepared_at
@@ -167,6 +171,70 @@ def test_killed_at_random_moments_each_record_is_there_once(tmp_path: Path, plac
         status = Job.from_file(job.path).status()
         assert {row.status for row in status.datasets} == {"idle"}
         assert len(status.datasets) == len(TOPICS)
+        job.assert_exact()
+    assert place.in_doubt() == 0
+
+
+@pytest.mark.slow
+def test_after_the_store_is_lost_and_rebuilt_each_record_is_there_once(tmp_path: Path, place: Place) -> None:
+    with kafka_job(tmp_path, TOPICS) as job:
+        write_job(job, place.sink())
+        job.produce(50)
+        job.run()
+        shutil.rmtree(tmp_path / "store")
+        rebuilt = Job.from_file(job.path).rebuild()
+        assert not rebuilt.problems, rebuilt
+        job.produce(50)
+        job.run()
+        expected = [(partition, offset) for partition in range(2) for offset in range(100)]
+        assert place.offsets() == dict.fromkeys(TOPICS, expected)
+        job.assert_exact()
+    assert place.in_doubt() == 0
+
+
+def checked(least: int) -> dict[str, Any]:
+    """A flow that turns away what has a smaller number."""
+    numbers = {"type": "json", "fields": {"n": "int64"}}
+    return {"converters": [numbers], "row_checkers": [{"type": "range", "column": "n", "min": least}]}
+
+
+def produce_numbers(job: KafkaJob, each: int) -> None:
+    """Sends so many numbers to each topic, every third of them below zero."""
+    producer = Producer({"bootstrap.servers": job.broker.bootstrap_servers})
+    for topic in job.topics:
+        for number in range(each):
+            producer.produce(topic, json.dumps({"n": -number if number % 3 == 2 else number}).encode(), partition=0)
+    assert producer.flush(30) == 0
+    job.produced += each * len(job.topics)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["sqlite", "postgresql"], indirect=True)
+def test_what_was_turned_away_comes_into_its_table_once_though_the_command_is_killed(
+    tmp_path: Path, place: Place
+) -> None:
+    with kafka_job(tmp_path, dict.fromkeys(TOPICS, 1), **checked(0)) as job:
+        produce_numbers(job, 30)
+        write_job(job, place.sink())
+        job.run()
+        good = [(0, offset) for offset in range(30) if offset % 3 != 2]
+        assert place.offsets() == dict.fromkeys(TOPICS, good)
+        assert job.audit().rejected == 10 * len(TOPICS)
+
+        job.config |= checked(-30)
+        write_job(job, place.sink())
+        watcher = CommitWatcher(Job.from_file(job.path).open_store(create=False))
+        with RunProcess(["reprocess", str(job.path), "--all"], tmp_path / "out", tmp_path / "err") as command:
+            while not watcher.pending():
+                assert command.wait(0.002) is None, (tmp_path / "err").read_text()[-3000:]
+            command.kill()
+        job.run()
+        if job.audit().rejected:
+            code, _, errors = job.cli("reprocess", "--all")
+            assert code == 0, errors[-3000:]
+        everything = [(0, offset) for offset in range(30)]
+        assert place.offsets() == dict.fromkeys(TOPICS, everything)
+        assert job.audit().rejected == 0
         job.assert_exact()
     assert place.in_doubt() == 0
 
