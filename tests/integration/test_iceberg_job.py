@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import sqlite3
 import time
 from collections import Counter
@@ -13,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from pyiceberg.catalog import load_catalog
+from pyspark.sql import SparkSession
 
 from distcommit import Job
 from distcommit.app.demo.kill import RunProcess
@@ -31,6 +33,11 @@ def arrive(folder: Path, files: range) -> None:
         for file in files:
             lines = [json.dumps({"id": f"d{dataset}/{file}/{row}", "n": row}) for row in range(ROWS)]
             (inbox / f"{file}.jsonl").write_text("\n".join(lines) + "\n")
+
+
+def names(files: range) -> set[str]:
+    """The records of those files, of all datasets."""
+    return {f"d{dataset}/{file}/{row}" for dataset in range(DATASETS) for file in files for row in range(ROWS)}
 
 
 def write_job(folder: Path, table: str, scope: str = "dataset") -> Path:
@@ -118,7 +125,7 @@ def test_killed_at_any_moment_each_record_is_there_once(table: str, tmp_path: Pa
     for attempt in range(2):
         with RunProcess(["run", str(path), "--json"], tmp_path / "out", tmp_path / f"last{attempt}") as run:
             assert run.wait(150) == 0, (tmp_path / f"last{attempt}").read_text()[-3000:]
-    expected = {f"d{d}/{file}/{row}" for d in range(DATASETS) for file in range(FILES) for row in range(ROWS)}
+    expected = names(range(FILES))
     assert found(tmp_path) == dict.fromkeys(expected, 1)
     assert {row.status for row in Job.from_file(path).status().datasets} == {"idle"}
     audit = Job.from_file(path).audit(deep=True)
@@ -126,6 +133,25 @@ def test_killed_at_any_moment_each_record_is_there_once(table: str, tmp_path: Pa
     assert audit.records == len(expected)
     left = {file.name for file in (tmp_path / "warehouse").rglob("*.parquet")}
     assert left == live_files(tmp_path), "files of attempts that lost or died are gone"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("table", ["{dataset}", "events"])
+def test_after_the_store_is_lost_and_rebuilt_each_record_is_there_once(
+    table: str, tmp_path: Path, spark: SparkSession
+) -> None:
+    path = write_job(tmp_path, table)
+    assert Job.from_file(path, session=spark).run().succeeded
+    read = {row.dataset: row.positions for row in Job.from_file(path).status().datasets}
+    shutil.rmtree(tmp_path / "store")
+    rebuilt = Job.from_file(path).rebuild()
+    assert not rebuilt.problems, rebuilt
+    for dataset, positions in read.items():  # which input files were read no table says
+        Job.from_file(path).set_watermark(dataset, positions)
+    arrive(tmp_path, range(FILES, FILES + 1))
+    assert Job.from_file(path, session=spark).run().succeeded
+    assert found(tmp_path) == dict.fromkeys(names(range(FILES + 1)), 1)
+    assert Job.from_file(path).audit(deep=True).exact
 
 
 def decided(folder: Path) -> int:
@@ -178,6 +204,5 @@ def test_a_job_that_publishes_all_or_nothing_is_one_snapshot_a_run_and_one_datas
     assert run_job(path, "run", str(path)) == 0
     epochs = snapshots(tmp_path)
     assert len(epochs) == len(set(epochs)) == 3, "the others of the killed run, then what was abandoned, read again"
-    expected = {f"d{d}/{file}/{row}" for d in range(DATASETS) for file in range(2 * FILES) for row in range(ROWS)}
-    assert found(tmp_path) == dict.fromkeys(expected, 1)
+    assert found(tmp_path) == dict.fromkeys(names(range(2 * FILES)), 1)
     assert Job.from_file(path).audit(deep=True).exact
