@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
@@ -23,11 +24,18 @@ from tests.jobs.kafka_job import KafkaJob, kafka_job
 from tests.servers.registered_records import avro_records
 from tests.servers.registry import RegistryServer
 
-FIRST = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}
+
+def lines(*fields: dict[str, Any]) -> dict[str, Any]:
+    line = {"type": "record", "name": "Line", "fields": [{"name": "sku", "type": "string"}, *fields]}
+    return {"name": "lines", "type": {"type": "array", "items": line}, "default": []}
+
+
+FIRST = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}, lines()]}
+NOTE = {"name": "note", "type": ["null", "string"], "default": None}
 WIDER = {
     "type": "record",
     "name": "Order",
-    "fields": [{"name": "id", "type": "long"}, {"name": "note", "type": ["null", "string"], "default": None}],
+    "fields": [{"name": "id", "type": "long"}, NOTE, lines({"name": "count", "type": "int", "default": 1})],
 }
 OTHER = {"type": "record", "name": "Other", "fields": [{"name": "id", "type": "string"}]}
 
@@ -68,9 +76,14 @@ def test_each_dataset_goes_by_its_policy_and_by_what_it_has_published(
         on_rejected="divert",
         sink={"partition_by": None},
     ) as job:
-        old = avro_records(registry_server.url, f"first-{run}", FIRST, [{"id": n} for n in range(5)])
+        old = avro_records(
+            registry_server.url, f"first-{run}", FIRST, [{"id": n, "lines": [{"sku": "a"}]} for n in range(5)]
+        )
         new = avro_records(
-            registry_server.url, f"wider-{run}", WIDER, [{"id": 2**40 + n, "note": "x"} for n in range(4)]
+            registry_server.url,
+            f"wider-{run}",
+            WIDER,
+            [{"id": 2**40 + n, "note": "x", "lines": [{"sku": "b", "count": 2}]} for n in range(4)],
         )
         other = avro_records(registry_server.url, f"other-{run}", OTHER, [{"id": "a"}, {"id": "b"}])
         one, two, three = id_of(old[0]), id_of(new[0]), id_of(other[0])
@@ -111,6 +124,10 @@ def test_each_dataset_goes_by_its_policy_and_by_what_it_has_published(
         ]
         read = duckdb.read_parquet(files, union_by_name=True).to_arrow_table()
         assert (read.num_rows, read["note"].null_count, max(read["id"].to_pylist())) == (8, 4, 2**40 + 3)
+        united = ds.dataset(files, schema=pa.unify_schemas(map(pq.read_schema, files), promote_options="permissive"))
+        for found in (united.to_table(), read):
+            counts = sorted(line["count"] or 0 for row in found["lines"].to_pylist() for line in row)
+            assert counts == [0] * 4 + [2] * 4, "a plain field that is new within others"
         rejected = ds.dataset(str(tmp_path / "output" / "_rejected" / diverts)).to_table()
         assert set(rejected["error_reason"].to_pylist()) == {
             f"schema id {three} is not compatible with those before: id is string here, and int32 before"

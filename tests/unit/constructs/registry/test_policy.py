@@ -26,9 +26,19 @@ SCHEMAS = {
     3: record(("x", "string")),
     4: record(("x", "string"), ("y", "int")),
     5: record(("x", "double")),
+    6: record(("lines", {"type": "array", "items": {**record(("sku", "string")), "name": "L"}})),
+    7: record(("lines", {"type": "array", "items": {**record(("sku", "string"), ("count", "int")), "name": "L"}})),
 }
-"""1 and 2 are compatible, and so are 3 and 4, and 1 and 5. Of others two are not."""
-VALUES = {1: {"x": 1}, 2: {"x": 2, "note": "n"}, 3: {"x": "3"}, 4: {"x": "4", "y": 4}, 5: {"x": 5.5}}
+"""1 and 2 are compatible, and so are 3 and 4, and 1 and 5, and 6 and 7. Of others of these pairs two are not."""
+VALUES = {
+    1: {"x": 1},
+    2: {"x": 2, "note": "n"},
+    3: {"x": "3"},
+    4: {"x": "4", "y": 4},
+    5: {"x": 5.5},
+    6: {"lines": [{"sku": "a"}]},
+    7: {"lines": [{"sku": "a", "count": 2}]},
+}
 
 
 @dataclass
@@ -103,6 +113,8 @@ def work_unit(
         ((3, 1), [(4,), (2,)], [2], [(0,), ()], (3, 1, 2)),
         ((3, 99), [(4,), (1,)], [4], [(), (0,)], (3, 99, 4)),
         ((99,), [(1,)], [1], [()], (99, 1)),
+        ((6,), [(7, 6)], [6, 7], [()], (6, 7)),
+        ((7,), [(6,)], [6], [()], (7, 6)),
     ],
     ids=[
         "the first is taken, and what is compatible with it",
@@ -116,6 +128,8 @@ def work_unit(
         "and that is by which came last",
         "one that the registry has lost is passed over",
         "also if it is the only one",
+        "a plain field that is new within others",
+        "and one that is not there",
     ],
 )
 def test_evolve_takes_what_is_compatible_with_what_is_published(
