@@ -204,6 +204,24 @@ def test_pin_reads_all_by_the_schema_of_each_topic() -> None:
         work_unit(made, (1,), urn="none")
 
 
+@pytest.mark.parametrize(
+    ("column", "schema", "asked"),
+    [
+        ("value", {}, "orders-value"),
+        ("key", {}, "orders-key"),
+        ("key", {"subject": "{topic}-ids"}, "orders-ids"),
+        ("key", {"subject": "ids"}, "ids"),
+    ],
+)
+def test_a_pinned_schema_is_of_the_column_that_it_reads(column: str, schema: dict[str, Any], asked: str) -> None:
+    registry = Dicts(subjects={asked: [2]})
+    made = converter(registry, evolution="pin", schema={"version": 1, **schema}, column=column)
+    made.begin_work_unit("orders")
+    (piece,) = made.convert(batch_of([message(1)]).rename_columns([column, "offset"]))
+    assert (piece.records["x"].to_pylist(), piece.rejected) == ([1], {})
+    assert registry.asked[0] == (asked, 1)
+
+
 def test_datasets_have_policies_of_their_own_the_first_that_matches() -> None:
     made = converter(
         Dicts(subjects={"special": [2]}),
