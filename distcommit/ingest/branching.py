@@ -261,13 +261,14 @@ class Branches:
         for lane in self._lanes:
             if lane.filtered.count():
                 sets.setdefault(lane.branch.name, OffsetSets()).update(lane.filtered)
-        if not sets:
-            return ()
+        has_offsets = self._origin.provenance is not None
         counts = dict(said.counts)
         for each in self.constructs():
             if each.filtered:
                 name = f"{each.branch}.{each.construct}" if each.branch else each.construct
                 counts[name] = counts.get(name, 0) + each.filtered
+        if not (sets if has_offsets else counts):
+            return ()
         filtered = Filtered({branch: found.to_text() for branch, found in sets.items()}, counts)
         writers: tuple[Lane | SinkWriter, ...] = (*self._lanes, *self._errors.values())
         if any(writer.note_filtered(filtered) for writer in writers):
@@ -275,7 +276,7 @@ class Branches:
         if self._origin.replaces:  # there is no range that could say it
             self._keep_without_records(filtered)
             return ()
-        if self.written:
+        if self.written or not has_offsets:
             return ()
         low = self._unit.low
         return [
