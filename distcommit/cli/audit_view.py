@@ -41,6 +41,8 @@ def audit_view(result: AuditResult) -> RenderableType:
         "lost": should_be_none(result.skipped) + (" (expired in the source, and given up)" if result.skipped else ""),
         "holes": f"{result.holes:,}" + (" (positions without a record in the source)" if result.holes else ""),
     }
+    if result.filtered:
+        facts["filtered"] = f"{result.filtered:,} (left out on purpose; --json says in which branches)"
     if result.replaced:
         facts["replaced"] = f"{result.replaced:,} (others were published in their place)"
     if result.retained:

@@ -52,6 +52,23 @@ def compared(known: pa.Schema, found: pa.Schema) -> Compared:
     return Compared("identical" if same else "compatible", pa.schema(fields))
 
 
+def nullable(schema: pa.Schema) -> pa.Schema:
+    """The same with columns that may be null, and so may all that is within them, but for the keys of maps. Then what
+    else one of two schemas has, at any depth, is compatible, and files of both can be read as one table."""
+    return pa.schema([pa.field(each.name, _nullable(each.type)) for each in schema])
+
+
+def _nullable(kind: pa.DataType) -> pa.DataType:
+    of = pa.types
+    if of.is_struct(kind):
+        return pa.struct([pa.field(each.name, _nullable(each.type)) for each in kind])
+    if of.is_list(kind):
+        return pa.list_(pa.field(kind.value_field.name, _nullable(kind.value_type)))
+    if of.is_map(kind):
+        return pa.map_(kind.key_type, pa.field(kind.item_field.name, _nullable(kind.item_type)))
+    return kind
+
+
 def _bare(field: pa.Field) -> pa.Field:
     return field.remove_metadata()
 

@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from distcommit.ingest.chain import Chain, Piece, Rejection, Rows, Tally, without
-from distcommit.ingest.fed_again import ERROR_COLUMNS, FedAgain
+from distcommit.ingest.error_columns import error_records, error_schema
+from distcommit.ingest.fed_again import FedAgain
 from distcommit.ingest.forked import forked, rows_in
 from distcommit.ingest.known_schemas import begin, known_to
 from distcommit.ingest.lane import Lane
@@ -260,13 +261,14 @@ class Branches:
         for lane in self._lanes:
             if lane.filtered.count():
                 sets.setdefault(lane.branch.name, OffsetSets()).update(lane.filtered)
-        if not sets:
-            return ()
+        has_offsets = self._origin.provenance is not None
         counts = dict(said.counts)
         for each in self.constructs():
             if each.filtered:
                 name = f"{each.branch}.{each.construct}" if each.branch else each.construct
                 counts[name] = counts.get(name, 0) + each.filtered
+        if not (sets if has_offsets else counts):
+            return ()
         filtered = Filtered({branch: found.to_text() for branch, found in sets.items()}, counts)
         writers: tuple[Lane | SinkWriter, ...] = (*self._lanes, *self._errors.values())
         if any(writer.note_filtered(filtered) for writer in writers):
@@ -274,7 +276,7 @@ class Branches:
         if self._origin.replaces:  # there is no range that could say it
             self._keep_without_records(filtered)
             return ()
-        if self.written:
+        if self.written or not has_offsets:
             return ()
         low = self._unit.low
         return [
@@ -288,9 +290,7 @@ class Branches:
         if self._schema is None:
             return
         name = errors_of(self._only)
-        columns = [each for each in self._schema if each.name not in ERROR_COLUMNS]
-        schema = pa.schema([*columns, *((each, pa.string()) for each in ERROR_COLUMNS)])
-        self._open_errors(name).keep_without_records(filtered, schema)
+        self._open_errors(name).keep_without_records(filtered, error_schema(self._schema))
 
 
 def _shown(branch: str) -> str:
@@ -314,13 +314,8 @@ def _errors_of(branch: str, sink: str, diverted: int, writer: AttemptFiles) -> B
 def _turned_away(branch: str, batch: pa.RecordBatch, rejected: Rejections) -> pa.RecordBatch:
     """Input records as they came, with the branch that turned them away, and why."""
     rows = sorted(rejected)
-    records = batch.select([column for column in batch.schema.names if column not in ERROR_COLUMNS]).take(
-        pa.array(rows, pa.int64())
-    )
-    said = ([branch] * len(rows), [rejected[row].construct for row in rows], [rejected[row].reason for row in rows])
-    for column, values in zip(ERROR_COLUMNS, said, strict=True):
-        records = records.append_column(column, pa.array(values, pa.string()))
-    return records
+    reasons = ([rejected[row].construct for row in rows], [rejected[row].reason for row in rows])
+    return error_records(batch.take(pa.array(rows, pa.int64())), [branch] * len(rows), *reasons)
 
 
 def _origins(provenance: Provenance | None, batch: pa.RecordBatch, rows: Rows | None) -> Origins | None:

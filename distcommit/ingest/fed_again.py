@@ -15,6 +15,7 @@ import msgspec
 import pyarrow as pa
 from msgspec.structs import replace
 
+from distcommit.ingest.error_columns import given_records
 from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import ConfigurationError, CorruptError, DistcommitError
 from distcommit.model.extract import Extract
@@ -26,7 +27,7 @@ from distcommit.model.source import DatasetProblem, Extraction, Extractor, Plann
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import ERRORS, MAIN_BRANCH, BranchResult, DatasetPlan, SkippedRange, WorkUnit, errors_of
 from distcommit.protocol.paths import is_tombstone, published_folder
-from distcommit.sinks.files.footer import Footer, read_batches, read_footer
+from distcommit.sinks.files.footer import Footer, read_batches, read_footer, read_written_schema
 from distcommit.sinks.files.offsets import OffsetSets, parsed
 from distcommit.stores.listing import files_below
 from distcommit.stores.tombstones import (
@@ -37,10 +38,6 @@ from distcommit.stores.tombstones import (
     retired_by,
     stage_tombstone,
 )
-
-ERROR_COLUMNS = ("error_branch", "error_construct", "error_reason")
-"""What error branches' records have beside what the source gave: the branch that turned them away (empty: all of them),
-the construct, and why."""
 
 _PROPERTY = "fed_again"
 
@@ -228,11 +225,10 @@ class _ErrorFilesExtraction(Extraction):
             footer, status = read_footer(fs, path), fs.status(path)
             if footer is None or status is None:
                 raise FileNotFoundError(path)
-            checksum = fs.checksum(path)
+            checksum, written = fs.checksum(path), read_written_schema(fs, path)
             for batch in read_batches(fs, path):
                 records += batch.num_rows
-                own = [name for name in batch.schema.names if name not in ERROR_COLUMNS]
-                yield batch.select(own).replace_schema_metadata(None)
+                yield given_records(batch, written)
             if records != footer.records:
                 raise CorruptError(
                     "an error file does not have the records that its footer says",

@@ -40,6 +40,8 @@ def forked(
     for piece in pieces:
         accepting = [name for name in names if fork.accepts(name, piece.records.schema)]
         chosen = fork.choose(piece.records, accepting) if accepting else {}
+        if strangers := sorted(str(name) for name in chosen if name not in names):
+            raise _broken(", ".join(strangers), f"one of the branches {', '.join(names)}", "no branch of the job")
         somewhere = np.zeros(piece.records.num_rows, bool)
         for name in accepting:
             if name not in chosen:
@@ -74,14 +76,18 @@ def _as_mask(mask: pa.BooleanArray | None, rows: int, branch: str) -> npt.NDArra
     if mask is None:
         return np.ones(rows, bool)
     if len(mask) != rows or not pa.types.is_boolean(mask.type):
-        raise ConfigurationError(
-            "a fork operator does not keep what it says",
-            branch=branch,
-            expected=f"a boolean for each of {rows} records",
-            found=f"{len(mask)} {mask.type}",
-            todo="mend the operator's choose()",
-        )
+        raise _broken(branch, f"a boolean for each of {rows} records", f"{len(mask)} {mask.type}")
     found: npt.NDArray[np.bool_] = (pc.fill_null(mask, False) if mask.null_count else mask).to_numpy(
         zero_copy_only=False
     )
     return found
+
+
+def _broken(branch: str, expected: str, found: str) -> ConfigurationError:
+    return ConfigurationError(
+        "a fork operator does not keep what it says",
+        branch=branch,
+        expected=expected,
+        found=found,
+        todo="mend the operator's choose()",
+    )

@@ -182,7 +182,8 @@ class ForkOperator(ABC):
     @abstractmethod
     def choose(self, batch: pa.RecordBatch, branches: Sequence[str]) -> Mapping[str, pa.BooleanArray | None]:
         """For each of the branches which rows go there (null is no); None: all of them. A row that goes to no branch is
-        rejected, with the fork as the construct that did it.
+        rejected, with the fork as the construct that did it. A branch that the job does not have fails the work
+        unit.
 
         Args:
             batch: the records.

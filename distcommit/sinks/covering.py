@@ -43,8 +43,9 @@ class Covering:
         self._holes.update(offsets_of(found))
 
     def note_filtered(self, filtered: Filtered) -> bool:
-        """Notes what nothing was written of; False if no row was: then no info will carry it."""
-        if not self._rows:
+        """Notes what nothing was written of; False if no row was: then no info will carry it. Nor is
+        there a place for counts without positions, of sources that have no offsets."""
+        if not (self._rows and filtered.positions):
             return False
         self._filtered = dict(filtered.positions)
         return True

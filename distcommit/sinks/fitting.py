@@ -67,11 +67,11 @@ def _cast(values: pa.Array, field: pa.Field) -> pa.Array:
         return values
     try:
         return values.cast(field.type)
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise ConfigurationError(
             "a value does not fit into the table's column",
             column=field.name,
             expected=str(field.type),
             found=f"{values.type}: {error}",
-            todo="widen the column, or reject such records with the row checker range",
+            todo="widen the column, or make it optional; or turn such records away (a row checker)",
         ) from error

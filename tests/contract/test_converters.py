@@ -53,6 +53,10 @@ SECTIONS: dict[str, dict[str, Any]] = {
     "sql": {"type": "sql", "where": "number IS NULL OR number > 0", "columns": {"text": "CAST(text AS INTEGER) + 1"}},
     "sql where": {"type": "sql", "where": "number IS NULL OR number * 2 > 0"},
     "sql columns": {"type": "sql", "columns": {"late": "CAST(\"at\" AS DATE) > DATE '2024-01-01'", "y": "place.x + 1"}},
+    "filter": {
+        "type": "filter",
+        "when": {"any": [{"column": "number", "op": ">", "value": 0}, {"not": {"column": "text", "op": "is_null"}}]},
+    },
     "flatten": {"type": "flatten"},
     "flatten one": {"type": "flatten", "columns": ["place"], "delimiter": "_"},
     "explode": {"type": "explode", "column": "tags"},

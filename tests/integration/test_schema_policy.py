@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
@@ -23,11 +24,18 @@ from tests.jobs.kafka_job import KafkaJob, kafka_job
 from tests.servers.registered_records import avro_records
 from tests.servers.registry import RegistryServer
 
-FIRST = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}
+
+def lines(*fields: dict[str, Any]) -> dict[str, Any]:
+    line = {"type": "record", "name": "Line", "fields": [{"name": "sku", "type": "string"}, *fields]}
+    return {"name": "lines", "type": {"type": "array", "items": line}, "default": []}
+
+
+FIRST = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}, lines()]}
+NOTE = {"name": "note", "type": ["null", "string"], "default": None}
 WIDER = {
     "type": "record",
     "name": "Order",
-    "fields": [{"name": "id", "type": "long"}, {"name": "note", "type": ["null", "string"], "default": None}],
+    "fields": [{"name": "id", "type": "long"}, NOTE, lines({"name": "count", "type": "int", "default": 1})],
 }
 OTHER = {"type": "record", "name": "Other", "fields": [{"name": "id", "type": "string"}]}
 
@@ -54,6 +62,17 @@ def id_of(record: bytes) -> int:
     return int.from_bytes(record[1:5], "big")
 
 
+def united(files: list[str]) -> pa.Table:
+    """All of them, as pyarrow reads them by what it makes of their schemas."""
+    return ds.dataset(
+        files, schema=pa.unify_schemas(map(pq.read_schema, files), promote_options="permissive")
+    ).to_table()
+
+
+def counted(orders: pa.Table) -> list[int]:
+    return sorted(line["count"] or 0 for order in orders["lines"].to_pylist() for line in order)
+
+
 @pytest.mark.slow
 def test_each_dataset_goes_by_its_policy_and_by_what_it_has_published(
     tmp_path: Path, registry_server: RegistryServer
@@ -68,9 +87,14 @@ def test_each_dataset_goes_by_its_policy_and_by_what_it_has_published(
         on_rejected="divert",
         sink={"partition_by": None},
     ) as job:
-        old = avro_records(registry_server.url, f"first-{run}", FIRST, [{"id": n} for n in range(5)])
+        old = avro_records(
+            registry_server.url, f"first-{run}", FIRST, [{"id": n, "lines": [{"sku": "a"}]} for n in range(5)]
+        )
         new = avro_records(
-            registry_server.url, f"wider-{run}", WIDER, [{"id": 2**40 + n, "note": "x"} for n in range(4)]
+            registry_server.url,
+            f"wider-{run}",
+            WIDER,
+            [{"id": 2**40 + n, "note": "x", "lines": [{"sku": "b", "count": 2}]} for n in range(4)],
         )
         other = avro_records(registry_server.url, f"other-{run}", OTHER, [{"id": "a"}, {"id": "b"}])
         one, two, three = id_of(old[0]), id_of(new[0]), id_of(other[0])
@@ -101,8 +125,7 @@ def test_each_dataset_goes_by_its_policy_and_by_what_it_has_published(
         files = sorted(map(str, (tmp_path / "output" / evolves).glob("*.parquet")))
         kinds = [str(pq.read_schema(path).field("id").type) for path in files]
         assert sorted(kinds) == ["int32", "int32", "int64"], "another schema is another file"
-        widest = pq.read_schema(files[kinds.index("int64")])
-        assert sorted(ds.dataset(files, schema=widest).to_table()["id"].to_pylist()) == [
+        assert sorted(united(files)["id"].to_pylist()) == [
             0,
             1,
             2,
@@ -111,6 +134,7 @@ def test_each_dataset_goes_by_its_policy_and_by_what_it_has_published(
         ]
         read = duckdb.read_parquet(files, union_by_name=True).to_arrow_table()
         assert (read.num_rows, read["note"].null_count, max(read["id"].to_pylist())) == (8, 4, 2**40 + 3)
+        assert counted(read) == counted(united(files)) == [0] * 4 + [2] * 4, "a plain field that is new within others"
         rejected = ds.dataset(str(tmp_path / "output" / "_rejected" / diverts)).to_table()
         assert set(rejected["error_reason"].to_pylist()) == {
             f"schema id {three} is not compatible with those before: id is string here, and int32 before"

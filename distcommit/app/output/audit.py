@@ -13,7 +13,7 @@ from itertools import islice
 
 import msgspec
 
-from distcommit.app.output.audit_rows import AuditRow, rows_of
+from distcommit.app.output.audit_rows import AuditRow, CountedRow, counted_rows, rows_of
 from distcommit.app.output.contents import SequenceContent, altered
 from distcommit.app.output.coverage import BranchCoverage, Coverage
 from distcommit.app.output.ledgers import BranchLedger, Ledgers, not_as_stored, not_done
@@ -54,6 +54,7 @@ class AuditResult(Shown, msgspec.Struct):
     ones count in each branch. `records` are those that were written, of which several may have come of one.
     `earlier_incarnations` counts files of a source that was made again under its name since (a Kafka topic of another
     id): their offsets are not those that the watermark counts in.
+    `counted`: of sources without offsets the `rejected` and `filtered` ones, branch by branch, as files say them.
     `published_by_two`: source positions that two datasets have published, which are among the duplicates.
     `to_be_swept`: what attempts of earlier runs have left in task output, such as those of a dataset that failed; the
     next run takes it away, and it is nothing wrong. `staged_left` is what no run would take away.
@@ -103,6 +104,7 @@ class AuditResult(Shown, msgspec.Struct):
     not_as_stored_count: int = 0
     replaced: int = 0
     retained: int = 0
+    counted: list[CountedRow] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +202,7 @@ class _Audit:
         published: dict[str, OffsetSets] = {}
         repeated = records = 0
         pending_epoch = state.sequence.epoch if state and state.sequence else 0
-        content = SequenceContent(state) if state else None
+        content, footers = SequenceContent(state) if state else None, list[Footer]()
         if state and state.status is not DatasetStatus.IDLE:
             self._result.pending.append(f"{state.dataset_urn} ({state.status.value})")
         for path, found in zip(paths, self._read_all(paths, pool), strict=True):
@@ -218,6 +220,7 @@ class _Audit:
                     self._unknown(path, f"epoch {footer.epoch}, no sequence of this dataset published it")
                 continue
             self._content(path, found, content)
+            footers.append(footer)
             records += footer.records
             repeated += max(0, footer.records - sets.count()) if self._provenance and not footer.makes_several else 0
             published.setdefault(footer.incarnation, OffsetSets()).update(sets)
@@ -235,6 +238,8 @@ class _Audit:
                 for branch, found_there in sorted(coverage.branches().items()):
                     self._rows(state, branch, found_there, holes)
             self._share(state.dataset_urn, published)
+            if self._provenance is None:
+                self._count(counted_rows(state.dataset_urn, footers))
         if content is not None and (why := content.altered()):
             self._altered(content.state.dataset_urn, why)
         self._result.duplicates += repeated
@@ -363,6 +368,11 @@ class _Audit:
             self._result.filtered += row.filtered
             self._result.replaced += row.replaced
             self._result.retained += row.retained
+
+    def _count(self, rows: list[CountedRow]) -> None:
+        self._result.counted += rows
+        self._result.rejected += sum(row.rejected for row in rows)
+        self._result.filtered += sum(row.filtered for row in rows)
 
     def _unknown(self, path: str, why: str) -> None:
         self._result.unknown_files_count += 1

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
+
 import msgspec
 
 from distcommit.app.output.coverage import BranchCoverage
@@ -9,6 +12,7 @@ from distcommit.app.output.shared_positions import is_other
 from distcommit.model.log_records import DatasetState
 from distcommit.model.watermark import Position, Watermark
 from distcommit.model.work import MAIN_BRANCH
+from distcommit.sinks.files.footer import Footer
 from distcommit.sinks.files.offsets import OffsetSets, offsets_of
 
 
@@ -32,6 +36,42 @@ class AuditRow(msgspec.Struct, frozen=True):
     filtered: int = 0
     replaced: int = 0
     retained: int = 0
+
+
+class CountedRow(msgspec.Struct, frozen=True):
+    """A branch of a dataset of which something was turned away or filtered, where the source has no offsets: files say
+    how many records, and nobody can say which of all there should be.
+
+    `filtered_by`: how many records each construct took out, by its name; one before the fork counts in each branch, and
+    so do records that were rejected there.
+    """
+
+    dataset: str
+    branch: str
+    rejected: int = 0
+    filtered_by: dict[str, int] = {}
+
+    @property
+    def filtered(self) -> int:
+        """Those of all constructs."""
+        return sum(self.filtered_by.values())
+
+
+def counted_rows(dataset: str, footers: Iterable[Footer]) -> list[CountedRow]:
+    """What the files of a dataset add up to, by branch."""
+    rejected, filtered = Counter[str](), dict[str, Counter[str]]()
+    for footer in footers:
+        for branch in footer.branches:
+            if footer.kind == "rejected" and footer.branch in ("", branch):
+                rejected[branch] += footer.records
+            for name, count in footer.filtered_by.items():
+                where, _, construct = name.rpartition(".")
+                if where in ("", branch):
+                    filtered.setdefault(branch, Counter())[construct] += count
+    return [
+        CountedRow(dataset, each, rejected[each], dict(filtered.get(each, {})))
+        for each in sorted({*rejected, *filtered})
+    ]
 
 
 def rows_of(state: DatasetState, branch: str, found: BranchCoverage, holes: OffsetSets) -> tuple[list[AuditRow], int]:

@@ -9,10 +9,12 @@
 | date; time-millis, -micros | date32; time32 (ms), time64 (us) |
 | timestamp-millis, -micros, -nanos; local- | timestamp in UTC; without a zone |
 | record, array, map | struct, list, map |
-| union of null and a type | that type, nullable |
+| union of null and a type | that type |
 | union of several types | struct of `member0`, `member1`, ...: for each that is not null, all but one null |
 | a logical type that is not known, or does not fit its type | as if it were not there, as Avro says |
 | recursive types; records without fields, and arrays of what takes no bytes | none: an error |
+
+Whatever it is may be null, also within others: so what another schema of the topic does not have can be read beside it.
 
 Sources: Apache Avro 1.12 specification, Schema Resolution; the mapping of unions is that of Spark's from_avro.
 """
@@ -115,7 +117,7 @@ class AvroReader:
             self._record = found
         else:
             self._record = columns.Record([(found, 0)], [pa.field(name, found.type)], [])
-        self.schema = pa.schema([each.with_nullable(True) for each in self._record.fields])
+        self.schema = pa.schema(self._record.fields)
 
     def read(self, datums: Datums) -> tuple[pa.RecordBatch, dict[int, str]]:
         """Records, one for each datum, and what is wrong with those that could not be read, by number; of these,
@@ -153,16 +155,13 @@ class _Resolution:
                 self.within.pop()
         if wanted == "array":
             items = self.column(_same(kind, wanted, writer, path)["items"], reader["items"], f"{path}[]")
-            return columns.Array(_item(items, path), self._field("item", items, reader["items"]))
+            return columns.Array(_item(items, path), pa.field("item", items.type))
         if wanted == "map":
             values = self.column(_same(kind, wanted, writer, path)["values"], reader["values"], f"{path}{{}}")
-            return columns.Map(values, self._field("value", values, reader["values"]))
+            return columns.Map(values, pa.field("value", values.type))
         if wanted == "enum":
             return _enum(_same(kind, wanted, writer, path), reader)
         return _plain(writer, reader, kind, wanted, path)
-
-    def _field(self, name: str, column: columns.Column, reader: AvroSchema) -> pa.Field:
-        return pa.field(name, column.type, _is_nullable(_named(reader, self.read_names)))
 
     def _record(self, writer: AvroSchema, reader: AvroSchema, path: str) -> columns.Record:
         indices = {each["name"]: index for index, each in enumerate(reader["fields"])}
@@ -184,13 +183,13 @@ class _Resolution:
             wanted = reader["fields"][index]["type"]
             column = self.column(each["type"], wanted, below)
             written.append((column, index))
-            made[index] = self._field(name, column, wanted)
+            made[index] = pa.field(name, column.type)
         constants = []
         for name, index in indices.items():
             if made[index] is None:
                 constant = self._default(reader["fields"][index], f"{path}.{name}" if path else name)
                 constants.append((constant, index))
-                made[index] = self._field(name, constant, reader["fields"][index]["type"])
+                made[index] = pa.field(name, constant.type)
         return columns.Record(written, made, constants)
 
     def _default(self, reader: AvroSchema, path: str) -> columns.Constant:
@@ -333,10 +332,6 @@ def _alike(one: AvroSchema, other: AvroSchema) -> bool:
     logical = [each.get("logicalType") if isinstance(each, dict) else None for each in (one, other)]
     names = [each.get("name") if isinstance(each, dict) else None for each in (one, other)]
     return _kind(one) == _kind(other) and names[0] == names[1] and logical[0] == logical[1]
-
-
-def _is_nullable(schema: AvroSchema) -> bool:
-    return _kind(schema) == "null" or (isinstance(schema, list) and "null" in [_kind(each) for each in schema])
 
 
 def _shown(schema: AvroSchema) -> str:

@@ -74,21 +74,27 @@ class PinnedSchema(BaseModel, frozen=True, extra="forbid"):
     """A schema that is fixed: a version of a subject.
 
     Attributes:
-        subject: its name, in which `{topic}` stands for each dataset's own topic.
+        subject: its name, in which `{topic}` stands for each dataset's own topic. Without it, that of the topic's
+            values, `{topic}-value`, or of its keys, `{topic}-key`, where `column` is `key`.
         version: which one.
     """
 
-    subject: str = Field(default="{topic}-value", min_length=1)
+    subject: str | None = Field(default=None, min_length=1)
     version: int = Field(ge=1)
 
     @property
     def is_of_topic(self) -> bool:
         """Whether each topic has its own."""
-        return _TOPIC in self.subject
+        return self.subject is None or _TOPIC in self.subject
 
-    def subject_of(self, topic: str) -> str:
-        """The subject for a topic's records."""
-        return self.subject.replace(_TOPIC, topic)
+    def subject_of(self, topic: str, column: str) -> str:
+        """The subject for what a topic's records have in a column."""
+        return usual_subject(topic, column) if self.subject is None else self.subject.replace(_TOPIC, topic)
+
+
+def usual_subject(topic: str, column: str) -> str:
+    """The subject that producers give to a topic's keys or values."""
+    return f"{topic}-{'key' if column == 'key' else 'value'}"
 
 
 class Registry:

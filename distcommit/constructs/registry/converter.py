@@ -20,6 +20,7 @@ from distcommit.constructs.registry.client import (
     RegistrySettings,
     UnknownSchemaError,
     UnusableSchemaError,
+    usual_subject,
 )
 from distcommit.constructs.registry.policy import DatasetEvolution, EvolutionSettings, KnownSchemas
 from distcommit.constructs.registry.wire import Framed, split
@@ -175,7 +176,7 @@ class RegistryConverter(
         known, pinned = self._known, self._known.policy.pinned
         if pinned is None:
             return None
-        asked = pinned.subject_of(known.topic), pinned.version
+        asked = pinned.subject_of(known.topic, self.column), pinned.version
         if asked not in known.pinned:
             try:
                 found = known.registry.version(*asked)
@@ -237,7 +238,7 @@ class RegistryConverter(
 
     def _wrong_pin(self, found: str) -> ConfigurationError:
         pin, topic = self._known.policy.pinned, self._known.topic
-        pinned = f"version {pin.version} of subject {pin.subject_of(topic)}" if pin else ""
+        pinned = f"version {pin.version} of subject {pin.subject_of(topic, self.column)}" if pin else ""
         return ConfigurationError(
             "the pinned schema can't be used",
             registry=self.registry.url,
@@ -279,7 +280,7 @@ class RegistryConverter(
         if not topic:
             return pa.schema([])
         try:
-            found = self._known.registry.latest(f"{topic}-{'key' if self.column == 'key' else 'value'}")
+            found = self._known.registry.latest(usual_subject(topic, self.column))
         except (UnknownSchemaError, UnusableSchemaError):
             return pa.schema([])
         decoder = self._decoder(found.schema_id)

@@ -25,6 +25,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescript
 from numpy.typing import NDArray
 
 from distcommit.constructs.by_halves import by_halves
+from distcommit.constructs.evolution import nullable
 from distcommit.constructs.registry.client import FoundSchema, UnusableSchemaError
 from distcommit.constructs.registry.converter import Decoded
 from distcommit.constructs.registry.wire import Framed
@@ -182,7 +183,7 @@ class ProtobufDecoder:
         first = self._handler(_FIRST)
         if isinstance(first, str):
             raise UnusableSchemaError(first)
-        self.schema = _nullable(first.schema())
+        self.schema = nullable(first.schema())
 
     def decode(self, framed: Framed) -> Iterator[Decoded]:
         wrong: dict[int, str] = {}
@@ -210,16 +211,13 @@ class ProtobufDecoder:
         return self._handlers[indexes]
 
 
-def _nullable(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([each.with_nullable(True) for each in schema])
-
-
 def _read(handler: Any, messages: pa.Array, numbers: NDArray[np.int64]) -> Decoded:
-    schema = _nullable(handler.schema())
+    schema = nullable(handler.schema())
 
     def make(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, None]:
         made = handler.array_to_record_batch(batch.column(0))
-        return pa.RecordBatch.from_arrays(made.columns, schema=schema), None
+        columns = [column.cast(each.type) for column, each in zip(made.columns, schema, strict=True)]
+        return pa.RecordBatch.from_arrays(columns, schema=schema), None
 
     bodies = pa.RecordBatch.from_arrays([messages], ["body"])
     found = by_halves(bodies, make, schema, ValueError, lambda error, _: str(error))

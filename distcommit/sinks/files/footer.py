@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import posixpath
 import zlib
+from base64 import b64decode
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated, Literal
@@ -37,6 +38,9 @@ FileKind = Literal["data", "rejected"]
 
 _WHOLE: dict[str, FileFormat] = {".parquet": "parquet", ".avro": "avro", ".orc": "orc"}
 _TEXTS: dict[str, FileFormat] = {".jsonl": "jsonl", ".csv": "csv"}
+
+_ARROW_SCHEMA = b"ARROW:schema"
+"""Where Arrow keeps a Parquet file's columns as they were."""
 
 _NO_CHECKSUM = '""}'
 """How the text ends that the checksum is of."""
@@ -221,6 +225,16 @@ def look_into(fs: FileSystem, path: str, wanted: Wanted | None = None) -> tuple[
     with _corrupt_if_unreadable(path), _open(fs, path) as opened:
         file, groups = _parquet(opened, wanted)
         return file.schema_arrow.remove_metadata(), bool(groups)
+
+
+def read_written_schema(fs: FileSystem, path: str) -> pa.Schema:
+    """The columns of a Parquet file as they were given to its writer; what has no type of its own in Parquet is read as
+    another. Raises as `read_records`."""
+    with _corrupt_if_unreadable(path), _open(fs, path) as opened:
+        metadata = pq.read_metadata(opened)
+        kept = (metadata.metadata or {}).get(_ARROW_SCHEMA)
+        found = metadata.schema.to_arrow_schema() if kept is None else pa.ipc.read_schema(pa.py_buffer(b64decode(kept)))
+        return found.remove_metadata()
 
 
 def _parquet(opened: pa.NativeFile, wanted: Wanted | None) -> tuple[pq.ParquetFile, list[int]]:

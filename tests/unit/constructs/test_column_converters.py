@@ -41,6 +41,8 @@ def test_columns_are_selected_in_order_dropped_and_renamed_at_once() -> None:
     "section",
     [
         {"type": "select", "columns": ["z"]}, {"type": "select", "columns": ["a", "a"]},
+        {"type": "filter", "when": {"column": "z", "op": "is_null"}},
+        {"type": "filter", "when": {"any": [{"column": "a", "op": "is_null"}, {"column": "l", "op": ">", "value": 1}]}},
         {"type": "drop", "columns": ["z"]}, {"type": "drop", "columns": ["a", "b", "l"]},
         {"type": "rename", "columns": {"z": "y"}}, {"type": "rename", "columns": {"a": "b"}},
         {"type": "cast", "columns": {"z": "int64"}}, {"type": "cast", "columns": {"l": "int64"}},

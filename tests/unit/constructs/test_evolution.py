@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distcommit.constructs.evolution import compared
+from distcommit.constructs.evolution import compared, nullable
 
 SCALARS = [
     *(pa.int32(), pa.int64(), pa.uint32(), pa.uint64(), pa.float32(), pa.float64(), pa.bool_(), pa.string()),
@@ -224,6 +224,36 @@ def require_one_table(nullable: list[pa.Schema]) -> None:
         assert rows.to_pylist() == expected
         read = duckdb.read_parquet(paths, union_by_name=True).to_arrow_table()
         assert [same(row) for row in read.select(merged.names).to_pylist()] == [same(row) for row in expected]
+
+
+@given(st.lists(SCHEMAS, min_size=2, max_size=2))
+@settings(max_examples=200, deadline=None)
+def test_nullable_columns_are_incompatible_for_their_types_alone(schemas: list[pa.Schema]) -> None:
+    plain, free = (compared(*of) for of in (schemas, list(map(nullable, schemas))))
+    assert free.reasons == tuple(each for each in plain.reasons if not each.endswith("and can't be null"))
+    if plain.merged is not None and free.merged is not None:
+        assert in_order(free.merged) == in_order(nullable(plain.merged))
+
+
+LINE = [pa.field("sku", pa.string(), False), pa.field("n", pa.int32(), False)]
+
+
+@pytest.mark.parametrize("within", [pa.struct, lambda of: pa.list_(pa.field("item", pa.struct(of), False))])
+@pytest.mark.parametrize("before", [True, False])
+def test_a_plain_field_that_one_of_two_files_has_within_others(within: Any, before: bool, tmp_path: Path) -> None:
+    """Nobody has to say what all files can be read as: pyarrow, DuckDB and whole commits find it."""
+    kinds = [within(LINE[:1]), within(LINE)] if before else [within(LINE), within(LINE[:1])]
+    tables = [values(nullable(pa.schema([("x", kind)]))) for kind in kinds]
+    paths = [str(tmp_path / f"{number}.parquet") for number in range(2)]
+    for path, table in zip(paths, tables, strict=True):
+        pq.write_table(table, path)
+    merged = pa.unify_schemas([pq.read_schema(path) for path in paths])
+    expected = [row for table in tables for row in widened(table, merged)]
+    assert ds.dataset(paths, schema=merged).to_table().to_pylist() == expected
+    read = duckdb.read_parquet(paths, union_by_name=True).to_arrow_table().to_pylist()
+    assert [same(row) for row in read] == [same(row) for row in expected]
+    (both,) = pa.concat_tables(tables, promote_options="permissive").schema
+    assert both.type == merged.field("x").type
 
 
 def widened(table: pa.Table, schema: pa.Schema) -> list[Any]:

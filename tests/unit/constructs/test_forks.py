@@ -111,6 +111,18 @@ def test_forks_are_what_conditions_say(
     assert sent({"type": "every_match", **settings}, batch, branches) == [set(found) or otherwise for found in met]
 
 
+@given(condition=CONDITIONS, rows=ROWS)
+def test_a_filter_keeps_what_meets_its_condition(
+    condition: dict[str, Any], rows: list[tuple[int | None, int | None]]
+) -> None:
+    batch, made = batch_of(rows), validated("converter", {"type": "filter", "when": condition})
+    assert made.convert_schema(batch.schema) == batch.schema
+    (found,) = made.convert(batch)
+    kept = [row for row, record in enumerate(batch.to_pylist()) if meets(condition, record)]
+    assert (found.rows.to_pylist(), found.rejected) == (kept, {})
+    assert found.records.equals(batch.take(pa.array(kept, pa.int64())))
+
+
 def test_the_first_is_that_of_the_conditions_not_of_the_branches() -> None:
     when = {"b": {"column": "a", "op": ">", "value": 0}, "a": {"column": "a", "op": ">", "value": 0}}
     assert sent({"type": "first_match", "when": when}, batch_of([(1, 1)]), ["a", "b"]) == [{"b"}]

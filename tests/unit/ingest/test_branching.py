@@ -461,6 +461,25 @@ def test_a_converter_that_says_what_can_not_be_fails_the_work_unit(what: str) ->
     assert "a construct does not keep what it says [construct=liar" in state.error
 
 
+@dataclass(frozen=True)
+class ByOwnNames(ByValue):
+    """Names branches whether there are such ones or not."""
+
+    def choose(self, batch: pa.RecordBatch, branches: Sequence[str]) -> Mapping[str, pa.BooleanArray | None]:
+        return super().choose(batch, list(self.to))
+
+
+@pytest.mark.parametrize("on_rejected", ["divert", "fail"])
+def test_a_fork_that_names_a_branch_that_is_not_there_fails_the_work_unit(on_rejected: Any) -> None:
+    """Also of records that go to another one besides, which would be short of them there."""
+    fork = ByOwnNames({"hourly": ALL, "dayly": frozenset({2})})
+    flow = TaskFlow(source_of([[1, 2, 3]]), (Branch(FileSink(), "hourly"),), (), fork, on_rejected)
+    state, _ = run_flow(flow, range(3))
+    assert (state.outcome, state.files) == (TaskOutcome.FAILED, ())
+    assert "a fork operator does not keep what it says [branch=dayly" in state.error
+    assert "expected one of the branches hourly; found no branch of the job" in state.error
+
+
 def test_constructs_that_do_not_fit_are_told_before_anything_is_read() -> None:
     @dataclass(frozen=True)
     class Known(ListSource):

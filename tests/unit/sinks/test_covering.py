@@ -86,6 +86,7 @@ def test_a_source_without_provenance_has_rows_only() -> None:
     covering = Covering(Origin())
     covering.add(batch(0, 1), None)
     assert covered_in([{"covered": covering.covered()}]) == (Covered(rows=2),)
+    assert not covering.note_filtered(Filtered({}, {"sql": 1})), "an error file may say it, and no row does"
 
 
 @given(disjoint())

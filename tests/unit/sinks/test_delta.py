@@ -202,6 +202,18 @@ def test_columns_are_added_if_the_job_says_so_and_never_widened(target: Target) 
         target.prepare(sink, "t", 4, pa.table({"id": pa.array([1], pa.int32()), "Note": ["x"]}))
 
 
+def test_fields_within_columns_are_never_added(target: Target) -> None:
+    sink = target.sink(evolve="add_columns")
+    first, more = (pa.table({"id": [1], "lines": [[line]]}) for line in ({"sku": "a"}, {"sku": "b", "n": 2}))
+    assert target.commit(sink, target.prepare(sink, "t", 1, first)) == [Committed()]
+    with pytest.raises(ConfigurationError, match=r"no column lines\.element\.n"):
+        target.prepare(sink, "t", 2, more)
+    assert target.commit(sink, target.prepare(sink, "u", 2, more)) == [Committed()]
+    assert target.commit(sink, target.prepare(sink, "u", 3, first)) == [Committed()], "what is not there is null"
+    found = target.table("u").to_pyarrow_table()["lines"].to_pylist()
+    assert sorted(map(str, found)) == ["[{'sku': 'a', 'n': None}]", "[{'sku': 'b', 'n': 2}]"]
+
+
 def test_what_does_not_fit_is_refused_by_name(target: Target) -> None:
     sink = target.sink(evolve="add_columns")
     target.commit(sink, target.prepare(sink, "t", 1, ids(1)))

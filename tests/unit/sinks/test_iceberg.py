@@ -152,6 +152,34 @@ def test_columns_are_added_and_widened_if_the_job_says_so(target: Target) -> Non
     assert found.to_pydict() == {"id": [1, 1, 2**40], "note": [None, None, "x"]}
 
 
+def lines(*of: dict[str, Any], optional: bool = True) -> pa.Table:
+    """A record with these in a list, each a field of a struct that may be null or not."""
+    struct = pa.struct([pa.field(name, pa.array([value]).type, optional) for name, value in of[0].items()])
+    return pa.table({"id": [1], "lines": pa.array([of], pa.list_(pa.field("element", struct, optional)))})
+
+
+@pytest.mark.parametrize("optional", [True, False])
+def test_fields_are_added_within_columns_also_where_the_table_requires_those_before(
+    target: Target, optional: bool
+) -> None:
+    sink = target.sink(evolve="add_columns")
+    assert target.commit(sink, target.prepare(sink, "t", 1, lines({"sku": "a"}, optional=optional))) == [Committed()]
+    lines_then: list[dict[str, Any]] = [{"sku": "b", "n": 2}, {"sku": "c"}, {"n": 4}]
+    for epoch, line in enumerate(lines_then, 2):
+        assert target.commit(sink, target.prepare(sink, "t", epoch, lines(line))) == [Committed()]
+    found = {str(line) for row in target.table("t").scan().to_arrow()["lines"].to_pylist() for line in row}
+    more = {"{'sku': 'b', 'n': 2}", "{'sku': 'c', 'n': None}", "{'sku': None, 'n': 4}"}
+    assert found == {"{'sku': 'a', 'n': None}", *more}
+
+
+def test_a_field_that_the_table_requires_within_a_column_is_missing(target: Target) -> None:
+    sink = target.sink()
+    target.commit(sink, target.prepare(sink, "t", 1, lines({"sku": "a", "n": 1}, optional=False)))
+    assert target.commit(sink, target.prepare(sink, "t", 2, lines({"sku": "b", "n": 2}))) == [Committed()]
+    with pytest.raises(ConfigurationError, match=r"a value does not fit.*column=lines.*sku.*make it optional"):
+        target.prepare(sink, "t", 3, lines({"n": 4}))
+
+
 def test_what_does_not_fit_is_refused_by_name(target: Target) -> None:
     sink = target.sink(evolve="add_columns")
     target.commit(sink, target.prepare(sink, "t", 1, ids(1)))

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from distcommit.constructs.evolution import nullable as nullable_columns
 from distcommit.constructs.registry.avro_datums import Datums
 from distcommit.constructs.registry.avro_schema import AvroReader, parse
 from distcommit.constructs.registry.client import UnusableSchemaError
@@ -118,7 +119,7 @@ MOMENT = datetime(2024, 2, 29, 12, 30, 1, 500_000, UTC)
         (
             {"type": "map", "values": {"type": "array", "items": "double"}},
             {"a": [1.5], "b": []},
-            pa.map_(pa.string(), pa.field("value", pa.list_(pa.field("item", pa.float64(), False)), False)),
+            pa.map_(pa.string(), pa.list_(pa.field("item", pa.float64()))),
             [("a", [1.5]), ("b", [])],
         ),
     ],
@@ -128,15 +129,12 @@ def test_a_type_becomes_its_column(kind: Avro, value: Any, arrow: pa.DataType, f
     assert read_one(kind, value) == (arrow, value if found is ... else found)
 
 
-def test_columns_may_be_null_and_what_is_within_them_as_it_says() -> None:
-    inner = {
-        "type": "record",
-        "name": "R",
-        "fields": [{"name": "y", "type": "int"}, {"name": "z", "type": ["null", "int"]}],
-    }
-    records, _ = read(record(("x", inner)), [])
-    assert records.schema.field("x").nullable
-    assert [each.nullable for each in records.schema.field("x").type] == [False, True]
+def test_columns_may_be_null_and_so_may_what_is_within_them() -> None:
+    inner = record(("y", "int"), ("z", {"type": "array", "items": "int"}), ("m", {"type": "map", "values": "int"}))
+    records, _ = read(record(("x", {**inner, "name": "R"})), [])
+    assert nullable_columns(records.schema).equals(records.schema)
+    (x,) = records.schema
+    assert [each.nullable for each in (x, *x.type, x.type.field("z").type.value_field)] == [True] * 5
 
 
 def test_a_schema_that_is_no_record_becomes_a_column_of_its_own() -> None:

@@ -26,9 +26,19 @@ SCHEMAS = {
     3: record(("x", "string")),
     4: record(("x", "string"), ("y", "int")),
     5: record(("x", "double")),
+    6: record(("lines", {"type": "array", "items": {**record(("sku", "string")), "name": "L"}})),
+    7: record(("lines", {"type": "array", "items": {**record(("sku", "string"), ("count", "int")), "name": "L"}})),
 }
-"""1 and 2 are compatible, and so are 3 and 4, and 1 and 5. Of others two are not."""
-VALUES = {1: {"x": 1}, 2: {"x": 2, "note": "n"}, 3: {"x": "3"}, 4: {"x": "4", "y": 4}, 5: {"x": 5.5}}
+"""1 and 2 are compatible, and so are 3 and 4, and 1 and 5, and 6 and 7. Of others of these pairs two are not."""
+VALUES = {
+    1: {"x": 1},
+    2: {"x": 2, "note": "n"},
+    3: {"x": "3"},
+    4: {"x": "4", "y": 4},
+    5: {"x": 5.5},
+    6: {"lines": [{"sku": "a"}]},
+    7: {"lines": [{"sku": "a", "count": 2}]},
+}
 
 
 @dataclass
@@ -103,6 +113,8 @@ def work_unit(
         ((3, 1), [(4,), (2,)], [2], [(0,), ()], (3, 1, 2)),
         ((3, 99), [(4,), (1,)], [4], [(), (0,)], (3, 99, 4)),
         ((99,), [(1,)], [1], [()], (99, 1)),
+        ((6,), [(7, 6)], [6, 7], [()], (6, 7)),
+        ((7,), [(6,)], [6], [()], (7, 6)),
     ],
     ids=[
         "the first is taken, and what is compatible with it",
@@ -116,6 +128,8 @@ def work_unit(
         "and that is by which came last",
         "one that the registry has lost is passed over",
         "also if it is the only one",
+        "a plain field that is new within others",
+        "and one that is not there",
     ],
 )
 def test_evolve_takes_what_is_compatible_with_what_is_published(
@@ -188,6 +202,24 @@ def test_pin_reads_all_by_the_schema_of_each_topic() -> None:
     assert registry.asked.count(("orders-value", 1)) == 1
     with pytest.raises(ConfigurationError, match="version 1 of subject none-value, of type AVRO"):
         work_unit(made, (1,), urn="none")
+
+
+@pytest.mark.parametrize(
+    ("column", "schema", "asked"),
+    [
+        ("value", {}, "orders-value"),
+        ("key", {}, "orders-key"),
+        ("key", {"subject": "{topic}-ids"}, "orders-ids"),
+        ("key", {"subject": "ids"}, "ids"),
+    ],
+)
+def test_a_pinned_schema_is_of_the_column_that_it_reads(column: str, schema: dict[str, Any], asked: str) -> None:
+    registry = Dicts(subjects={asked: [2]})
+    made = converter(registry, evolution="pin", schema={"version": 1, **schema}, column=column)
+    made.begin_work_unit("orders")
+    (piece,) = made.convert(batch_of([message(1)]).rename_columns([column, "offset"]))
+    assert (piece.records["x"].to_pylist(), piece.rejected) == ([1], {})
+    assert registry.asked[0] == (asked, 1)
 
 
 def test_datasets_have_policies_of_their_own_the_first_that_matches() -> None:
