@@ -46,7 +46,8 @@ class TableSink(BaseModel, GroupsByTable, SinkSettings):
         tags: whether each row says where it is from, in two columns more. So a committed epoch can be taken back, and
             datasets that share a table can be replaced.
         create: whether tables that are missing are made.
-        evolve: what is done with a column that the table does not have: `none` refuses the rows, `add_columns` adds it.
+        evolve: what is done with a column that the table does not have: `none` refuses the rows, `add_columns` adds it,
+            and makes integers and floats longer where the records' are.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)

@@ -36,6 +36,7 @@ class Target(ServerTarget):
     """A database of its own."""
 
     quote = "`"
+    narrow_float = "float"
     raised = pymysql.MySQLError
     commit_sent = rb"\x03COMMIT"
 

@@ -97,6 +97,8 @@ class ServerTarget(TableTarget):
 
     raised: ClassVar[type[Exception]]
     """What the client raises once the server is gone."""
+    narrow_float: ClassVar[str] = "real"
+    """The type of floats of 32 bits."""
     commit_sent: ClassVar[bytes]
     """How COMMIT looks on the wire, as a regular expression."""
     server: Any
@@ -220,8 +222,6 @@ class TableSinkCases:
         target.sql(f"UPDATE distcommit_ledger SET {target.forgotten} = NULL")
         assert target.commit(sink, new) == [Committed()]
 
-    def test_names_that_a_database_would_not_keep_are_tables_of_their_own(self, target: TableTarget) -> None:
-        urns = [*("x" * length for length in (63, 64, 65, 300, 301, 1024)), "distcommit_ledger", "Case", "case"]
     # -- all or none
 
     def test_all_that_goes_to_one_table_is_committed_or_nothing(self, target: TableTarget) -> None:
@@ -261,6 +261,8 @@ class TableSinkCases:
         (target.folder / "away").rename(target.folder / path)
         assert target.commit_whole(sink, one, other) == [Committed()] * 2
 
+    def test_names_that_a_database_would_not_keep_are_tables_of_their_own(self, target: TableTarget) -> None:
+        urns = [*("x" * length for length in (63, 64, 65, 300, 301, 1024)), "distcommit_ledger", "Case", "case"]
         urns += ['a"b`; --%s', "a.b/c", "\U0001f600", "\U0001f601", "a ", "a", "sqlite_a", "_sqlite_a"]
         sink = target.sink()
         assert target.commit(sink, *(target.prepare(sink, urn, 1) for urn in urns)) == [Committed()] * len(urns)
@@ -308,8 +310,6 @@ class TableSinkCases:
         refused(target.beside_others(sink, third), "not the target that the store knows")
         assert len(target.rows("a")) == 6
 
-    def test_the_ledger_is_of_one_store_and_does_not_grow_with_runs(self, target: TableTarget) -> None:
-        sink, origin = target.sink(), Origin(Provenance("partition", "offset"))
     def test_what_is_committed_before_its_ledger_is_removed_is_not_committed_again(self, target: TableTarget) -> None:
         """As after a kill between a dataset's first commit and the note that it is done."""
         sink = target.sink()
@@ -348,6 +348,8 @@ class TableSinkCases:
         assert target.commit(sink, replace(old, infos=infos)) == [Committed()]
         assert target.commit(sink, target.prepare(sink, "a", 2, bases=(1,))) == [Committed()]
 
+    def test_the_ledger_is_of_one_store_and_does_not_grow_with_runs(self, target: TableTarget) -> None:
+        sink, origin = target.sink(), Origin(Provenance("partition", "offset"))
         for epoch in range(1, 8):
             batch = pa.record_batch({"partition": ["0"], "offset": [epoch]})
             assert target.commit(sink, target.prepare(sink, "a", epoch, batch, origin=origin)) == [Committed()]
@@ -364,6 +366,26 @@ class TableSinkCases:
 
 class ServerTableSinkCases(TableSinkCases):
     """To be subclassed where the fixture `target` is a `ServerTarget`."""
+
+    def test_columns_are_widened_if_that_is_allowed(self, target: ServerTarget) -> None:
+        target.sql(
+            f"CREATE TABLE a (n int NOT NULL DEFAULT 5, x {target.narrow_float}, s smallint DEFAULT 7, t varchar(3))",
+            "INSERT INTO a (x, t) VALUES (0.5, 'old')",
+        )
+        plain, adding = target.sink(), target.sink(evolve="add_columns")
+        wide = pa.record_batch({"n": [2**40], "x": pa.array([0.1], pa.float32()), "s": [1], "t": ["new"]})
+        wider = pa.record_batch({"n": [1], "x": [0.1], "s": pa.array([2], pa.int32()), "more": [1]})
+        refused(target.beside_others(plain, target.prepare(plain, "a", 1, wide)), "'n'")
+        refused(target.commit(adding, target.prepare(adding, "a", 2, pa.record_batch({"t": ["long"]})))[0], "t")
+        request = target.prepare(adding, "a", 3, wide, wider)
+        assert target.commit(adding, request) == [Committed()]
+        target.sql("INSERT INTO a (x) VALUES (0.1)")
+        found = target.rows("a", "n, x, s")
+        assert [(n, s) for n, _, s in found] == [(1, 2), (5, 7), (5, 7), (2**40, 1)], "defaults stay"
+        assert [x for n, x, _ in found if n == 1] == [0.1]
+        assert target.commit(adding, request) == [AlreadyCommitted()]
+        target.sql("DELETE FROM a")
+        assert target.commit(plain, target.prepare(plain, "a", 4, wide)) == [Committed()]
 
     def test_an_answer_that_is_lost_after_the_commit_is_found_in_the_ledger(self, target: ServerTarget) -> None:
         with LossyProxy(target.server.port) as proxy:
