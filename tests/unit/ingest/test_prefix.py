@@ -19,7 +19,7 @@ from distcommit.ingest.flow import run_work_unit
 from distcommit.ingest.task_flow import Branch, Check, Stage, TaskFlow
 from distcommit.model.constructs import BranchCounts, TaskCheck, TaskChecker
 from distcommit.model.errors import SourceError
-from distcommit.model.sink import AttemptIdentity
+from distcommit.model.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
 from distcommit.model.source import Extraction
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import SkippedRange, TaskOutcome, TaskState, WorkUnit
@@ -240,6 +240,25 @@ def test_after_an_error_only_abort_is_called_of_a_writer(where: str) -> None:
     assert (state.outcome, state.branches[0].infos) == (TaskOutcome.FAILED, ())
     before = ["write 1"] if where == "write" else ["write 1", "write 1", "prepare"]
     assert sink.notes == ["open", *before, "abort"]
+
+
+def test_writers_are_aborted_in_the_reverse_order_of_their_opening() -> None:
+    order: list[str] = []
+
+    class Ordered(NotingSink):
+        def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
+            writer = super().open_writer(attempt, area, origin)
+            writer.abort = lambda: order.append(f"abort {attempt.branch}")  # type: ignore[method-assign]
+            order.append(f"open {attempt.branch}")
+            return writer
+
+    branches = tuple(Branch(Ordered(fails="write" if name == "y" else ""), name) for name in "xyz")
+    state, _ = read(
+        HoleSource(batches_of([[0]])),
+        flow=lambda source: TaskFlow(source, branches, (), ByValue(dict.fromkeys("xyz", ALL))),
+    )
+    assert state.outcome is TaskOutcome.FAILED
+    assert order == [*(f"open {name}" for name in "xyz"), *(f"abort {name}" for name in "zyx")]
 
 
 def test_what_is_kept_goes_to_a_sink_of_ones_own_as_ever() -> None:
