@@ -168,6 +168,7 @@ class TableCommitter(SinkCommitter):
 
     def _tried(self, requests: Sequence[CommitRequest], *, whole: bool = False) -> list[CommitOutcome]:
         for number in tries(_TRIES):
+            self.tried_again += 1 if number > 1 else 0
             try:
                 return self._in_one_transaction(requests, whole=whole)
             except CollisionError:

@@ -76,7 +76,8 @@ class IcebergCommitter(SinkCommitter):
     def _commit(self, requests: Sequence[CommitRequest], *, whole: bool) -> list[CommitOutcome]:
         answers: dict[int, CommitOutcome] = {}
         batches, reason, failures = self._batches(requests, whole=whole), "others changed the table again and again", 0
-        for _ in tries():
+        for number in tries():
+            self.tried_again += 1 if number > 1 else 0
             try:
                 self._round(batches)
             except Exception as error:

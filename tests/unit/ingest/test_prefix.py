@@ -19,7 +19,7 @@ from distcommit.ingest.flow import run_work_unit
 from distcommit.ingest.task_flow import Branch, Check, Stage, TaskFlow
 from distcommit.model.constructs import BranchCounts, TaskCheck, TaskChecker
 from distcommit.model.errors import SourceError
-from distcommit.model.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
+from distcommit.model.sink import AttemptIdentity, Origin, Origins, Prepared, SinkWriter, StagingArea
 from distcommit.model.source import Extraction
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import SkippedRange, TaskOutcome, TaskState, WorkUnit
@@ -247,17 +247,27 @@ def test_writers_are_aborted_in_the_reverse_order_of_their_opening() -> None:
 
     class Ordered(NotingSink):
         def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
-            writer = super().open_writer(attempt, area, origin)
-            writer.abort = lambda: order.append(f"abort {attempt.branch}")  # type: ignore[method-assign]
             order.append(f"open {attempt.branch}")
-            return writer
+            return Aborted(attempt.branch)
 
-    branches = tuple(Branch(Ordered(fails="write" if name == "y" else ""), name) for name in "xyz")
-    state, _ = read(
+    class Aborted(SinkWriter):
+        def __init__(self, branch: str) -> None:
+            self.branch = branch
+
+        def write(self, batch: pa.RecordBatch, origins: Origins | None = None) -> None:
+            raise ZeroDivisionError
+
+        def prepare_commit(self) -> Prepared:
+            raise NotImplementedError
+
+        def abort(self) -> None:
+            order.append(f"abort {self.branch}")
+
+    branches = tuple(Branch(Ordered(), name) for name in "xyz")
+    read(
         HoleSource(batches_of([[0]])),
         flow=lambda source: TaskFlow(source, branches, (), ByValue(dict.fromkeys("xyz", ALL))),
     )
-    assert state.outcome is TaskOutcome.FAILED
     assert order == [*(f"open {name}" for name in "xyz"), *(f"abort {name}" for name in "zyx")]
 
 

@@ -330,7 +330,9 @@ def test_two_that_look_at_the_same_version_commit_once(target: Target, monkeypat
         return committing(self, changes, sync)
 
     monkeypatch.setattr(SqlTables, "commit", overtaken)
-    assert target.commit(sink, request) == [AlreadyCommitted()]
+    committer = target.committer(sink)
+    assert committer.commit([request]) == [AlreadyCommitted()]
+    assert committer.tried_again == 1
     assert others == [1, Committed()]
     assert target.rows("t") == [1]
     metadata = list((target.folder / "warehouse" / "n" / "t" / "metadata").glob("*.avro"))
