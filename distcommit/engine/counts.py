@@ -29,9 +29,9 @@ class Executed(Counts, frozen=True):
     """What executing commit steps came to; the fields of `commit_`, of what the committers of sinks were asked.
 
     `commit_attempts`: requests that a committer was given, again each time; `commit_successes`: that were committed, by
-    this call or before it; `commit_retries`: that come again, as the committer said or as it failed; `commit_failures`:
-    that never can be committed; `target_ms`: how long they had the committers, from opening to closing, in
-    milliseconds, added up over tasks.
+    this call or before it; `commit_retries`: that come again, as the committer said or as it failed, and tries that
+    committers have made again by themselves; `commit_failures`: that never can be committed; `target_ms`: how long they
+    had the committers, from opening to closing, in milliseconds, added up over tasks.
     """
 
     steps_executed: int = 0

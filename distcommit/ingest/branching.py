@@ -246,8 +246,8 @@ class Branches:
         return known_to((stage, branch) for branch, stages in chains for stage in stages)
 
     def abort(self) -> None:
-        """Has all writers let go of what they hold."""
-        for writer in (*(lane.writer for lane in self._lanes), *self._errors.values()):
+        """Has all writers let go of what they hold, the one that was opened last first."""
+        for writer in reversed((*(lane.writer for lane in self._lanes), *self._errors.values())):
             try:
                 if writer is not None:
                     writer.abort()

@@ -113,7 +113,12 @@ class SinkCommitter(ABC):
 
     Any number of them may work at once, on the same requests too, and may be killed at any point. So the target has to
     keep a proof, changed in one transaction with the data: usually one row for each dataset with its newest epoch.
+
+    Attributes:
+        tried_again: how often it has tried again by itself, in place of leaving requests to another call.
     """
+
+    tried_again: int = 0
 
     @abstractmethod
     def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:

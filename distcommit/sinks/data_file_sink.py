@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from abc import abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from distcommit.model.sink import BY_DATASET, Abilities, SinkSettings
-from distcommit.sinks.committer_sink import CommitterSink
+from distcommit.model.sink import Abilities, SinkSettings
+from distcommit.sinks.table_groups import GroupsByTable
 from distcommit.sinks.table_names import DATASET
 
 Evolution = Literal["none", "add_columns"]
@@ -47,27 +46,12 @@ class DataFileTables(BaseModel):
         return DATASET not in self.table
 
 
-class DataFileSink(DataFileTables, CommitterSink, SinkSettings):
-    """A sink of such tables. What goes to one is committed at once: a table's datasets are a commit group."""
+class DataFileSink(DataFileTables, GroupsByTable, SinkSettings):
+    """A sink of such tables."""
 
     discards: ClassVar[bool] = True
     abilities: ClassVar[Abilities] = Abilities(audit=True)
 
-    @abstractmethod
-    def shown(self, table: str) -> str:
-        """A table, or the template of its name, as people write it."""
-
-    @abstractmethod
-    def group_of(self, dataset_urn: str) -> str:
-        """The commit group of all that go to the table of this dataset."""
-
     def asked_columns(self) -> Sequence[str]:
         """None: by `partition_by` and `sort_by` tables are made, and those that are there have their own."""
         return ()
-
-    @property
-    def grouped_by(self) -> str:
-        return f"table {self.shown(self.table)}" if self.shares_tables else BY_DATASET
-
-    def commit_group(self, dataset_urn: str) -> str:
-        return self.group_of(dataset_urn) if self.shares_tables else dataset_urn

@@ -3,6 +3,12 @@
 A row below the request that is not one of its bases, or above it, belongs to a target that is not the one the store
 knows: it was put back from a copy, made again, or the store was. `epoch > stored` alone would publish twice where a
 bucket's log has lost its tail.
+
+Before a dataset's first commit is known to be done its base is no row, which a ledger that was removed meanwhile has,
+too. So where a ledger can be removed and what it proves stays, it has an identity: a text that it got as it was made.
+Writers note it in their commit infos, as they end, and have the ledger made if there is none yet; committers compare it
+where they hold the ledger's row. Whoever commits, the rows were written before: if that very ledger is still there, it
+has had a row of each commit since. A ledger that is made later has another identity, and is never asked in its place.
 """
 
 from __future__ import annotations
@@ -56,6 +62,13 @@ def _another_store(request: CommitRequest, found: str) -> FailedForGood:
         " target or the store was put back from a copy, or made again. Nothing was written. Restore the other one, or"
         " set the watermark by hand and release the dataset"
     )
+
+
+def of_another_ledger(request: CommitRequest, identity: str) -> str:
+    """Which ledger was there as the rows of a request were written, if it is another than the one of that identity;
+    empty if it is the same, or nobody has noted it, as older programs."""
+    noted = (str(info.get("ledger", "")) for info in request.infos)
+    return next((each for each in noted if each and each != identity), "")
 
 
 def committed(row: LedgerRow | None, request: CommitRequest, covered: Sequence[Covered]) -> LedgerRow:

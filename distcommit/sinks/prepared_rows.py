@@ -50,6 +50,7 @@ class PreparedRows(StagedRows):
         attempt: whose rows they are.
         area: where they wait.
         origin: where they come from.
+        ledger: as of `StagedRows`.
     """
 
     def __init__(
@@ -58,8 +59,9 @@ class PreparedRows(StagedRows):
         attempt: AttemptIdentity,
         area: StagingArea,
         origin: Origin,
+        ledger: Callable[[], str],
     ) -> None:
-        super().__init__(area, origin)
+        super().__init__(area, origin, ledger)
         staging_root = area.folder.removesuffix(f"/{area.prefix}")
         self._context = CommitterContext(area.fs, staging_root, area.output_root, attempt.store_id)
         self._opens, self._attempt, self._has_begun = opens, attempt, False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -20,10 +20,16 @@ FILE_BYTES = 16 << 20
 
 class StagedRows(SinkWriter):
     """Stages batches as they come. Its commit info says which files there are, in order, and what they stand for:
-    `{"files": [[path below the staging root, xxh3-64 of its bytes], ...], "rows": ..., "covered": ...}`."""
+    `{"files": [[path below the staging root, xxh3-64 of its bytes], ...], "rows": ..., "covered": ..., "ledger": ...}`.
 
-    def __init__(self, area: StagingArea, origin: Origin) -> None:
-        self._area, self._covering = area, Covering(origin)
+    Args:
+        area: where they wait.
+        origin: where they come from.
+        ledger: the identity of the ledger that they are committed by; asked in the end, of one that has rows.
+    """
+
+    def __init__(self, area: StagingArea, origin: Origin, ledger: Callable[[], str]) -> None:
+        self._area, self._covering, self._ledger = area, Covering(origin), ledger
         self._files: list[list[Any]] = []
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_bytes = 0
@@ -50,7 +56,7 @@ class StagedRows(SinkWriter):
             return Prepared(holes=self._covering.holes_left)
         self._flush()
         info = {"files": self._files, "rows": self._covering.rows, "covered": self._covering.covered()}
-        return Prepared([info])
+        return Prepared([{**info, "ledger": self._ledger()}])
 
     def abort(self) -> None:
         self._waiting.clear()

@@ -7,20 +7,29 @@ it.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TypeAlias
 
-from distcommit.model.committer import CommitOutcome, CommitRequest, Committed, FailedForGood, SinkCommitter
-from distcommit.model.errors import LostError
+from distcommit.model.committer import (
+    CommitOutcome,
+    CommitRequest,
+    Committed,
+    FailedForGood,
+    HeldBack,
+    RetryLater,
+    SinkCommitter,
+)
+from distcommit.model.errors import ConflictError, LostError
 from distcommit.model.ledger import LedgerRow
 from distcommit.sinks.covering import covered_in
-from distcommit.sinks.ledgers import allowed_again, answered, committed, taken_back
+from distcommit.sinks.ledgers import allowed_again, answered, committed, of_another_ledger, taken_back
 from distcommit.sinks.retries import tries
 
 Key: TypeAlias = tuple[str, str]
 """Dataset and branch."""
 
+LEDGER = "distcommit_ledger"
 _DATASETS_AT_ONCE = 60
 """Of one transaction: PostgreSQL keeps 64 savepoints of each in memory, and has locks for some thousand tables."""
 _TRIES = 3
@@ -32,6 +41,14 @@ class CollisionError(Exception):
 
 class RefusedError(Exception):
     """What is to be written can't be, whatever is tried: the text says what and why."""
+
+
+class _NotWholeError(Exception):
+    """Requests that are committed all or none can't all be: what each is answered. The transaction is undone."""
+
+    def __init__(self, outcomes: Sequence[CommitOutcome]) -> None:
+        super().__init__(outcomes)
+        self.outcomes = outcomes
 
 
 class TableCommitter(SinkCommitter):
@@ -57,6 +74,11 @@ class TableCommitter(SinkCommitter):
     def locked(self, keys: Sequence[Key]) -> dict[Key, LedgerRow]:
         """This store's ledger rows of these keys, as far as there are any. Until the transaction ends nobody else can
         look at them so, nor write them."""
+
+    @abstractmethod
+    def identity(self) -> str:
+        """The ledger's: a text that it got as it was made, and no other one has; empty if somebody took it away. Within
+        a transaction that has locked rows, of the ledger that these are in."""
 
     @abstractmethod
     def load(self, request: CommitRequest, row: LedgerRow | None) -> None:
@@ -96,6 +118,14 @@ class TableCommitter(SinkCommitter):
             ConflictError: if readers see a part of it that can't be taken back; nothing was changed.
         """
 
+    def require(self, request: CommitRequest) -> None:
+        """Looks whether what a request is loaded from is all there: asked of all that are committed all or none before
+        any of them is loaded. For databases where loading is not undone with the transaction.
+
+        Raises:
+            LostError: if it is not.
+        """
+
     def unlocked(self, keys: Iterable[Key]) -> None:
         """Told of keys that have no ledger row, and get none, as the transaction ends."""
 
@@ -105,12 +135,21 @@ class TableCommitter(SinkCommitter):
             outcomes += self._tried(requests[begin : begin + _DATASETS_AT_ONCE])
         return outcomes
 
+    def commit_whole(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
+        """All of them in one transaction, however many there are; it is undone if one of them can't be."""
+        try:
+            return self._tried(requests, whole=True)
+        except _NotWholeError as error:
+            return error.outcomes
+
     def abort(self, requests: Sequence[CommitRequest]) -> None:
         with self.transaction():
             rows = self.locked(_keys(requests))
+            identity = self.identity()
             for request in requests:
                 key = (request.dataset_urn, request.branch)
                 row = rows.get(key)
+                _check_ledger(request, row, identity)
                 rows[key] = taken_back(row, request, covered_in(request.infos))
                 if row is not None and row.epoch == request.epoch:
                     self.unload(request)
@@ -127,26 +166,40 @@ class TableCommitter(SinkCommitter):
                 if row is not None and row != rows.get(key):
                     self.record(row)
 
-    def _tried(self, requests: Sequence[CommitRequest]) -> list[CommitOutcome]:
+    def _tried(self, requests: Sequence[CommitRequest], *, whole: bool = False) -> list[CommitOutcome]:
         for number in tries(_TRIES):
+            self.tried_again += 1 if number > 1 else 0
             try:
-                return self._in_one_transaction(requests)
+                return self._in_one_transaction(requests, whole=whole)
             except CollisionError:
                 if number == _TRIES:
                     raise
         raise AssertionError("unreachable")
 
-    def _in_one_transaction(self, requests: Sequence[CommitRequest]) -> list[CommitOutcome]:
+    def _in_one_transaction(self, requests: Sequence[CommitRequest], *, whole: bool) -> list[CommitOutcome]:
         with self.transaction():
             keys = _keys(requests)
-            rows = self.locked(keys)
-            outcomes = [self._commit(request, rows) for request in requests]
+            rows, identity = self.locked(keys), self.identity()
+            if whole:
+                _check_whole(requests, [self._looked_at(request, rows, identity) for request in requests])
+            outcomes = [self._commit(request, rows, identity) for request in requests]
+            if whole:
+                _check_whole(requests, outcomes)
             self.unlocked(key for key in keys if key not in rows)
         return outcomes
 
-    def _commit(self, request: CommitRequest, rows: dict[Key, LedgerRow]) -> CommitOutcome:
+    def _looked_at(self, request: CommitRequest, rows: Mapping[Key, LedgerRow], identity: str) -> CommitOutcome:
+        outcome = _answered(rows.get((request.dataset_urn, request.branch)), request, identity)
+        try:
+            if outcome is None:
+                self.require(request)
+        except LostError as error:
+            return FailedForGood(str(error))
+        return outcome or Committed()
+
+    def _commit(self, request: CommitRequest, rows: dict[Key, LedgerRow], identity: str) -> CommitOutcome:
         key = (request.dataset_urn, request.branch)
-        outcome = answered(rows.get(key), request)
+        outcome = _answered(rows.get(key), request, identity)
         if outcome is not None:
             return outcome
         row = committed(rows.get(key), request, covered_in(request.infos))
@@ -163,6 +216,47 @@ class TableCommitter(SinkCommitter):
             return outcome
         rows[key] = row
         return Committed()
+
+
+def _answered(row: LedgerRow | None, request: CommitRequest, identity: str) -> CommitOutcome | None:
+    """As `answered`, by a ledger of that identity."""
+    outcome, noted = answered(row, request), of_another_ledger(request, identity)
+    return FailedForGood(_other_ledger(noted, identity)) if outcome is None and noted else outcome
+
+
+def _check_ledger(request: CommitRequest, row: LedgerRow | None, identity: str) -> None:
+    """Raises:
+    ConflictError: if a request that the ledger knows nothing of may be committed, by another ledger.
+    """
+    noted = of_another_ledger(request, identity)
+    if noted and (row is None or row.epoch < request.epoch):
+        raise ConflictError(
+            "whether it is committed can't be told",
+            dataset=request.dataset_urn,
+            epoch=request.epoch,
+            found=_other_ledger(noted, identity),
+        )
+
+
+def _other_ledger(noted: str, identity: str) -> str:
+    """What is said of rows that were written for the ledger that was noted, where there is another one."""
+    return (
+        f"this is not the ledger that was there as rows were written, {noted}, but {identity or 'one without a name'}:"
+        " that one was removed, and this one can't tell whether they are committed. Nothing was written. Look for them"
+        " in the table. If they are there, release the dataset with accept; if not, have this one count as the same"
+        f" (UPDATE {LEDGER} SET commit_id = '{noted}' WHERE store = '') and release the dataset with retry"
+    )
+
+
+def _check_whole(requests: Sequence[CommitRequest], outcomes: Sequence[CommitOutcome]) -> None:
+    """Raises:
+    _NotWholeError: if one of them can't be committed, ever or now.
+    """
+    for refusal, held in ((FailedForGood, (Committed, RetryLater)), (RetryLater, (Committed,))):
+        for request, refused in zip(requests, outcomes, strict=True):
+            if isinstance(refused, refusal):
+                by = HeldBack(request.dataset_urn)
+                raise _NotWholeError([by if isinstance(outcome, held) else outcome for outcome in outcomes])
 
 
 def _keys(requests: Sequence[CommitRequest]) -> list[Key]:

@@ -13,9 +13,8 @@ from distcommit.model.committer import CommitRequest, CommitterContext
 from distcommit.model.errors import ConflictError
 from distcommit.model.ledger import Covered, LedgerRow
 from distcommit.sinks.staged_rows import files_of, rows_of, staged_batches
-from distcommit.sinks.table_committer import Key, RefusedError, TableCommitter
-from distcommit.sinks.table_names import DATASET
-from distcommit.sinks.table_sink import EPOCH, LEDGER, OF, TableSink, tag_of
+from distcommit.sinks.table_committer import LEDGER, Key, RefusedError, TableCommitter
+from distcommit.sinks.table_sink import EPOCH, OF, TableSink, tag_of
 
 LEDGER_COLUMNS = "dataset, branch, epoch, base, revoked, commit_id, covered"
 """Of a ledger, in the order of `as_row`."""
@@ -168,7 +167,7 @@ class LoadingCommitter(TableCommitter):
         return table
 
     def _is_shared_and_was_there(self, shown: str) -> bool:
-        return DATASET not in self._settings.table and self.was_there(shown)
+        return self._settings.shares_tables and self.was_there(shown)
 
     def _delete_older(self, table: Table, request: CommitRequest) -> None:
         tags = self._tags(request)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from functools import lru_cache
-from typing import Literal
+from functools import lru_cache, partial
+from typing import Any, ClassVar, Literal
 from urllib.parse import parse_qs, urlsplit
 
 import pyarrow as pa
@@ -16,15 +16,15 @@ from xxhash import xxh3_64_intdigest
 from distcommit.fs.local import LocalFileSystem
 from distcommit.fs.secret_files import check_absolute
 from distcommit.model.committer import CommitterContext
-from distcommit.model.errors import ConfigurationError
+from distcommit.model.errors import ConfigurationError, DistcommitError, TransientError, error_text
 from distcommit.model.pins import Pin
 from distcommit.model.sink import Abilities, AttemptIdentity, Origin, SinkSettings, SinkWriter, StagingArea
-from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.sinks.prepared_rows import PreparedRows, Preparing
 from distcommit.sinks.staged_rows import StagedRows
+from distcommit.sinks.table_committer import TableCommitter
+from distcommit.sinks.table_groups import GroupsByTable
 from distcommit.sinks.table_names import DATASET, check_template
 
-LEDGER = "distcommit_ledger"
 OF, EPOCH = "_distcommit_of", "_distcommit_epoch"
 """Columns of tags, both integers of 64 bits: which store, dataset and branch a row is of, and which epoch put it
 there."""
@@ -34,7 +34,7 @@ ANOTHER_TARGET = (
 )
 
 
-class TableSink(BaseModel, CommitterSink, SinkSettings):
+class TableSink(BaseModel, GroupsByTable, SinkSettings):
     """Rows go to a table for each dataset, or to one for all.
 
     Attributes:
@@ -46,10 +46,12 @@ class TableSink(BaseModel, CommitterSink, SinkSettings):
         tags: whether each row says where it is from, in two columns more. So a committed epoch can be taken back, and
             datasets that share a table can be replaced.
         create: whether tables that are missing are made.
-        evolve: what is done with a column that the table does not have: `none` refuses the rows, `add_columns` adds it.
+        evolve: what is done with a column that the table does not have: `none` refuses the rows, `add_columns` adds it,
+            and makes integers and floats longer where the records' are.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    infos_version: ClassVar[int] = 2
 
     table: str = DATASET
     mode: Literal["append", "upsert", "replace"] = "append"
@@ -71,7 +73,7 @@ class TableSink(BaseModel, CommitterSink, SinkSettings):
             raise ValueError("`keys` names a column twice")
         if self.mode == "upsert" and self.tags:
             raise ValueError("`tags` goes with append and replace: an upsert leaves nothing that could be taken back")
-        if self.mode == "replace" and DATASET not in self.table and not self.tags:
+        if self.mode == "replace" and self.shares_tables and not self.tags:
             raise ValueError("to replace datasets in a table that they share needs `tags: true`")
         return self
 
@@ -85,6 +87,12 @@ class TableSink(BaseModel, CommitterSink, SinkSettings):
     @abstractmethod
     def table_of(self, dataset_urn: str) -> str:
         """The table of a dataset."""
+
+    def shown(self, table: str) -> str:
+        return table
+
+    def group_of(self, dataset_urn: str) -> str:
+        return self.table_of(dataset_urn)
 
     @property
     def replaces_at_target(self) -> bool:
@@ -112,7 +120,25 @@ class TableSink(BaseModel, CommitterSink, SinkSettings):
             raise ConfigurationError("a table can't have this column", column=wrong[0], todo=todo)
 
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
-        return StagedRows(area, origin)
+        return StagedRows(area, origin, self.ledger_of(attempt))
+
+    @abstractmethod
+    def open_committer(self, context: CommitterContext) -> TableCommitter:
+        """A committer for one batch of requests, which has made the ledger if it was missing."""
+
+    def ledger_of(self, attempt: AttemptIdentity) -> Callable[[], str]:
+        """What asks for the identity of the ledger that an attempt's rows are committed by: the database once in each
+        process and run.
+
+        Raises:
+            ConfigurationError: as its committer does.
+            TransientError: if the database can't be asked.
+        """
+        return partial(_ledger_of, self, attempt.store_id, attempt.run_id)
+
+    def upgraded(self, info: Any, version: int) -> Any:
+        """Infos of version 1 did not note the ledger."""
+        return {"ledger": "", **info}
 
 
 class ServerSink(TableSink):
@@ -189,11 +215,27 @@ class ServerSink(TableSink):
                 todo="give the flow, or the attempt's identity, its `store_id`",
             )
         _begun(self, attempt.store_id, attempt.run_id, attempt.epoch)
-        return PreparedRows(self.open_two_phase, attempt, area, origin)
+        return PreparedRows(self.open_two_phase, attempt, area, origin, self.ledger_of(attempt))
 
     @abstractmethod
     def open_two_phase(self, context: CommitterContext) -> Preparing:
         """What prepares, commits and rolls back. Raises as `open_committer`."""
+
+
+@lru_cache(maxsize=64)
+def _ledger_of(sink: TableSink, store_id: str, run_id: str) -> str:
+    try:
+        with closing(sink.open_committer(CommitterContext(LocalFileSystem(), "", "", store_id))) as committer:
+            return committer.identity()
+    except DistcommitError:
+        raise
+    except Exception as error:
+        raise TransientError(
+            "the ledger can't be asked which one it is",
+            sink=sink.name,
+            found=error_text(error),
+            todo="nothing now: another attempt asks it; if that goes on, mend the database",
+        ) from error
 
 
 @lru_cache(maxsize=64)

@@ -150,7 +150,8 @@ class TwoPhaseCommitter(LoadingCommitter):
                 found=f"{type(error).__name__}: {error}",
                 todo="nothing now: another attempt prepares them; if that goes on, mend the database",
             ) from error
-        return {"attempt": attempt.attempt, "table": table, "rows": staged["rows"], "covered": staged["covered"]}
+        kept = {name: staged[name] for name in ("rows", "covered", "ledger")}
+        return {"attempt": attempt.attempt, "table": table, **kept}
 
     def ready(self, request: CommitRequest, rows: pa.Schema) -> int:
         """Has the table there that the rows go to; its identity. It is made by a transaction of its own: one that is
@@ -213,14 +214,8 @@ class TwoPhaseCommitter(LoadingCommitter):
     # -- what committers do
 
     def load(self, request: CommitRequest, row: LedgerRow | None) -> None:
-        """Commits what was prepared for a request, in the order of its infos. First it asks what is prepared, and then
-        for proofs: so what somebody commits in between is proven."""
-        names, there = self._names(request), self.in_doubt()
-        proofs = self.proven([self._proof(name.attempt) for name in names])
-        waiting = [name for name in names if self._proof(name.attempt) not in proofs]
-        gone = [name for name in waiting if name not in there]
-        if gone:
-            raise self._lost(request, gone)
+        """Commits what was prepared for a request, in the order of its infos."""
+        waiting = self._waiting(request)
         self._targets[request.dataset_urn, request.branch] = (
             self.shown(self._settings.table_of(request.dataset_urn)),
             request.infos[-1]["table"],
@@ -228,7 +223,10 @@ class TwoPhaseCommitter(LoadingCommitter):
         for name in waiting:
             if not self.settle(name, commit=True) and not self.proven([self._proof(name.attempt)]):
                 raise self._lost(request, [name])
-        self.forget([self._proof(name.attempt) for name in names])
+        self.forget([self._proof(name.attempt) for name in self._names(request)])
+
+    def require(self, request: CommitRequest) -> None:
+        self._waiting(request)
 
     def forgo(self, request: CommitRequest) -> None:
         """Rolls back what was prepared for a request, in the order in which it is committed: whoever still commits it
@@ -272,6 +270,21 @@ class TwoPhaseCommitter(LoadingCommitter):
     def _names(self, request: CommitRequest) -> list[Name]:
         key = self._key_of(request)
         return [Name(key, request.epoch, info["attempt"]) for info in request.infos]
+
+    def _waiting(self, request: CommitRequest) -> list[Name]:
+        """What is prepared for a request and not committed. First it asks what is prepared, and then for proofs: so
+        what somebody commits in between is proven.
+
+        Raises:
+            LostError: if some of it is neither.
+        """
+        names, there = self._names(request), self.in_doubt()
+        proofs = self.proven([self._proof(name.attempt) for name in names])
+        waiting = [name for name in names if self._proof(name.attempt) not in proofs]
+        gone = [name for name in waiting if name not in there]
+        if gone:
+            raise self._lost(request, gone)
+        return waiting
 
     def _key_of(self, request: CommitRequest) -> str:
         named = "\0".join((self._context.store_id, request.branch, request.dataset_urn))

@@ -132,16 +132,20 @@ class SinkCommitStep(CommitStep):
     @classmethod
     def _commit(cls, steps: Sequence[Self], *, whole: bool = False) -> list[DistcommitError | None]:
         outcomes: Sequence[CommitOutcome] = ()
-        began = perf_counter()
+        began, again = perf_counter(), 0
         try:
             requests = [step._current() for step in steps]
             with open_committer(steps[0].sink, steps[0].context) as committer:
-                outcomes = committer.commit_whole(requests) if whole else committer.commit(requests)
+                try:
+                    outcomes = committer.commit_whole(requests) if whole else committer.commit(requests)
+                finally:
+                    again = committer.tried_again
         except SinkUnavailableError as error:  # trying each by itself would only wait as often
             return [error] * len(steps)
         finally:
             for step, outcome in zip_longest(steps, outcomes[: len(steps)]):
                 step._tries.update(("commit_attempts", _COUNTED_AS.get(type(outcome), "commit_retries")))
+            steps[0]._tries["commit_retries"] += again
             steps[0]._tries["target_ms"] += round((perf_counter() - began) * 1000)
         if len(outcomes) != len(requests):
             raise DistcommitError(

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pyarrow.parquet as pq
@@ -69,10 +70,10 @@ class TestOneTable(TestDeltaSink):
         (place / "tables").mkdir(exist_ok=True)
         return DeltaSink.model_validate({"type": "delta", "location": str(place / "tables"), "table": "events"})
 
-    def writer(self, place: Path, urn: str, epoch: int, attempt: str = "") -> SinkWriter:
+    def writer(self, place: Path, urn: str, epoch: int, attempt: str = "", **more: Any) -> SinkWriter:
         attempt = attempt or uuid.uuid4().hex
         self.datasets = {**getattr(self, "datasets", {}), attempt: urn}
-        return super().writer(place, urn, epoch, attempt)
+        return super().writer(place, urn, epoch, attempt, **more)
 
     def observe(self, place: Path) -> Sequence[tuple[str, int]]:
         if not (place / "tables" / "events" / "_delta_log").exists():

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, urlparse
 
 import pyarrow.parquet as pq
@@ -113,10 +114,10 @@ class TestOneTable(TestSqliteCatalog):
         settings = {"catalog": self.catalog(place), "namespace": self.namespace(place), "table": "events"}
         return IcebergSink.model_validate({"type": "iceberg", **settings})
 
-    def writer(self, place: Path, urn: str, epoch: int, attempt: str = "") -> SinkWriter:
+    def writer(self, place: Path, urn: str, epoch: int, attempt: str = "", **more: Any) -> SinkWriter:
         attempt = attempt or uuid.uuid4().hex
         self.datasets = {**getattr(self, "datasets", {}), attempt: urn}
-        return super().writer(place, urn, epoch, attempt)
+        return super().writer(place, urn, epoch, attempt, **more)
 
     def seen_by(self, client: Catalog, place: Path) -> Sequence[tuple[str, int]]:
         if not client.table_exists((self.namespace(place), "events")):

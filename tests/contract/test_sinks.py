@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
@@ -14,7 +15,14 @@ import pyarrow as pa
 import pytest
 from msgspec.structs import replace
 
-from distcommit.model.committer import CommitOutcome, CommitRequest, Committed, CommitterContext
+from distcommit.model.committer import (
+    CommitOutcome,
+    CommitRequest,
+    Committed,
+    CommitterContext,
+    FailedForGood,
+    LostAttempt,
+)
 from distcommit.model.errors import ConfigurationError, CorruptError
 from distcommit.model.ledger import LedgerRow
 from distcommit.model.sink import AttemptIdentity, Origin, Origins, Prepared, SinkWriter, StagingArea
@@ -96,6 +104,41 @@ class LooksTooEarly(SqliteCommitter):
             self._load(request)
             self._put(request, ledgers.committed(row, request, ()))
         return Committed()
+
+
+class KnowsNoBases(SqliteCommitter):
+    """Commits whatever epoch is newer, by whatever the ledger has."""
+
+    def _commit(self, request: CommitRequest) -> CommitOutcome:
+        return super()._commit(dataclasses.replace(request, bases=()))
+
+
+class LooksAtBasesFirst(SqliteCommitter):
+    """Refuses what is committed already, as that is no base of itself."""
+
+    def _commit(self, request: CommitRequest) -> CommitOutcome:
+        row = self._row(request)
+        if request.bases and (row.epoch if row is not None else 0) not in request.bases:
+            return FailedForGood("another target")
+        return super()._commit(request)
+
+
+class ForgetsWhatWasFiltered(SqliteCommitter):
+    """Its ledger has what rows were made of, and no more."""
+
+    def _put(self, request: CommitRequest, row: LedgerRow) -> None:
+        super()._put(request, replace(row, covered=tuple(replace(part, filtered={}) for part in row.covered)))
+
+
+class CoversAllThatIsPrepared(SqliteCommitter):
+    """Takes nothing out of its ledger again."""
+
+    def abort(self, requests: Sequence[CommitRequest]) -> None:
+        before = [self._row(request) for request in requests]
+        super().abort(requests)
+        for request, old in zip(requests, before, strict=True):
+            if old is not None:
+                self._put(request, replace(old, epoch=old.base, revoked=old.epoch))
 
 
 class TakesNothingBack(SqliteCommitter):
@@ -197,6 +240,12 @@ FLAWS: list[tuple[type[SqliteCommitter] | type[SqliteWriter], Test]] = [
     (ShortSighted, _Suite.test_committed_again_after_later_epochs_it_changes_nothing),
     (InTwoTransactions, _Suite.test_killed_at_any_line_it_is_committed_by_the_next),
     (LooksTooEarly, _Suite.test_committed_by_many_at_once_it_is_done_once),
+    (KnowsNoBases, _Suite.test_a_target_that_is_older_than_the_store_is_refused),
+    (KnowsNoBases, _Suite.test_a_store_that_is_older_than_the_target_is_refused),
+    (LooksAtBasesFirst, _Suite.test_an_answer_that_is_lost_after_the_commit_took_effect_is_found_in_the_ledger),
+    (ShortSighted, _Suite.test_a_zombie_of_an_older_run_changes_nothing),
+    (ForgetsWhatWasFiltered, _Suite.test_its_ledger_says_what_of_the_source_is_covered_and_filtered),
+    (CoversAllThatIsPrepared, _Suite.test_its_ledger_says_what_of_the_source_is_covered_and_filtered),
     (TakesNothingBack, lambda suite, place: suite.test_taken_back_it_is_gone_and_can_not_come_back(place, True)),
     (ForgetsWhatItTookBack, lambda suite, place: suite.test_taken_back_it_is_gone_and_can_not_come_back(place, False)),
     (TakesLostForCommitted, _Suite.test_what_is_lost_is_never_taken_for_committed),
@@ -272,3 +321,81 @@ def test_groups_that_are_a_function_of_the_name_are_well(tmp_path: Path) -> None
 def test_groups_that_are_none_are_found(kind: type[SqliteSink], tmp_path: Path) -> None:
     with pytest.raises((AssertionError, ConfigurationError)):
         _Grouped(kind).test_a_dataset_has_the_same_commit_group_in_every_process(tmp_path)
+
+
+class UploadingWriter(SqliteWriter):
+    """Leaves a file beside the database, which its committer is to take away."""
+
+    upload: Path
+
+    def prepare_commit(self) -> Prepared:
+        self.upload.parent.mkdir(exist_ok=True)
+        self.upload.touch()
+        return super().prepare_commit()
+
+
+class UploadingCommitter(SqliteCommitter):
+    """Takes uploads away as they are committed, or lost."""
+
+    uploads: Path
+
+    def _put(self, request: CommitRequest, row: LedgerRow) -> None:
+        super()._put(request, row)
+        if row.epoch == request.epoch:
+            for info in request.infos:
+                (self.uploads / info["path"].partition("/")[0]).unlink(missing_ok=True)
+
+    def discard(self, lost: Sequence[LostAttempt]) -> None:
+        for each in lost:
+            (self.uploads / each.attempt).unlink(missing_ok=True)
+
+
+class KeepsWhatIsTakenBack(UploadingCommitter):
+    """Takes nothing away of a dataset that was abandoned."""
+
+    def discard(self, lost: Sequence[LostAttempt]) -> None:
+        revoked = {row.revoked for row in self.ledger()}
+        super().discard([each for each in lost if each.epoch not in revoked])
+
+
+@dataclass(frozen=True, slots=True)
+class UploadingSink(SqliteSink):
+    """The example, whose writers leave something at the target."""
+
+    committer: type[UploadingCommitter] = UploadingCommitter
+    discards: ClassVar[bool] = True
+
+    def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
+        writer = UploadingWriter(area, origin)
+        writer.upload = Path(self.path).parent / "uploads" / attempt.attempt
+        return writer
+
+    def open_committer(self, context: CommitterContext) -> SqliteCommitter:
+        committer = self.committer(self.path, context)
+        committer.uploads = Path(self.path).parent / "uploads"
+        return committer
+
+
+class _Uploading(TestSqliteSink):
+    """Not collected: run by the test below."""
+
+    __test__ = False
+
+    def __init__(self, committer: type[UploadingCommitter]) -> None:
+        self.committer = committer
+
+    def make_sink(self, place: Path) -> CommitterSink:
+        return UploadingSink(str(place / "rows.db"), self.committer)
+
+    def in_doubt(self, place: Path) -> int:
+        return len([*(place / "uploads").iterdir()])
+
+
+def test_what_stays_at_the_target_of_what_was_taken_back_is_found(tmp_path: Path) -> None:
+    _Uploading(UploadingCommitter).test_taken_back_before_it_was_committed_it_leaves_nothing_at_the_target(
+        tmp_path / "good"
+    )
+    with pytest.raises(AssertionError, match="in_doubt"):
+        _Uploading(KeepsWhatIsTakenBack).test_taken_back_before_it_was_committed_it_leaves_nothing_at_the_target(
+            tmp_path / "flawed"
+        )

@@ -36,6 +36,7 @@ class Target(ServerTarget):
     """A database of its own."""
 
     quote = "`"
+    narrow_float = "float"
     raised = pymysql.MySQLError
     commit_sent = rb"\x03COMMIT"
 
@@ -527,6 +528,6 @@ def test_a_ledger_from_before_tables_had_marks_goes_on(target: Target) -> None:
     target.sql("ALTER TABLE distcommit_ledger DROP COLUMN target_mark")
     assert target.commit(sink, target.prepare(sink, "a", 2), target.prepare(sink, "b", 2)) == [Committed()] * 2
     assert len(target.rows("a")) == 6
-    (of_a, of_b) = target.sql("SELECT target_mark FROM distcommit_ledger ORDER BY dataset")
+    (of_a, of_b) = target.sql("SELECT target_mark FROM distcommit_ledger WHERE store <> '' ORDER BY dataset")
     assert of_a == (0,), "a table that somebody else has made has no mark"
     assert of_b > (0,)

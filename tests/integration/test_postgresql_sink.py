@@ -268,4 +268,12 @@ def test_a_table_can_not_be_altered_between_the_look_and_the_rows(
     assert target.rows("a") == [(1,), (2,), (3,)]
 
 
+def test_a_column_that_a_view_needs_is_not_widened_and_takes_what_it_holds(target: Target) -> None:
+    target.sql("CREATE TABLE a (n integer)", "CREATE VIEW b AS SELECT n FROM a")
+    sink = target.sink(evolve="add_columns")
+    assert target.commit(sink, target.prepare(sink, "a", 1)) == [Committed()]
+    refused(target.commit(sink, target.prepare(sink, "a", 2, numbers(2**40)))[0], "'n'")
+    assert target.rows("a") == [(1,), (2,), (3,)]
+
+
 # -- another target than the store knows

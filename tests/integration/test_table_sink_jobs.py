@@ -42,6 +42,14 @@ class Place(ABC):
         """The section `sink`, with `settings` of a test's own."""
 
     @abstractmethod
+    def sql(self, statement: str) -> list[tuple[Any, ...]]:
+        """What a statement of the test's own finds."""
+
+    def named(self, table: str) -> str:
+        """A table in such a statement."""
+        return table
+
+    @abstractmethod
     def offsets(self) -> dict[str, list[tuple[int, int]]]:
         """Partition and offset of each row, in order, by table."""
 
@@ -55,6 +63,10 @@ class InSqlite(Place):
 
     def sink(self) -> dict[str, Any]:
         return {"type": "sqlite", "path": str(self.folder / "rows.db")}
+
+    def sql(self, statement: str) -> list[tuple[Any, ...]]:
+        with closing(sqlite3.connect(self.folder / "rows.db", timeout=60)) as file, file:
+            return file.execute(statement).fetchall()
 
     def offsets(self) -> dict[str, list[tuple[int, int]]]:
         with closing(sqlite3.connect(self.folder / "rows.db", timeout=60)) as file:
@@ -78,6 +90,11 @@ class InMariadb(Place):
         secret = f"${{file:{self.folder / 'password'}}}"
         url = self.server.url.replace("/shop", "/killed")
         return {"type": "mariadb", "url": url, "password": secret, **self.settings}
+
+    def sql(self, statement: str) -> list[tuple[Any, ...]]:
+        with self.server.connect("killed") as connection, connection.cursor() as cursor:
+            cursor.execute(statement)
+            return [*cursor.fetchall()]
 
     def offsets(self) -> dict[str, list[tuple[int, int]]]:
         found: dict[str, list[tuple[int, int]]] = {}
@@ -111,6 +128,14 @@ class InPostgresql(Place):
         secret = f"${{file:{self.folder / 'password'}}}"
         where = {"url": self.server.url, "password": secret, "schema": "killed"}
         return {"type": "postgresql", **where, **self.settings}
+
+    def sql(self, statement: str) -> list[tuple[Any, ...]]:
+        with self.server.connect() as connection:
+            found = connection.execute(statement.encode())
+            return found.fetchall() if found.description else []
+
+    def named(self, table: str) -> str:
+        return f"killed.{table}"
 
     def offsets(self) -> dict[str, list[tuple[int, int]]]:
         with self.server.connect() as connection:

@@ -40,7 +40,7 @@ _COUNTED = {
     "steps_executed": "Commit steps that were executed.",
     "commit_attempts": "Commits that sinks were asked for, again each time.",
     "commit_successes": "Commits that sinks have made.",
-    "commit_retries": "Commits that sinks have left to another try.",
+    "commit_retries": "Commits that sinks have left to another try, and tries that they made again by themselves.",
     "commit_failures": "Commits that sinks can never make.",
     "target_ms": "Milliseconds of sinks at their targets, added up over tasks.",
     "positions_lost": "Positions that were given up.",

@@ -150,7 +150,8 @@ class DeltaCommitter(SinkCommitter):
     def _commit(self, batch: _Batch) -> CommitOutcome:
         """Commits what can be, with the answers in the batch; what is left has the one that is returned."""
         reason, failures = _AGAIN, 0
-        for _ in tries():
+        for number in tries():
+            self.tried_again += 1 if number > 1 else 0
             try:
                 if self._try(batch):
                     break

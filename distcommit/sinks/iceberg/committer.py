@@ -27,7 +27,7 @@ from distcommit.sinks.covering import covered_in
 from distcommit.sinks.data_files import sync_locations
 from distcommit.sinks.iceberg.catalogs import Change, Identifier
 from distcommit.sinks.iceberg.data_files import data_file, folders_of
-from distcommit.sinks.iceberg.leftovers import delete, existing, kept, leftovers
+from distcommit.sinks.iceberg.leftovers import delete, existing, kept, leftovers, live
 from distcommit.sinks.iceberg.opening import opened
 from distcommit.sinks.iceberg.settings import IcebergSettings
 from distcommit.sinks.iceberg.snapshots import NewSnapshot
@@ -76,7 +76,8 @@ class IcebergCommitter(SinkCommitter):
     def _commit(self, requests: Sequence[CommitRequest], *, whole: bool) -> list[CommitOutcome]:
         answers: dict[int, CommitOutcome] = {}
         batches, reason, failures = self._batches(requests, whole=whole), "others changed the table again and again", 0
-        for _ in tries():
+        for number in tries():
+            self.tried_again += 1 if number > 1 else 0
             try:
                 self._round(batches)
             except Exception as error:
@@ -224,9 +225,11 @@ class IcebergCommitter(SinkCommitter):
         batch.taken = []
         rows: list[LedgerRow] = []
         files: list[DataFile] = []
+        there = _live_without_row(table, ledger, batch.requests.values(), self._tables.parallel_calls)
         for index, request in batch.requests.items():
             row = ledger.rows.get((request.dataset_urn, request.branch))
-            answer = _other_table(table, request) or answered(row, request) or self._lost(table, request)
+            answer = _other_table(table, request) or answered(row, request)
+            answer = answer or _committed_before(request, there) or self._lost(table, request)
             if answer is not None:
                 batch.answers[index] = answer
                 continue
@@ -246,7 +249,7 @@ class IcebergCommitter(SinkCommitter):
         return batch.snapshot.change(files, frozenset(), {self._ledgers.name: batch.ledger.text}, trace)
 
     def _lost(self, table: Table, request: CommitRequest) -> CommitOutcome | None:
-        paths = [file["path"] for info in request.infos for file in info["files"]]
+        paths = _paths(request)
         there = in_flight(self._tables.parallel_calls, lambda path: table.io.new_input(path).exists(), paths)
         gone = [path for path, ok in zip(paths, there, strict=True) if not ok]
         return FailedForGood(f"data files are gone: {', '.join(gone[:3])}") if gone else None
@@ -263,12 +266,11 @@ class IcebergCommitter(SinkCommitter):
         if new == old:
             return True
         removed = {
-            file["path"]
+            path
             for row, request in zip(old, requests, strict=True)
             if row is not None and row.epoch == request.epoch
-            for info in request.infos
-            for file in info["files"]
-        }
+            for path in _paths(request)
+        } | _live_without_row(table, ledger, requests, self._tables.parallel_calls)
         return self._put(table, ledger, new, removed, ("distcommit.taken-back", requests[0].epoch))
 
     def _allow(self, table: Table, requests: Sequence[CommitRequest]) -> bool:
@@ -301,6 +303,29 @@ class IcebergCommitter(SinkCommitter):
         if made:
             self._ledgers.delete(changed.superseded)
         return made
+
+
+def _paths(request: CommitRequest) -> list[str]:
+    return [file["path"] for info in request.infos for file in info["files"]]
+
+
+def _live_without_row(table: Table, ledger: Ledger, requests: Iterable[CommitRequest], parallel_calls: int) -> set[str]:
+    """Data files of requests, of whose dataset and branch the ledger has no row, that the table has nevertheless: the
+    row was taken away after its commit. Only where there is none the table is looked at, which takes long."""
+    unknown = [each for each in requests if (each.dataset_urn, each.branch) not in ledger.rows]
+    return live(table, {path for request in unknown for path in _paths(request)}, parallel_calls)
+
+
+def _committed_before(request: CommitRequest, there: set[str]) -> CommitOutcome | None:
+    """Of a request whose data files are in the table, though its ledger has no row of it."""
+    found = [path for path in _paths(request) if path in there]
+    if not found:
+        return None
+    return FailedForGood(
+        f"the table has data files of this commit, and its ledger has no row of the dataset: the ledger was taken away."
+        f" Nothing was written. Found {', '.join(found[:3])}. Release the dataset with accept, as they are there; or"
+        " with abandon, which takes them out, and the next run reads it again"
+    )
 
 
 def files_of(table: Table, request: CommitRequest) -> list[DataFile]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.manifest import ManifestFile
@@ -73,6 +74,15 @@ def kept(tables: Sequence[Table], files: Mapping[str, int], parallel_calls: int)
             tell_kept(".".join(table.name()), in_table)
             found |= in_table
     return found
+
+
+def live(table: Table, files: AbstractSet[str], parallel_calls: int) -> set[str]:
+    """Those of the files that this version of the table has. Reads all of its manifests, if there are files."""
+    snapshot = table.current_snapshot()
+    if snapshot is None or not files:
+        return set()
+    manifests = [(table.io, manifest) for manifest in snapshot.manifests(table.io)]
+    return set(files & set().union(*in_flight(parallel_calls, _paths_of, manifests)))
 
 
 def delete(tables: Tables, paths: Iterable[str]) -> None:

@@ -30,10 +30,12 @@ from confluent_kafka.cimpl import NewTopic
 from distcommit.model.errors import ConfigurationError, CorruptError, TransientError
 from distcommit.model.ledger import LedgerRow
 from distcommit.sinks.kafka.producers import CatchableProducer
+from distcommit.sinks.retries import tries
 
 logger = logging.getLogger(__name__)
 
 _COMPACTED = "compact"
+_LOOKS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,9 +262,11 @@ def ledger_made(target: KafkaTarget, run_id: str) -> str:
             error = target.answers(admin.create_topics([made]))[target.ledger]
             if isinstance(error, KafkaException) and error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise error
-            deadline_s = time.monotonic() + target.request_timeout_s
-            while not (topic_id := target.topic_id(admin)) and time.monotonic() < deadline_s:
-                time.sleep(0.05)
+            for _ in tries(_LOOKS, first_wait_s=0.05):  # until all brokers know of it
+                if topic_id := target.topic_id(admin):
+                    break
+            else:
+                raise TransientError("the ledger topic was made, and is not there", topic=target.ledger)
         found = target._value(admin.describe_configs([ConfigResource(ResourceType.TOPIC, target.ledger)]))
     except KafkaException as error:
         raise TransientError("the ledger topic can't be had", topic=target.ledger, found=target.text(error)) from None

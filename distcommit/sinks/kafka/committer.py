@@ -155,6 +155,7 @@ class KafkaCommitter(SinkCommitter):
         """Tries until it is known what became of them: who is fenced, or gets no answer, asks the ledger anew."""
         denied = False
         for number in tries(_TRIES, first_wait_s=0.2):
+            self.tried_again += 1 if number > 1 else 0
             try:
                 return self._try(lane, requests, whole=whole, denied=denied)
             except (KafkaException, TransientError, SystemError) as error:

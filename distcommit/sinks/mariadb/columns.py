@@ -126,6 +126,16 @@ def column_type(field: pa.Field, keys: Sequence[str]) -> str:
     return (made % min(255, _KEY_CHARACTERS // len(keys)) if "%d" in made else made) + " not null"
 
 
+def wider_type(field: pa.Field, column: Column) -> str | None:
+    """The type that a column has to have for all values of a field, if that holds all of its own, too: a longer integer
+    or float. None if it is wide enough, or of another type, or unsigned."""
+    kind, there = _kind(field.type), column.kind
+    if pa.types.is_signed_integer(kind) and there in _INTEGERS and not column.unsigned:
+        bits = 24 if there == "mediumint" else _INTEGERS[there]
+        return _MADE[kind] if kind.bit_width > bits else None
+    return "double" if kind == pa.float64() and there == "float" and not column.sizes else None
+
+
 def check_fits(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
     """Raises:
     RefusedError: if a column of the rows can't go to the table's column of its name.

@@ -16,7 +16,14 @@ from pymysql.connections import Connection
 from pymysql.cursors import Cursor
 from pymysql.err import MySQLError
 
-from distcommit.model.committer import CommitOutcome, CommitRequest, CommitterContext, RetryLater
+from distcommit.model.committer import (
+    CommitOutcome,
+    CommitRequest,
+    CommitterContext,
+    FailedForGood,
+    HeldBack,
+    RetryLater,
+)
 from distcommit.model.errors import ConfigurationError, TransientError
 from distcommit.model.ledger import LedgerRow
 from distcommit.sinks.mariadb import tables
@@ -29,9 +36,9 @@ from distcommit.sinks.mariadb.connection import (
     savepoint,
     transaction,
 )
-from distcommit.sinks.table_committer import Key
+from distcommit.sinks.table_committer import LEDGER, Key
 from distcommit.sinks.table_loading import LEDGER_COLUMNS, LoadingCommitter, as_row
-from distcommit.sinks.table_sink import LEDGER, OF, TableSink, tag_of
+from distcommit.sinks.table_sink import OF, TableSink, tag_of
 
 _MADE = f"""
 CREATE TABLE IF NOT EXISTS {LEDGER} (
@@ -41,6 +48,11 @@ CREATE TABLE IF NOT EXISTS {LEDGER} (
     target_mark bigint, changed_at datetime(6))
 ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
 """
+_NAMED = (
+    f"INSERT IGNORE INTO {LEDGER} (id, store, dataset, branch, commit_id, covered) VALUES (%s, '', '', '', %s, '[]')"
+)
+_NAME = f"SELECT commit_id FROM {LEDGER} WHERE id = %s"
+_NAME_ID = bytes(16)
 _PROBED_BYTES = 32_768
 _MOST_ALTERED = 100
 """How often a dataset's table is widened for one commit."""
@@ -62,6 +74,8 @@ class MariadbCommitter(LoadingCommitter):
         self._most_bytes = int(most_bytes)
         self.make_ledger(LEDGER, _MADE)
         self._add_marks()
+        if not self.identity():
+            self._execute(_NAMED, (_NAME_ID, uuid.uuid4().hex))
 
     def make_ledger(self, name: str, statement: str) -> None:
         """Makes the ledger, or what stands beside it, by that statement if it is missing.
@@ -110,6 +124,21 @@ class MariadbCommitter(LoadingCommitter):
                     again.append(index)
             for index, outcome in zip(again, super().commit([requests[index] for index in again]), strict=True):
                 outcomes[index] = outcome
+        return outcomes
+
+    def commit_whole(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
+        """As `TableCommitter.commit_whole`, once the tables are there and wide enough."""
+        outcomes = super().commit_whole(requests)
+        for _ in range(_MOST_ALTERED):
+            to_alter, self._altered_first = self._altered_first, {}
+            if not to_alter or any(isinstance(outcome, FailedForGood) for outcome in outcomes):
+                break
+            for (dataset_urn, branch), statement in to_alter.items():
+                failed = self._alter(statement)
+                if failed is not None:
+                    key = (dataset_urn, branch)
+                    return [failed if key == (r.dataset_urn, r.branch) else HeldBack(dataset_urn) for r in requests]
+            outcomes = super().commit_whole(requests)
         return outcomes
 
     def _alter(self, statement: str) -> CommitOutcome | None:
@@ -166,6 +195,10 @@ class MariadbCommitter(LoadingCommitter):
         except tables.AlterFirst as error:
             self._altered_first[request.dataset_urn, request.branch] = error.statement
             raise
+
+    def identity(self) -> str:
+        found = self._execute(_NAME, (_NAME_ID,)).fetchone()
+        return "" if found is None else str(found[0])
 
     def find(self, name: str, tags: Mapping[str, int]) -> tables.Table | None:
         return tables.find(self._connection, name, tags, self._most_bytes)

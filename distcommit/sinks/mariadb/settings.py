@@ -10,8 +10,9 @@ from pydantic import field_validator, model_validator
 
 from distcommit.model.pins import Pin
 from distcommit.model.work import MAIN_BRANCH
+from distcommit.sinks.table_committer import LEDGER
 from distcommit.sinks.table_names import table_name
-from distcommit.sinks.table_sink import ANOTHER_TARGET, LEDGER, ServerSink
+from distcommit.sinks.table_sink import ANOTHER_TARGET, ServerSink
 
 MOST_NAME_CHARACTERS = 64
 _OF_URLS = ("ssl_ca", "ssl_cert", "ssl_key", "ssl_verify_cert", "ssl_verify_identity", "unix_socket")

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from distcommit.fs.secret_files import with_secret_files
-from distcommit.model.committer import CommitterContext, SinkCommitter
+from distcommit.model.committer import CommitterContext
 from distcommit.sinks.clients import committing_by, needing_client
 from distcommit.sinks.mariadb.columns import check_names, column_type
 from distcommit.sinks.mariadb.settings import MariadbTables
+from distcommit.sinks.table_committer import TableCommitter
 
 if TYPE_CHECKING:
     from pymysql.connections import Connection
@@ -33,7 +34,7 @@ class MariadbSink(MariadbTables):
         for field in schema:
             column_type(field, self.keys)
 
-    def open_committer(self, context: CommitterContext) -> SinkCommitter:
+    def open_committer(self, context: CommitterContext) -> TableCommitter:
         if self.two_phase:
             return self.open_two_phase(context)
         with needing_client(self.type):

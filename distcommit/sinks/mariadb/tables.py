@@ -5,6 +5,7 @@ They are made and widened outside of it, as any statement that does so ends the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +15,7 @@ from pymysql.connections import Connection
 from pymysql.cursors import Cursor
 from pymysql.err import MySQLError
 
-from distcommit.sinks.mariadb.columns import Column, check_fits, column_of, column_type, values
+from distcommit.sinks.mariadb.columns import Column, check_fits, column_of, column_type, values, wider_type
 from distcommit.sinks.mariadb.connection import NO_SUCH_TABLE, code_of, execute
 from distcommit.sinks.plain_arrays import refused_value
 from distcommit.sinks.table_committer import RefusedError
@@ -26,6 +27,7 @@ _HEAD_BYTES = 16 << 10
 _HARMLESS = {1287, 1592}
 """Warnings: of VALUES(), which MySQL would have otherwise, and of a binary log of statements."""
 _SLICE_ROWS = 1024
+_TYPE = re.compile(r"^\w+(\([^)]*\))?")
 
 
 class AlterFirst(Exception):  # noqa: N818 - nothing is wrong
@@ -52,14 +54,25 @@ class Table:
         """Makes sure that rows of that schema, with tags, can go into it. Raises as `table_loading.Table`.
 
         Raises:
-            AlterFirst: if columns are missing and may be added.
+            AlterFirst: if columns are missing, or too narrow, and the table may be altered.
         """
         whole = with_tags(schema, self.tags)
         missing = missing_columns(whole, self.columns, self.shown, add_columns=add_columns)
-        if missing:
-            added = ", ".join(f"ADD COLUMN {quoted(each.name)} {column_type(each, ())}" for each in missing)
-            raise AlterFirst(f"ALTER TABLE {quoted(self.shown)} {added}")
+        changes = [f"ADD COLUMN {quoted(each.name)} {column_type(each, ())}" for each in missing]
+        if add_columns:
+            there = [(each.name, wider_type(each, self.columns[each.name])) for each in whole if each not in missing]
+            changes += [f"MODIFY COLUMN {self._redefined(name, kind)}" for name, kind in there if kind is not None]
+        if changes:
+            raise AlterFirst(f"ALTER TABLE {quoted(self.shown)} {', '.join(changes)}")
         check_fits(whole, self.columns)
+
+    def _redefined(self, name: str, kind: str) -> str:
+        """The definition of a column as it is, but for its type."""
+        ((_, definition),) = execute(self.connection, f"SHOW CREATE TABLE {quoted(self.shown)}").fetchall()
+        begin = f"  {quoted(name)} "
+        (line,) = (line for line in definition.splitlines() if line.startswith(begin))
+        rest = _TYPE.sub("", line.removeprefix(begin).removesuffix(","), count=1)
+        return f"{quoted(name)} {kind}{rest}"
 
     def copy(self, batches: Sequence[pa.RecordBatch]) -> None:
         """Adds batches, all of one schema. Raises as `table_loading.Table`."""

@@ -61,6 +61,13 @@ _MADE: Mapping[pa.DataType, str] = {
     _UTC: "timestamptz",
     pa.duration("us"): "interval",
 }
+_WIDTHS = {
+    "smallint": ("integer", 16),
+    "integer": ("integer", 32),
+    "bigint": ("integer", 64),
+    "real": ("float", 32),
+    "double precision": ("float", 64),
+}
 _VARHDRSZ = 4
 
 
@@ -98,6 +105,18 @@ def column_type(field: pa.Field) -> str:
         found=str(field.type),
         todo="convert it with the converter `cast`, or drop it",
     )
+
+
+def wider_type(field: pa.Field, column: Column) -> str | None:
+    """The type that a column has to have for all values of a field, if that holds all of its own, too: a longer integer
+    or float. None if it is wide enough, or of another type, or of a domain."""
+    wanted, there = (
+        _WIDTHS.get(each)
+        for each in (_MADE.get(plain_type(field.type), ""), column.shown.removeprefix(f"{column.name} "))
+    )
+    if wanted is None or there is None or wanted[0] != there[0] or wanted[1] <= there[1]:
+        return None
+    return column_type(field)
 
 
 def encoder_of(schema: pa.Schema, columns: Mapping[str, Column]) -> pgpq.ArrowToPostgresBinaryEncoder:

@@ -19,9 +19,9 @@ from distcommit.model.ledger import LedgerRow
 from distcommit.sinks.postgresql import tables
 from distcommit.sinks.postgresql.connection import outcome_of, transaction
 from distcommit.sinks.postgresql.settings import PostgresqlTables
-from distcommit.sinks.table_committer import Key
+from distcommit.sinks.table_committer import LEDGER, Key
 from distcommit.sinks.table_loading import LEDGER_COLUMNS, LoadingCommitter, as_row
-from distcommit.sinks.table_sink import LEDGER, OF, tag_of
+from distcommit.sinks.table_sink import OF, tag_of
 
 _MADE = """
 CREATE TABLE IF NOT EXISTS {ledger} (
@@ -31,6 +31,8 @@ CREATE TABLE IF NOT EXISTS {ledger} (
     changed_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (store, dataset, branch))
 """
+_NAMED = "INSERT INTO {ledger} (store, dataset, branch, commit_id) VALUES ('', '', '', %s) ON CONFLICT DO NOTHING"
+_NAME = "SELECT commit_id FROM {ledger} WHERE store = '' AND dataset = '' AND branch = ''"
 _PROBED_BYTES = 32_768
 
 
@@ -48,6 +50,9 @@ class PostgresqlCommitter(LoadingCommitter):
             with transaction(connection):
                 connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (shown,))
                 self._execute(_MADE)
+        if not self.identity():
+            with transaction(connection):
+                self._execute(_NAMED, (uuid.uuid4().hex,))
 
     def transaction(self) -> AbstractContextManager[object]:
         return transaction(self._connection)
@@ -81,6 +86,10 @@ class PostgresqlCommitter(LoadingCommitter):
                 " AND (dataset, branch) IN (SELECT * FROM unnest(%s::text[], %s::text[]))",
                 (self._context.store_id, [dataset for dataset, _ in named], [branch for _, branch in named]),
             )
+
+    def identity(self) -> str:
+        found = self._execute(_NAME).fetchone()
+        return "" if found is None else str(found[0])
 
     def find(self, name: str, tags: Mapping[str, int]) -> tables.Table | None:
         return tables.find(self._connection, self._schema, name, tags)

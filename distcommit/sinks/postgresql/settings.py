@@ -10,8 +10,9 @@ from pydantic import Field, field_validator
 
 from distcommit.model.pins import Pin
 from distcommit.model.work import MAIN_BRANCH
+from distcommit.sinks.table_committer import LEDGER
 from distcommit.sinks.table_names import table_name
-from distcommit.sinks.table_sink import ANOTHER_TARGET, LEDGER, ServerSink
+from distcommit.sinks.table_sink import ANOTHER_TARGET, ServerSink
 
 MAX_NAME_BYTES = 63
 

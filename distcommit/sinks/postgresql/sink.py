@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from distcommit.fs.secret_files import with_secret_files
-from distcommit.model.committer import CommitterContext, SinkCommitter
+from distcommit.model.committer import CommitterContext
 from distcommit.model.errors import ConfigurationError
 from distcommit.sinks.clients import committing_by, needing_client
 from distcommit.sinks.postgresql.settings import MAX_NAME_BYTES, PostgresqlTables
+from distcommit.sinks.table_committer import TableCommitter
 
 if TYPE_CHECKING:
     import psycopg
@@ -36,7 +37,7 @@ class PostgresqlSink(PostgresqlTables):
                 todo = "rename it with the converter `rename`"
                 raise ConfigurationError("PostgreSQL would shorten a column's name", column=field.name, todo=todo)
 
-    def open_committer(self, context: CommitterContext) -> SinkCommitter:
+    def open_committer(self, context: CommitterContext) -> TableCommitter:
         if self.two_phase:
             return self.open_two_phase(context)
         with needing_client(self.type):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import LiteralString
@@ -12,9 +13,11 @@ from pgpq import ArrowToPostgresBinaryEncoder
 from psycopg import sql
 
 from distcommit.model.errors import plain_text
-from distcommit.sinks.postgresql.columns import Column, check_fits, column_type, encoder_of, fitted
+from distcommit.sinks.postgresql.columns import Column, check_fits, column_type, encoder_of, fitted, wider_type
 from distcommit.sinks.table_committer import RefusedError
 from distcommit.sinks.table_loading import missing_columns, tagged, with_tags
+
+logger = logging.getLogger(__name__)
 
 _ROWS = sql.Identifier("_distcommit_rows")
 _ORDER = sql.Identifier("_distcommit_order")
@@ -69,7 +72,27 @@ class Table:
             )
         if missing:
             self.columns = _columns(self.connection, self.identity)
+        if add_columns:
+            self._widen(whole)
         check_fits(whole, self.columns)
+
+    def _widen(self, schema: pa.Schema) -> None:
+        """Widens columns that are too narrow for their rows; one that can't be, as others rest on its type or the table
+        is somebody else's, stays as it is: then its values are looked at one by one."""
+        wider = {each.name: wider_type(each, self.columns[each.name]) for each in schema}
+        for name, kind in wider.items():
+            if kind is None:
+                continue
+            made = sql.SQL("ALTER TABLE {} ALTER COLUMN {} TYPE {}").format(
+                self.identifier, sql.Identifier(name), sql.SQL(kind)
+            )
+            try:
+                with self.connection.transaction():
+                    self.connection.execute(made)
+            except (psycopg.errors.FeatureNotSupported, psycopg.errors.InsufficientPrivilege):
+                logger.warning("a column of %s stays too narrow for %s", self.shown, kind, exc_info=True)
+        if any(wider.values()):
+            self.columns = _columns(self.connection, self.identity)
 
     def copy(self, batches: Sequence[pa.RecordBatch], into: sql.Identifier | None = None) -> None:
         """Sends batches, all of one schema.

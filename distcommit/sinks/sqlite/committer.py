@@ -15,9 +15,9 @@ from distcommit.model.committer import CommitOutcome, CommitterContext, RetryLat
 from distcommit.model.ledger import LedgerRow
 from distcommit.sinks.sqlite import tables
 from distcommit.sinks.sqlite.connection import outcome_of, savepoint, transaction
-from distcommit.sinks.table_committer import Key
+from distcommit.sinks.table_committer import LEDGER, Key
 from distcommit.sinks.table_loading import LEDGER_COLUMNS, LoadingCommitter, as_row
-from distcommit.sinks.table_sink import LEDGER, OF, TableSink, tag_of
+from distcommit.sinks.table_sink import OF, TableSink, tag_of
 
 _MADE = f"""
 CREATE TABLE IF NOT EXISTS {LEDGER} (
@@ -27,6 +27,8 @@ CREATE TABLE IF NOT EXISTS {LEDGER} (
     target_mark INTEGER, changed_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP,
     PRIMARY KEY (store, dataset, branch))
 """
+_NAMED = f"INSERT OR IGNORE INTO {LEDGER} (store, dataset, branch, commit_id) VALUES ('', '', '', ?)"
+_NAME = f"SELECT commit_id FROM {LEDGER} WHERE store = '' AND dataset = '' AND branch = ''"
 _PROBED_BYTES = 32_768
 
 
@@ -41,6 +43,9 @@ class SqliteCommitter(LoadingCommitter):
             with transaction(connection):
                 connection.execute(_MADE)
         self._add_marks()
+        if not self.identity():
+            with transaction(connection):
+                connection.execute(_NAMED, (uuid.uuid4().hex,))
 
     def _add_marks(self) -> None:
         """To a ledger that was made before tables had marks."""
@@ -69,6 +74,10 @@ class SqliteCommitter(LoadingCommitter):
                 rows[key], target = as_row(found), found[7]
                 self._targets[key] = (target, None if target is None else found[8] or 0)
         return rows
+
+    def identity(self) -> str:
+        found = self._connection.execute(_NAME).fetchone()
+        return "" if found is None else str(found[0])
 
     def find(self, name: str, tags: Mapping[str, int]) -> tables.Table | None:
         return tables.find(self._connection, name, tags)

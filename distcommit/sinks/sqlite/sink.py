@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import pyarrow as pa
 from pydantic import field_validator
 
-from distcommit.model.committer import CommitterContext, SinkCommitter
+from distcommit.model.committer import CommitterContext
 from distcommit.model.pins import Pin
 from distcommit.model.sink import Abilities
 from distcommit.model.work import MAIN_BRANCH
@@ -17,8 +17,9 @@ from distcommit.sinks.clients import committing_by
 from distcommit.sinks.sqlite.columns import column_type
 from distcommit.sinks.sqlite.committer import SqliteCommitter
 from distcommit.sinks.sqlite.connection import connected
+from distcommit.sinks.table_committer import LEDGER, TableCommitter
 from distcommit.sinks.table_names import table_name
-from distcommit.sinks.table_sink import ANOTHER_TARGET, LEDGER, TableSink
+from distcommit.sinks.table_sink import ANOTHER_TARGET, TableSink
 
 _MOST_NAME_BYTES = 200
 _RESERVED = "sqlite_"
@@ -65,5 +66,5 @@ class SqliteSink(TableSink):
         for field in schema:
             column_type(field, schema)
 
-    def open_committer(self, context: CommitterContext) -> SinkCommitter:
+    def open_committer(self, context: CommitterContext) -> TableCommitter:
         return committing_by(connected(self.path), lambda made: SqliteCommitter(made, self, context))

@@ -26,6 +26,7 @@ from distcommit.model.committer import (
 from distcommit.model.sink import BY_DATASET
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.testing.contracts.killed import Nursery, commit_all, nursery
+from distcommit.testing.contracts.known_bases import KnownBases
 from distcommit.testing.contracts.taken_back import TakenBack
 from distcommit.testing.contracts.tried_sink import batch_of
 
@@ -35,7 +36,7 @@ _MANY = 8
 _NAMES = ["orders", "orders/0", "orders.eu", "a", "ä b", "x" * 1000]
 
 
-class SinkContract(TakenBack):
+class SinkContract(KnownBases, TakenBack):
     """Nothing is visible before commit, and each request once after it, however often and by whomever it is committed.
 
     class TestMySink(SinkContract):

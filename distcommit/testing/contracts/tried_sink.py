@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from distcommit.fs.local import LocalFileSystem
 from distcommit.model.committer import CommitOutcome, CommitRequest, LostAttempt, SinkCommitter
+from distcommit.model.ledger import LedgerRow
 from distcommit.model.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
 from distcommit.model.steps import StepContext
 from distcommit.sinks.committer_sink import CommitterSink
@@ -20,6 +21,7 @@ from distcommit.steps.registry import dump_steps, load_steps
 from distcommit.steps.sink import SinkCommitStep
 
 _STORE = "store"
+_NO_ORIGIN = Origin()
 
 
 class TriedSink(ABC):
@@ -71,14 +73,16 @@ class TriedSink(ABC):
             store_id=_STORE,
         )
 
-    def writer(self, place: Path, urn: str, epoch: int, attempt: str = "") -> SinkWriter:
+    def writer(
+        self, place: Path, urn: str, epoch: int, attempt: str = "", *, origin: Origin = _NO_ORIGIN
+    ) -> SinkWriter:
         """The writer of a new attempt; `attempt`: its id."""
         attempt = attempt or uuid.uuid4().hex
         folder = place / "staging" / attempt
         folder.mkdir(parents=True)
         identity = AttemptIdentity(f"run-{epoch}", epoch, urn, f"00000_{epoch:06d}", attempt, store_id=_STORE)
         area = StagingArea(LocalFileSystem(), str(folder), attempt, str(place / "output"))
-        return self.sink(place).open_writer(identity, area, Origin())
+        return self.sink(place).open_writer(identity, area, origin)
 
     def lost(self, place: Path, urn: str, epoch: int, *, died: bool) -> LostAttempt:
         """An attempt that has prepared a record and was not chosen. If it died, nobody knows its infos."""
@@ -88,8 +92,11 @@ class TriedSink(ABC):
         infos = tuple(writer.prepare_commit().infos)
         return LostAttempt(epoch, f"00000_{epoch:06d}", attempt, attempt, () if died else infos)
 
-    def prepare(self, place: Path, urn: str, epoch: int, *work_units: Sequence[int]) -> CommitRequest:
-        """What one attempt at each of these work units (offsets) has prepared, as a committer finds it in the store."""
+    def prepare(
+        self, place: Path, urn: str, epoch: int, *work_units: Sequence[int], bases: tuple[int, ...] = ()
+    ) -> CommitRequest:
+        """What one attempt at each of these work units (offsets) has prepared, as a committer finds it in the store,
+        which knows the target to have one of these epochs."""
         infos: list[Any] = []
         attempts = [uuid.uuid4().hex for _ in work_units]
         for offsets, attempt in zip(work_units, attempts, strict=True):
@@ -97,7 +104,8 @@ class TriedSink(ABC):
             for offset in offsets:
                 writer.write(batch_of(offset))
             infos += writer.prepare_commit().infos
-        return self.stored(place, CommitRequest(urn, epoch, tuple(infos), attempts=tuple(attempts)))
+        request = CommitRequest(urn, epoch, tuple(infos), bases=bases, attempts=tuple(attempts))
+        return self.stored(place, request)
 
     def stored(self, place: Path, request: CommitRequest) -> CommitRequest:
         """The request as another process reads it from the commit log."""
@@ -164,9 +172,13 @@ class TriedSink(ABC):
 
     def ledger(self, place: Path) -> dict[str, tuple[int, int]]:
         """The newest epoch that is committed of each dataset, and how many rows, as one more process is told."""
+        return {row.dataset_urn: (row.epoch, sum(part.rows for part in row.covered)) for row in self.ledger_rows(place)}
+
+    def ledger_rows(self, place: Path) -> list[LedgerRow]:
+        """All of them, as one more process is told."""
         committer = self.sink(place).open_committer(self.context(place).for_committers)
         try:
-            return {row.dataset_urn: (row.epoch, sum(part.rows for part in row.covered)) for row in committer.ledger()}
+            return [*committer.ledger()]
         finally:
             committer.close()
 

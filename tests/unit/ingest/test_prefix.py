@@ -19,7 +19,7 @@ from distcommit.ingest.flow import run_work_unit
 from distcommit.ingest.task_flow import Branch, Check, Stage, TaskFlow
 from distcommit.model.constructs import BranchCounts, TaskCheck, TaskChecker
 from distcommit.model.errors import SourceError
-from distcommit.model.sink import AttemptIdentity
+from distcommit.model.sink import AttemptIdentity, Origin, Origins, Prepared, SinkWriter, StagingArea
 from distcommit.model.source import Extraction
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import SkippedRange, TaskOutcome, TaskState, WorkUnit
@@ -240,6 +240,35 @@ def test_after_an_error_only_abort_is_called_of_a_writer(where: str) -> None:
     assert (state.outcome, state.branches[0].infos) == (TaskOutcome.FAILED, ())
     before = ["write 1"] if where == "write" else ["write 1", "write 1", "prepare"]
     assert sink.notes == ["open", *before, "abort"]
+
+
+def test_writers_are_aborted_in_the_reverse_order_of_their_opening() -> None:
+    order: list[str] = []
+
+    class Ordered(NotingSink):
+        def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
+            order.append(f"open {attempt.branch}")
+            return Aborted(attempt.branch)
+
+    class Aborted(SinkWriter):
+        def __init__(self, branch: str) -> None:
+            self.branch = branch
+
+        def write(self, batch: pa.RecordBatch, origins: Origins | None = None) -> None:
+            raise ZeroDivisionError
+
+        def prepare_commit(self) -> Prepared:
+            raise NotImplementedError
+
+        def abort(self) -> None:
+            order.append(f"abort {self.branch}")
+
+    branches = tuple(Branch(Ordered(), name) for name in "xyz")
+    read(
+        HoleSource(batches_of([[0]])),
+        flow=lambda source: TaskFlow(source, branches, (), ByValue(dict.fromkeys("xyz", ALL))),
+    )
+    assert order == [*(f"open {name}" for name in "xyz"), *(f"abort {name}" for name in "zyx")]
 
 
 def test_what_is_kept_goes_to_a_sink_of_ones_own_as_ever() -> None:

@@ -34,7 +34,7 @@ class Committing:
         attempt = uuid.uuid4().hex
         (self.folder / attempt).mkdir()
         area = StagingArea(LocalFileSystem(), str(self.folder / attempt), attempt, str(self.folder / "output"))
-        identity = AttemptIdentity("run", epoch, urn, "unit", attempt, store_id="store")
+        identity = AttemptIdentity(f"{self.folder}/{epoch}", epoch, urn, "unit", attempt, store_id="store")
         writer = sink.open_writer(identity, area, origin or Origin())
         for batch in batches or (numbers(1, 2, 3),):
             writer.write(batch)
@@ -45,6 +45,14 @@ class Committing:
         committer = sink.open_committer(self.context)
         try:
             return list(committer.commit(requests))
+        finally:
+            committer.close()
+
+    def commit_whole(self, sink: TableSink, *requests: CommitRequest) -> list[CommitOutcome]:
+        """What one more process is answered that commits all or none."""
+        committer = sink.open_committer(self.context)
+        try:
+            return list(committer.commit_whole(requests))
         finally:
             committer.close()
 

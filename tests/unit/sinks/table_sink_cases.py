@@ -6,13 +6,22 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
 
 from distcommit.fs.local import LocalFileSystem
-from distcommit.model.committer import AlreadyCommitted, CommitOutcome, CommitRequest, Committed, CommitterContext
+from distcommit.model.committer import (
+    AlreadyCommitted,
+    CommitOutcome,
+    CommitRequest,
+    Committed,
+    CommitterContext,
+    HeldBack,
+    RetryLater,
+)
 from distcommit.model.errors import ConflictError
 from distcommit.model.provenance import Provenance
 from distcommit.model.sink import Origin
@@ -44,7 +53,7 @@ class TableTarget(Committing, ABC):
         return self.sql(f"SELECT {columns} FROM {self.quoted(table)} ORDER BY 1")
 
     def ledger(self) -> list[tuple[Any, ...]]:
-        return self.sql("SELECT dataset, epoch FROM distcommit_ledger ORDER BY 1")
+        return self.sql("SELECT dataset, epoch FROM distcommit_ledger WHERE store <> '' ORDER BY 1")
 
     def quoted(self, name: str) -> str:
         return f"{self.quote}{name.replace(self.quote, self.quote * 2)}{self.quote}"
@@ -88,6 +97,8 @@ class ServerTarget(TableTarget):
 
     raised: ClassVar[type[Exception]]
     """What the client raises once the server is gone."""
+    narrow_float: ClassVar[str] = "real"
+    """The type of floats of 32 bits."""
     commit_sent: ClassVar[bytes]
     """How COMMIT looks on the wire, as a regular expression."""
     server: Any
@@ -211,6 +222,45 @@ class TableSinkCases:
         target.sql(f"UPDATE distcommit_ledger SET {target.forgotten} = NULL")
         assert target.commit(sink, new) == [Committed()]
 
+    # -- all or none
+
+    def test_all_that_goes_to_one_table_is_committed_or_nothing(self, target: TableTarget) -> None:
+        """More than one transaction has otherwise; and where the table is made and widened for it."""
+        sink = target.sink(table="shared", evolve="add_columns")
+        wider = pa.record_batch({"n": [1], "more": [1]})
+        good = [target.prepare(sink, f"d{number:02}", 1, numbers(0), wider) for number in range(70)]
+        bad = target.prepare(sink, "bad", 1, pa.record_batch({"n": ["no number"]}))
+        ready = target.prepare(sink, "first", 1)
+        assert target.commit_whole(sink, ready) == [Committed()]
+        for requests in ([*good, bad], [bad, *good]):
+            outcomes = target.commit_whole(sink, ready, *requests)
+            assert outcomes[0] == AlreadyCommitted()
+            for request, outcome in zip(requests, outcomes[1:], strict=True):
+                if request is bad:
+                    refused(outcome, "'n'")
+                else:
+                    assert outcome == HeldBack("bad")
+            assert target.rows("shared") == [(1,), (2,), (3,)]
+            assert target.ledger() == [("first", 1)]
+        assert target.commit_whole(sink, *good) == [Committed()] * 70
+        assert target.commit_whole(sink, *good, ready) == [AlreadyCommitted()] * 71
+        assert len(target.rows("shared")) == 3 + 2 * 70
+
+    def test_one_that_can_not_be_now_holds_those_that_go_to_its_table(self, target: TableTarget) -> None:
+        sink = target.sink(table="shared", create=False)
+        target.sql("CREATE TABLE shared (n bigint)")
+        one, other = (target.prepare(sink, urn, 1) for urn in ("one", "other"))
+        (path, _), *_ = other.infos[0]["files"]
+        (target.folder / path).rename(target.folder / "away")
+        (target.folder / path).mkdir()  # it can't be read now
+        held, waits = target.commit_whole(sink, one, other)
+        assert held == HeldBack("other")
+        assert isinstance(waits, RetryLater)
+        assert target.rows("shared") == []
+        (target.folder / path).rmdir()
+        (target.folder / "away").rename(target.folder / path)
+        assert target.commit_whole(sink, one, other) == [Committed()] * 2
+
     def test_names_that_a_database_would_not_keep_are_tables_of_their_own(self, target: TableTarget) -> None:
         urns = [*("x" * length for length in (63, 64, 65, 300, 301, 1024)), "distcommit_ledger", "Case", "case"]
         urns += ['a"b`; --%s', "a.b/c", "\U0001f600", "\U0001f601", "a ", "a", "sqlite_a", "_sqlite_a"]
@@ -260,6 +310,44 @@ class TableSinkCases:
         refused(target.beside_others(sink, third), "not the target that the store knows")
         assert len(target.rows("a")) == 6
 
+    def test_what_is_committed_before_its_ledger_is_removed_is_not_committed_again(self, target: TableTarget) -> None:
+        """As after a kill between a dataset's first commit and the note that it is done."""
+        sink = target.sink()
+        first, other = target.prepare(sink, "a", 1, bases=(0,)), target.prepare(sink, "b", 1, bases=(0,))
+        assert target.commit(sink, first) == [Committed()]
+        ((name,),) = target.sql("SELECT commit_id FROM distcommit_ledger WHERE store = ''")
+        drop_ledger(target)
+        for _ in range(2):
+            refused(target.commit(sink, first)[0], "not the ledger", name, "accept")
+        refused(target.commit_whole(sink, first)[0], "not the ledger")
+        with pytest.raises(ConflictError, match="can't be told"):
+            target.abort(sink, first)
+        assert target.rows("a") == [(1,), (2,), (3,)]
+        refused(target.commit(sink, other)[0], f"UPDATE distcommit_ledger SET commit_id = '{name}'")
+        target.sql(f"UPDATE distcommit_ledger SET commit_id = '{name}' WHERE store = ''")
+        assert target.commit(sink, other) == [Committed()]
+        again = target.prepare(sink, "c", 2, bases=(0,))
+        assert target.commit(sink, again) == [Committed()]
+
+    def test_a_ledger_whose_rows_were_deleted_is_another_one(self, target: TableTarget) -> None:
+        sink = target.sink()
+        first = target.prepare(sink, "a", 1, bases=(0,))
+        assert target.commit(sink, first) == [Committed()]
+        target.sql("DELETE FROM distcommit_ledger")
+        refused(target.commit(sink, first)[0], "not the ledger")
+        assert target.rows("a") == [(1,), (2,), (3,)]
+
+    def test_a_ledger_of_older_programs_gets_a_name_and_infos_of_theirs_are_committed(
+        self, target: TableTarget
+    ) -> None:
+        sink = target.sink()
+        assert target.commit(sink, target.prepare(sink, "a", 1)) == [Committed()]
+        old = target.prepare(sink, "b", 1, bases=(0,))
+        target.sql("DELETE FROM distcommit_ledger WHERE store = ''")
+        infos = tuple(sink.upgraded({name: info[name] for name in info if name != "ledger"}, 1) for info in old.infos)
+        assert target.commit(sink, replace(old, infos=infos)) == [Committed()]
+        assert target.commit(sink, target.prepare(sink, "a", 2, bases=(1,))) == [Committed()]
+
     def test_the_ledger_is_of_one_store_and_does_not_grow_with_runs(self, target: TableTarget) -> None:
         sink, origin = target.sink(), Origin(Provenance("partition", "offset"))
         for epoch in range(1, 8):
@@ -269,7 +357,7 @@ class TableSinkCases:
         (row,) = committer.ledger()
         committer.close()
         assert (row.epoch, row.base, row.covered[0].rows, row.covered[0].twice) == (7, 6, 7, 0)
-        ((covered,),) = target.sql("SELECT covered FROM distcommit_ledger")
+        ((covered,),) = target.sql("SELECT covered FROM distcommit_ledger WHERE store <> ''")
         assert len(str(covered)) < 400
         other = sink.open_committer(CommitterContext(LocalFileSystem(), "", "", "another store"))
         assert [*other.ledger()] == []
@@ -278,6 +366,26 @@ class TableSinkCases:
 
 class ServerTableSinkCases(TableSinkCases):
     """To be subclassed where the fixture `target` is a `ServerTarget`."""
+
+    def test_columns_are_widened_if_that_is_allowed(self, target: ServerTarget) -> None:
+        target.sql(
+            f"CREATE TABLE a (n int NOT NULL DEFAULT 5, x {target.narrow_float}, s smallint DEFAULT 7, t varchar(3))",
+            "INSERT INTO a (x, t) VALUES (0.5, 'old')",
+        )
+        plain, adding = target.sink(), target.sink(evolve="add_columns")
+        wide = pa.record_batch({"n": [2**40], "x": pa.array([0.1], pa.float32()), "s": [1], "t": ["new"]})
+        wider = pa.record_batch({"n": [1], "x": [0.1], "s": pa.array([2], pa.int32()), "more": [1]})
+        refused(target.beside_others(plain, target.prepare(plain, "a", 1, wide)), "'n'")
+        refused(target.commit(adding, target.prepare(adding, "a", 2, pa.record_batch({"t": ["long"]})))[0], "t")
+        request = target.prepare(adding, "a", 3, wide, wider)
+        assert target.commit(adding, request) == [Committed()]
+        target.sql("INSERT INTO a (x) VALUES (0.1)")
+        found = target.rows("a", "n, x, s")
+        assert [(n, s) for n, _, s in found] == [(1, 2), (5, 7), (5, 7), (2**40, 1)], "defaults stay"
+        assert [x for n, x, _ in found if n == 1] == [0.1]
+        assert target.commit(adding, request) == [AlreadyCommitted()]
+        target.sql("DELETE FROM a")
+        assert target.commit(plain, target.prepare(plain, "a", 4, wide)) == [Committed()]
 
     def test_an_answer_that_is_lost_after_the_commit_is_found_in_the_ledger(self, target: ServerTarget) -> None:
         with LossyProxy(target.server.port) as proxy:

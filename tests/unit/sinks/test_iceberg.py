@@ -211,6 +211,28 @@ def test_files_written_before_the_partitions_changed_are_committed_with_theirs(t
 # -- the proof
 
 
+def test_what_is_committed_before_its_ledger_is_taken_away_is_not_committed_again(target: Target) -> None:
+    """As after a kill between a dataset's first commit and the note that it is done."""
+    sink = target.sink(table="events")
+    first, other = (target.prepare(sink, urn, 1, ids(number), bases=(0,)) for number, urn in enumerate("ab"))
+    assert target.commit(sink, first) == [Committed()]
+    with target.table("events").transaction() as change:
+        change.remove_properties(
+            *(name for name in target.table("events").properties if name.startswith("distcommit."))
+        )
+    for _ in range(2):
+        assert "its ledger has no row of the dataset" in failed(target.commit(sink, first)[0])
+    assert "its ledger has no row" in failed(target.committer(sink).commit_whole([other, first])[1])
+    assert target.rows("events") == [0]
+    assert target.commit(sink, other) == [Committed()]
+    target.committer(sink).abort([first])
+    target.committer(sink).abort([first])
+    assert target.rows("events") == [1], "it is taken out, and the next run reads it again"
+    assert "taken back" in failed(target.commit(sink, first)[0])
+    assert target.commit(sink, target.prepare(sink, "a", 2, ids(0), bases=(0,))) == [Committed()]
+    assert target.rows("events") == [0, 1]
+
+
 def test_the_proof_outlives_expired_snapshots_and_removed_orphans(target: Target) -> None:
     sink = target.sink(table="all")
     requests = [target.prepare(sink, f"d{number}", 1, ids(number)) for number in range(60)]
@@ -336,7 +358,9 @@ def test_two_that_look_at_the_same_version_commit_once(target: Target, monkeypat
         return committing(self, changes, sync)
 
     monkeypatch.setattr(SqlTables, "commit", overtaken)
-    assert target.commit(sink, request) == [AlreadyCommitted()]
+    committer = target.committer(sink)
+    assert committer.commit([request]) == [AlreadyCommitted()]
+    assert committer.tried_again == 1
     assert others == [1, Committed()]
     assert target.rows("t") == [1]
     metadata = list((target.folder / "warehouse" / "n" / "t" / "metadata").glob("*.avro"))

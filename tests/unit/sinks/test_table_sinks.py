@@ -40,6 +40,16 @@ def test_where_the_proof_is_is_pinned_and_told_without_user_and_password() -> No
     assert file.published_in("orders", "/output") == "table all of /data/rows.db"
 
 
+@pytest.mark.parametrize("two_phase", [False, True])
+def test_datasets_that_share_a_table_are_a_commit_group(two_phase: bool) -> None:
+    section = {"type": "mariadb", "url": SERVER, "two_phase": two_phase}
+    shared = MariadbSink.model_validate({**section, "table": "All"})
+    assert shared.grouped_by == "table All"
+    assert {shared.commit_group(urn) for urn in ("orders", "payments")} == {shared.table_of("any")}
+    apart = MariadbSink.model_validate(section)
+    assert (apart.grouped_by, apart.commit_group("orders")) == ("dataset", "orders")
+
+
 @pytest.mark.parametrize("urn", ["Orders", "\U0001f600", "x" * 65, "distcommit_ledger", "a "])
 def test_what_the_database_would_not_keep_as_it_is_ends_in_a_hash(urn: str) -> None:
     sink = MariadbSink.model_validate({"type": "mariadb", "url": SERVER})

@@ -21,6 +21,7 @@ from distcommit.model.committer import (
     CommitRequest,
     Committed,
     CommitterContext,
+    HeldBack,
     LostAttempt,
     RetryLater,
 )
@@ -166,6 +167,20 @@ class TwoPhaseCases:
         target.discard(target.sink(), "attempt")
         assert target.prepared() == []
         assert target.rows("a") == []
+
+    def test_of_one_table_nothing_is_committed_where_something_is_gone(self, target: PreparingTarget) -> None:
+        sink = target.sink(table="shared")
+        first, gone, last = (target.of_units(sink, urn, 1, numbers(1), numbers(2)) for urn in ("a", "b", "c"))
+        target.end(target.name_of(gone, 1), commit=False)
+        one, refusal, other = target.commit_whole(sink, first, gone, last)
+        assert one == other == HeldBack("b")
+        refused(refusal, "neither there nor committed")
+        assert target.rows("shared") == []
+        assert len(target.prepared()) == 5
+        assert target.commit_whole(sink, first, last) == [Committed()] * 2
+        assert len(target.rows("shared")) == 4
+        target.abort(sink, gone)
+        assert target.prepared() == []
 
     # -- another target, or another store
 

@@ -1,0 +1,127 @@
+"""What a sink with a ledger keeps where store and target know different things of it: part of `contracts.sink`."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+from distcommit.model.committer import AlreadyCommitted, CommitRequest, Committed, FailedForGood
+from distcommit.model.errors import ConflictError
+from distcommit.model.ledger import LedgerRow
+from distcommit.model.provenance import Provenance
+from distcommit.model.sink import Filtered, Origin
+from distcommit.model.work import MAIN_BRANCH, SkippedRange
+from distcommit.sinks.files.offsets import offsets_of, parsed
+from distcommit.testing.contracts.tried_sink import TriedSink, batch_of
+
+_ORIGIN = Origin(Provenance("partition", "offset"), incarnation="topic-1")
+
+
+class KnownBases(TriedSink):
+    """Requests say which epochs the store knows the target to have (`bases`); the ledger says what was committed."""
+
+    def has_ledger(self, place: Path) -> bool:
+        """Whether the sink can be audited by one; else the test has nothing to try."""
+        if self.sink(place).abilities.audit:
+            return True
+        self.passes_over("it can't be audited")
+        return False
+
+    def test_a_target_that_is_older_than_the_store_is_refused(self, tmp_path: Path) -> None:
+        """It was put back from a copy, or emptied: what the store has as committed is not there."""
+        if not self.has_ledger(tmp_path):
+            return
+        assert self.commit(tmp_path, self.prepare(tmp_path, "a", 1, [0], bases=(0,))) == [Committed()]
+        older, emptied = (self.prepare(tmp_path, urn, 4, [1], bases=(3,)) for urn in ("a", "b"))
+        other = self.prepare(tmp_path, "c", 4, [2], bases=(0,))
+        for _ in range(2):
+            one, another = self.commit(tmp_path, older, emptied)
+            assert isinstance(one, FailedForGood)
+            assert isinstance(another, FailedForGood)
+        assert self.commit(tmp_path, other) == [Committed()], "others are unharmed"
+        assert self.seen(tmp_path) == [("a", 0), ("c", 2)], "nothing was written"
+        assert self.ledger(tmp_path) == {"a": (1, 1), "c": (4, 1)}
+
+    def test_a_store_that_is_older_than_the_target_is_refused(self, tmp_path: Path) -> None:
+        """It was put back from a copy: the target has more than it knows, also an epoch that it gives once more."""
+        if not self.has_ledger(tmp_path):
+            return
+        for epoch, base in ((1, 0), (3, 1)):
+            request = self.prepare(tmp_path, "a", epoch, [epoch], bases=(base,))
+            assert self.commit(tmp_path, request) == [Committed()]
+        for epoch in (3, 4):
+            (outcome,) = self.commit(tmp_path, self.prepare(tmp_path, "a", epoch, [9], bases=(1,)))
+            assert isinstance(outcome, FailedForGood), epoch
+        assert self.seen(tmp_path) == [("a", 1), ("a", 3)], "nothing was written"
+        accepted = self.prepare(tmp_path, "a", 5, [5], bases=(2, 3))  # either is well
+        assert self.commit(tmp_path, accepted) == [Committed()]
+        assert self.ledger(tmp_path) == {"a": (5, 3)}
+
+    def test_an_answer_that_is_lost_after_the_commit_took_effect_is_found_in_the_ledger(self, tmp_path: Path) -> None:
+        """The store does not know of it, and asks from the same base once more, in any company."""
+        if not self.has_ledger(tmp_path):
+            return
+        for epoch, base in ((1, 0), (2, 1)):
+            request = self.prepare(tmp_path, "a", epoch, [epoch], bases=(base,))
+            other = self.prepare(tmp_path, "b", epoch, [epoch], bases=(base,))
+            self.commit(tmp_path, request)  # nobody hears of it
+            assert self.commit(tmp_path, request, other) == [AlreadyCommitted(), Committed()]
+            assert self.commit(tmp_path, request) == [AlreadyCommitted()]
+        assert self.seen(tmp_path) == [("a", 1), ("a", 2), ("b", 1), ("b", 2)]
+
+    def test_a_zombie_of_an_older_run_changes_nothing(self, tmp_path: Path) -> None:
+        """It was paused since before the newer run: what it says of it counts nowhere."""
+        if not self.has_ledger(tmp_path):
+            return
+        old, unknown = self.prepare(tmp_path, "a", 1, [0], bases=(0,)), self.prepare(tmp_path, "a", 1, [0])
+        new = self.prepare(tmp_path, "a", 2, [1], bases=(0,))
+        assert self.commit(tmp_path, new) == [Committed()]
+        for zombie in (old, unknown):
+            (outcome,) = self.commit(tmp_path, zombie)
+            assert isinstance(outcome, AlreadyCommitted | FailedForGood)
+            assert self.seen(tmp_path) == [("a", 1)]
+        assert self.commit(tmp_path, new) == [AlreadyCommitted()]
+        assert self.ledger(tmp_path) == {"a": (2, 1)}
+
+    def test_its_ledger_says_what_of_the_source_is_covered_and_filtered(self, tmp_path: Path) -> None:
+        """What an audit and a rebuild go by: of all that is committed, and of nothing that is not or was taken back."""
+        if not self.has_ledger(tmp_path):
+            return
+        first = self._told(tmp_path, 1, (0, 3), hole=1, filtered=2)
+        assert self.commit(tmp_path, first) == [Committed()]
+        self._says(tmp_path, {0, 3}, holes={1}, filtered={2})
+        second = self._told(tmp_path, 2, (4,), hole=5, filtered=6)
+        self._says(tmp_path, {0, 3}, holes={1}, filtered={2})
+        for outcome in (Committed(), AlreadyCommitted()):
+            assert self.commit(tmp_path, second) == [outcome]
+            self._says(tmp_path, {0, 3, 4}, holes={1, 5}, filtered={2, 6})
+        try:
+            self.abandon(tmp_path, second)
+        except ConflictError:
+            return
+        self._says(tmp_path, {0, 3}, holes={1}, filtered={2})
+
+    def _told(self, place: Path, epoch: int, offsets: tuple[int, ...], *, hole: int, filtered: int) -> CommitRequest:
+        """A request of an attempt whose writer was told these positions of partition 0."""
+        attempt = uuid.uuid4().hex
+        writer = self.writer(place, "a", epoch, attempt, origin=_ORIGIN)
+        for offset in offsets:
+            writer.write(batch_of(offset))
+        writer.note_holes([SkippedRange("0", hole, hole + 1, "a hole", True, "topic-1")])
+        assert writer.note_filtered(Filtered({MAIN_BRANCH: _text(filtered)}, {"a filter": 1})), "nobody else keeps it"
+        infos = tuple(writer.prepare_commit().infos)
+        return self.stored(place, CommitRequest("a", epoch, infos, bases=(epoch - 1,), attempts=(attempt,)))
+
+    def _says(self, place: Path, offsets: set[int], *, holes: set[int], filtered: set[int]) -> None:
+        (row,) = self.ledger_rows(place)
+        assert isinstance(row, LedgerRow)
+        (part,) = row.covered
+        assert part.incarnation == "topic-1"
+        assert parsed(part.offsets).to_text() == _text(*offsets)
+        assert parsed(part.holes).to_text() == _text(*holes)
+        assert parsed(part.filtered.get(MAIN_BRANCH, "")).to_text() == _text(*filtered)
+        assert (part.rows, part.twice) == (len(offsets), 0)
+
+
+def _text(*offsets: int) -> str:
+    return offsets_of([SkippedRange("0", offset, offset + 1, "") for offset in offsets]).to_text()

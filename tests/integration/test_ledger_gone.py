@@ -1,0 +1,73 @@
+"""A ledger that somebody removes after a dataset's first commit, and before that is known to be done."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from distcommit import Job
+from tests.integration.test_table_sink_jobs import InPostgresql
+from tests.integration.test_targets_away import ROWS, FilesJob, Target
+from tests.servers.lossy_proxy import LossyProxy
+from tests.servers.postgresql import PostgresServer
+
+
+class Tables(Target):
+    """A table for each dataset, in PostgreSQL."""
+
+    refusal: ClassVar[str] = ""
+
+    def __init__(self, place: InPostgresql) -> None:
+        self.place = place
+
+    def sink(self) -> dict[str, Any]:
+        return self.place.sink()
+
+    def ids(self) -> Counter[str]:
+        tables = self.place.sql("SELECT tablename FROM pg_tables WHERE schemaname = 'killed' AND tablename LIKE 'd_'")
+        return Counter(name for (table,) in tables for (name,) in self.place.sql(f"SELECT id FROM killed.{table}"))
+
+    @contextmanager
+    def refusing(self, dataset: str) -> Iterator[None]:
+        raise NotImplementedError
+        yield
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_killed_after_a_first_commit_whose_ledger_is_then_removed_it_is_not_committed_again(
+    tmp_path: Path, postgres_server: PostgresServer
+) -> None:
+    target = Tables(InPostgresql(tmp_path, postgres_server))
+    job = FilesJob(tmp_path, target, datasets=1)
+    job.arrive()
+    assert job.run() == 0, job.said()
+    job.datasets = ["d1"]
+    job.arrive()
+    expected = {f"d{number}/{number}/{row}": 1 for number in (0, 1) for row in range(ROWS)}
+    with ExitStack() as stack:
+        proxy = stack.enter_context(LossyProxy(postgres_server.port))
+        text = job.path.read_text()
+        job.path.write_text(text.replace(f":{postgres_server.port}/", f":{proxy.port}/"))
+        proxy.lose_answer_to(rb"COMMIT\0")
+        with job.start() as run:
+            assert proxy.wait_for_loss(300), job.said()
+            stack.close()  # and nobody can ask the ledger any more
+            run.kill()
+    job.path.write_text(text)
+    assert target.ids() == expected, "it is committed, and nobody knows"
+    target.place.sql("DROP TABLE killed.distcommit_ledger")
+    assert job.run() == 1, job.said()
+    assert target.ids() == expected
+    (told,) = (row for row in Job.from_file(job.path).status().datasets if row.dataset == "d1")
+    assert told.status == "quarantined"
+    assert "this is not the ledger that was there" in told.reason, told
+    Job.from_file(job.path).accept("d1")
+    job.arrive()
+    assert job.run() == 0, job.said()
+    assert target.ids() == {**expected, **{f"d1/2/{row}": 1 for row in range(ROWS)}}

@@ -1,0 +1,51 @@
+"""The ledger topic while it is being made: brokers know of it some time later, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from distcommit.model.errors import TransientError
+from distcommit.sinks.kafka.client import KafkaTarget, ledger_made
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long it was waited, in seconds; nobody waits."""
+    found: list[float] = []
+    monkeypatch.setattr("time.sleep", found.append)
+    monkeypatch.setattr("random.uniform", lambda low, high: high)
+    return found
+
+
+def made_by(monkeypatch: pytest.MonkeyPatch, ids: Sequence[str], name: str) -> str:
+    """What is found where brokers answer so, one time after the other, when they are asked for the topic's id."""
+    answers = iter(ids)
+    config = {"cleanup.policy": SimpleNamespace(value="compact")}
+    admin = SimpleNamespace(create_topics=lambda topics: {}, describe_configs=lambda asked: {})
+    parts: dict[str, Any] = {
+        "admin": lambda self: admin,
+        "topic_id": lambda self, admin: next(answers, ""),
+        "answers": lambda self, futures: {self.ledger: None},
+        "_value": lambda self, futures: config,
+    }
+    for part, act in parts.items():
+        monkeypatch.setattr(KafkaTarget, part, act)
+    return ledger_made(KafkaTarget("b", (), name, 1, 10, 30), "run")
+
+
+def test_it_is_waited_for_as_sinks_wait_for_everything(monkeypatch: pytest.MonkeyPatch, waits: list[float]) -> None:
+    assert made_by(monkeypatch, ["", "", "", "", "id"], "late") == "id"
+    assert waits == [0.05, 0.1, 0.2]
+
+
+def test_one_that_does_not_come_is_told_and_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch, waits: list[float]
+) -> None:
+    with pytest.raises(TransientError, match="was made, and is not there"):
+        made_by(monkeypatch, [], "never")
+    assert max(waits) == 2.0
+    assert made_by(monkeypatch, ["id"], "never") == "id"
