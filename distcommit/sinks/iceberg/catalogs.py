@@ -14,9 +14,13 @@ from threading import Lock
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NamespaceAlreadyExistsError
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.sorting import SortOrder
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
+from distcommit.model.parallel import in_flight
 from distcommit.sinks.data_files import local_path
 
 Identifier = tuple[str, ...]
@@ -31,6 +35,17 @@ class Change:
     table: Table
     updates: tuple[TableUpdate, ...]
     requirements: tuple[TableRequirement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NewTable:
+    """A table that is to be made, and what of."""
+
+    name: Identifier
+    schema: Schema
+    spec: PartitionSpec
+    order: SortOrder
+    properties: Mapping[str, str]
 
 
 class Tables(ABC):
@@ -68,6 +83,15 @@ class Tables(ABC):
 
         Raises:
             Exception: it is not known which were made.
+        """
+
+    @abstractmethod
+    def create(self, wanted: Sequence[NewTable]) -> dict[Identifier, Table | Exception]:
+        """Makes tables, and their namespaces: those that were made, with the error in the place of one that alone can't
+        be. Those that somebody else has made meanwhile stay as they are, and are not among them.
+
+        Args:
+            wanted: each name once.
         """
 
     @abstractmethod
@@ -113,21 +137,31 @@ class KnownTables:
 
     def get(self, name: Identifier) -> Table | None:
         """The table, None if there is none."""
+        found = self.read([name]).get(name)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def read(self, names: Sequence[Identifier]) -> dict[Identifier, Table | Exception]:
+        """Those of the tables that there are, with the error in the place of one that alone can't be read."""
         with self._lock:
-            if name not in self._known:
-                if self._listed is None:
-                    self._listed = self._tables.listed(self._namespace)
-                self._known.update(self._from_list(name) or self._tables.load([name]))
-            return self._known.get(name)
+            asked = [name for name in names if name not in self._known]
+            if asked and self._listed is None:
+                self._listed = self._tables.listed(self._namespace)
+            found = dict(zip(asked, in_flight(self._tables.parallel_calls, self._from_list, asked), strict=True))
+            self._known.update((name, table) for name, table in found.items() if table is not None)
+            left = self._tables.read([name for name, table in found.items() if table is None])
+            self._known.update((name, table) for name, table in left.items() if isinstance(table, Table))
+            return left | {name: self._known[name] for name in names if name in self._known}
 
     def put(self, name: Identifier, table: Table) -> None:
         """The table as it is after a change."""
         with self._lock:
             self._known[name] = table
 
-    def _from_list(self, name: Identifier) -> dict[Identifier, Table]:
+    def _from_list(self, name: Identifier) -> Table | None:
         assert self._listed is not None
         try:
-            return {name: self._listed[name]()}
+            return self._listed[name]()
         except (KeyError, OSError):  # made since, or changed so often that this version's file is gone
-            return {}
+            return None
