@@ -11,7 +11,7 @@ import contextlib
 import os
 import uuid
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -19,9 +19,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from distcommit.model.errors import ConfigurationError, SinkUnavailableError
-
-if TYPE_CHECKING:
-    from distcommit.fs.s3_requests import S3Requests
+from distcommit.sinks.in_bucket import requests_to, take_away
 
 _PROBE_BYTES = 65_536
 
@@ -125,7 +123,7 @@ class InBucket:
     def __init__(self, location: str, endpoint: str) -> None:
         parts = urlsplit(location)
         self._location, self._bucket, self._prefix = location, parts.netloc, parts.path.strip("/")
-        self._requests = _requests(parts.netloc)
+        self._requests = requests_to(parts.netloc, "delta")
         self.options = {"aws_conditional_put": "etag"}
         if endpoint.startswith("http://"):
             self.options["allow_http"] = "true"
@@ -152,9 +150,7 @@ class InBucket:
         return pa.PythonFile(S3Stream(self._requests, self._key(path)), mode="w")
 
     def delete(self, path: str) -> None:
-        from distcommit.fs.s3_stream import abandoned  # noqa: PLC0415 - an extra
-
-        abandoned(self._requests, self._key(path))
+        take_away(self._requests, self._key(path))
 
     def probe(self) -> None:
         key = self._key(f"_distcommit-probe-{uuid.uuid4().hex}")
@@ -173,18 +169,6 @@ class InBucket:
 
     def _key(self, path: str) -> str:
         return f"{self._folder}{path}"
-
-
-def _requests(bucket: str) -> S3Requests:
-    try:
-        from distcommit.fs.s3_requests import S3Requests  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise ConfigurationError(
-            "Delta tables on S3 need its client",
-            found=str(error),
-            todo="pip install 'distcommit[delta,s3]', also where the executors run",
-        ) from error
-    return S3Requests(bucket)
 
 
 def _unavailable(location: str, found: str, todo: str) -> SinkUnavailableError:
