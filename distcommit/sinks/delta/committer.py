@@ -84,7 +84,7 @@ class DeltaCommitter(SinkCommitter):
     def _commit_all(self, requests: Sequence[CommitRequest], *, whole: bool) -> list[CommitOutcome]:
         batches = self._batches(requests, whole=whole)
         answers: dict[int, CommitOutcome] = {}
-        lefts = in_flight(self._tables.place.parallel_calls, self._commit, batches)
+        lefts = in_flight(self._tables.location.parallel_calls, self._commit, batches)
         for batch, left in zip(batches, lefts, strict=True):
             answers |= batch.answers | dict.fromkeys(batch.requests.keys() - batch.answers.keys(), left)
         done = [
@@ -115,8 +115,8 @@ class DeltaCommitter(SinkCommitter):
                 raise ConflictError(_AGAIN, table=batch.name)
 
     def discard(self, lost: Sequence[LostAttempt]) -> None:
-        self._tables.probe()
         location = self._tables.location
+        location.check()
         for name, paths in leftovers(self._context, lost).items():
             there = existing(location, paths)
             table = self._tables.load(name) if there else None

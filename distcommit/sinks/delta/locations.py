@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import uuid
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -19,9 +19,8 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from distcommit.model.errors import ConfigurationError, SinkUnavailableError
+from distcommit.sinks.data_files import PROBE_BYTES, probe_folder, probe_name
 from distcommit.sinks.in_bucket import requests_to, take_away
-
-_PROBE_BYTES = 65_536
 
 
 class Location(Protocol):
@@ -56,8 +55,12 @@ class Location(Protocol):
         """Deletes a file, and what its writer has left if it died; nothing happens if there is none."""
         ...
 
+    def check(self) -> None:
+        """Raises if the location is not there, or can't be listed, or is not for this process to write to."""
+        ...
+
     def probe(self) -> None:
-        """Raises if the location is not there, or can't be listed or written to."""
+        """Raises if so, or if it takes no bytes."""
         ...
 
 
@@ -104,7 +107,7 @@ class InFolder:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.uri(path))
 
-    def probe(self) -> None:
+    def check(self) -> None:
         try:
             os.listdir(self._location)
             fine = os.access(self._location, os.W_OK)
@@ -113,6 +116,13 @@ class InFolder:
             fine, found = False, str(error)
         if not fine:
             raise _unavailable(self._location, found, "make it, or mount what it is on")
+
+    def probe(self) -> None:
+        self.check()
+        try:
+            probe_folder(self._location)
+        except OSError as error:
+            raise _unavailable(self._location, str(error), "mend the disk (space, quota, permissions)") from error
 
 
 class InBucket:
@@ -152,12 +162,21 @@ class InBucket:
     def delete(self, path: str) -> None:
         take_away(self._requests, self._key(path))
 
-    def probe(self) -> None:
-        key = self._key(f"_distcommit-probe-{uuid.uuid4().hex}")
-        try:
+    def check(self) -> None:
+        with self._telling():
             self._requests.list_folder(self._folder)
-            self._requests.put(key, os.urandom(_PROBE_BYTES), {}, if_absent=True)
+
+    def probe(self) -> None:
+        key = self._key(probe_name())
+        with self._telling():
+            self._requests.list_folder(self._folder)
+            self._requests.put(key, os.urandom(PROBE_BYTES), {}, if_absent=True)
             self._requests.delete(key)
+
+    @contextlib.contextmanager
+    def _telling(self) -> Iterator[None]:
+        try:
+            yield
         except (ConfigurationError, OSError) as error:
             raise _unavailable(
                 self._location, str(error), "see that the bucket is there, and may be listed and written to"

@@ -7,13 +7,17 @@ if it makes all of them or none.
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock
+from typing import ClassVar
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NamespaceAlreadyExistsError
+from pyiceberg.io import load_file_io
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -21,7 +25,7 @@ from pyiceberg.table.sorting import SortOrder
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
 from distcommit.model.parallel import in_flight
-from distcommit.sinks.data_files import local_path
+from distcommit.sinks.data_files import PROBE_BYTES, local_path, probe_folder, probe_name
 
 Identifier = tuple[str, ...]
 _REMOTE_CALLS = 32
@@ -50,6 +54,9 @@ class NewTable:
 
 class Tables(ABC):
     """The tables of a catalog. Shared by the threads of a process; not by processes, so not across a fork."""
+
+    lends_credentials: ClassVar[bool] = False
+    """Whether the catalog may give each table credentials of its own for where its files are."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
@@ -106,6 +113,21 @@ class Tables(ABC):
     @abstractmethod
     def probe(self, namespace: Identifier) -> None:
         """Raises if the catalog can't be asked, or takes no change."""
+
+    def probe_places(self, locations: Iterable[str]) -> None:
+        """Raises if one of these takes no bytes. What is no location is passed over, and so is one that is elsewhere
+        than on this machine if only a table's own credentials may write there."""
+        for location in {*filter(None, locations)}:
+            if folder := local_path(location):
+                probe_folder(folder)
+            elif "://" in location and not self.lends_credentials:
+                file = load_file_io(self.catalog.properties, location).new_output(f"{location}/{probe_name()}")
+                try:
+                    with file.create() as stream:
+                        stream.write(os.urandom(PROBE_BYTES))
+                finally:
+                    with suppress(FileNotFoundError):
+                        load_file_io(self.catalog.properties, location).delete(file.location)
 
     def ensure_namespace(self, namespace: Identifier) -> None:
         """Makes the namespace if it is missing."""

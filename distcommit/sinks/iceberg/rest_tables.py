@@ -47,6 +47,8 @@ class RestTables(Tables):
     one call, as there may have been too little time for so many.
     """
 
+    lends_credentials = True
+
     def __init__(self, catalog: Catalog) -> None:
         assert isinstance(catalog, RestCatalog)
         super().__init__(catalog)
