@@ -22,6 +22,7 @@ from distcommit.model.sink import SinkWriter
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.sinks.iceberg.opening import close_opened
 from distcommit.sinks.iceberg.sink import IcebergSink
+from distcommit.sinks.iceberg.writer import IcebergWriter
 from distcommit.sinks.table_names import plain_name
 from distcommit.testing.contracts import SinkContract
 from distcommit.testing.contracts.tried_sink import batch_of
@@ -173,7 +174,8 @@ class TestWarehouseOnS3(TestSqliteCatalog):
         won = self.prepare(tmp_path, "a", 1, [0])
         dead = self.writer(tmp_path, "a", 1, "dead")
         dead.write(batch_of(0))
-        dead._flush()  # type: ignore[attr-defined] - as 64 MB of rows would
+        assert isinstance(dead, IcebergWriter)
+        dead._flush()  # as 64 MB of rows would
         asked = boto3.client("s3")
         assert len(asked.list_multipart_uploads(Bucket=self.bucket)["Uploads"]) == 1
         assert self.commit(tmp_path, won) == [Committed()]
