@@ -46,6 +46,20 @@ class IcebergPlace:
         tables = {"catalog": self.settings, "namespace": NAMESPACE, "properties": self.properties}
         return IcebergSink.model_validate({"type": "iceberg", **tables})
 
+    def make(self, sink: IcebergSink, datasets: list[str], schema: pa.Schema) -> float:
+        """Seconds of making their tables, as a task begins that is to write them in its first run."""
+        began = time.perf_counter()
+        sink.announce(datasets, schema, "run-1")
+        return time.perf_counter() - began
+
+    @contextmanager
+    def asked_for_nothing(self, calls: list[str]) -> Iterator[None]:
+        """Raises RuntimeError if the catalog is asked for anything within."""
+        before = len(calls)
+        yield
+        if len(calls) > before:
+            raise RuntimeError(f"the catalog was asked for {len(calls) - before} things, first {calls[before]}")
+
     def prepare(self, sink: IcebergSink, dataset: str, epoch: int, batches: list[pa.RecordBatch]) -> CommitRequest:
         """What a writer prepares of these records."""
         fs, attempt = LocalFileSystem(durable=False), uuid.uuid4().hex

@@ -183,6 +183,7 @@ class _IngestTask:
     def _read_once(self, units: list[WorkUnit], flows: Mapping[str, TaskFlow]) -> list[tuple[WorkUnit, TaskState]]:
         """Reads work units, some through flows of their own; returns those that failed."""
         failed: list[tuple[WorkUnit, TaskState]] = []
+        _announce(self._settings, units)
         try:
             extractor = self._settings.flow.source.open()
             extractor.announce(units)
@@ -308,6 +309,15 @@ class _IngestTask:
             told = self._times.telling(self.tally)
             self._committers[bucket] = BucketCommitter(self._settings, bucket, told, self._plans[bucket], self._tables)
         return self._committers[bucket]
+
+
+def _announce(settings: RunSettings, units: list[WorkUnit]) -> None:
+    """Tells the sink what is coming. What goes wrong there writers meet, each by itself."""
+    coming = dict.fromkeys(unit.dataset_urn for unit in units if not is_maintenance(unit))
+    try:
+        settings.flow.announce(list(coming), settings.run_id)
+    except Exception:
+        logger.warning("the sink could not make itself ready for %d datasets", len(coming), exc_info=True)
 
 
 def _tell(state: TaskState, tally: Tally[IngestCounts]) -> None:

@@ -68,18 +68,19 @@ class S3Requests:
 
     Args:
         bucket: its name.
+        options: endpoint, region and credentials as boto3's client takes them, in place of the environment's.
 
     Raises:
         ConfigurationError: at any request, if there is no such bucket, or there are no credentials.
     """
 
-    def __init__(self, bucket: str) -> None:
-        self._bucket = bucket
+    def __init__(self, bucket: str, options: Sequence[tuple[str, str]] = ()) -> None:
+        self._bucket, self._options = bucket, tuple(options)
         self._connected: Any = None
         self._connecting = threading.Lock()
 
-    def __reduce__(self) -> tuple[type[S3Requests], tuple[str]]:
-        return S3Requests, (self._bucket,)
+    def __reduce__(self) -> tuple[type[S3Requests], tuple[str, Sequence[tuple[str, str]]]]:
+        return S3Requests, (self._bucket, self._options)
 
     def put(self, key: str, data: bytes, metadata: Mapping[str, str], *, if_absent: bool) -> str:
         """Writes an object and returns its ETag. Asks again while others are at the key."""
@@ -196,7 +197,7 @@ class S3Requests:
             if self._connected is None:
                 self._connected = boto3.session.Session().client(
                     "s3",
-                    region_name=os.environ.get("AWS_REGION"),
+                    **{"region_name": os.environ.get("AWS_REGION"), **dict(self._options)},
                     config=Config(
                         max_pool_connections=CALLS,
                         retries={"mode": "standard"},  # AWS_MAX_ATTEMPTS says how often: else 3 times

@@ -310,6 +310,17 @@ class Sink(ABC):
         the default: it is asked where all are known, and not else."""
         return None
 
+    def announce(self, datasets: Sequence[str], schema: pa.Schema, run_id: str) -> None:  # noqa: B027 - optional hook
+        """Told which datasets' records a task is about to write, where their columns are known before a record is read,
+        so that what is missing at the target can be made for many at once. Nothing needs to be done: writers meet what
+        is still missing, and what fails here they meet again, each by itself.
+
+        Args:
+            datasets: their URNs, each once.
+            schema: of all of their records.
+            run_id: of the run whose task it is, as writers are told it.
+        """
+
     @abstractmethod
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
         """A writer for one attempt at one work unit.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import uuid
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
@@ -24,6 +25,7 @@ logger = logging.getLogger(__name__)
 _NOTE = ".path"
 """How the names of notes end: staged files that say where a data file is."""
 _WAITING_BYTES = 64 << 20
+PROBE_BYTES = 64 << 10
 
 
 def name_prefix(epoch: int, attempt: str) -> str:
@@ -84,6 +86,30 @@ def sync_locations(fs: FileSystem, locations: Iterable[str]) -> None:
         devices.setdefault(os.stat(path).st_dev, path)
     for path in devices.values():
         local.sync_tree(path)
+
+
+def probe_folder(folder: str) -> None:
+    """Writes 64 KiB in a folder of this machine, or in the nearest above it if it is not made yet, and deletes them.
+
+    Raises:
+        OSError: if that can't be done, as on a disk that is full.
+    """
+    while not os.path.exists(folder) and folder != os.path.dirname(folder):
+        folder = os.path.dirname(folder)
+    path = f"{folder}/{probe_name()}"
+    try:
+        with open(path, "xb") as file:
+            file.write(os.urandom(PROBE_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+
+def probe_name() -> str:
+    """What a file is called that is written to see whether a place takes any."""
+    return f"_distcommit-probe-{uuid.uuid4().hex}"
 
 
 class TableFiles(Protocol):

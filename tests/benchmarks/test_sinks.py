@@ -59,7 +59,7 @@ def test_what_is_measured_is_written_alike_or_it_is_no_figure(tmp_path: Path, mo
     monkeypatch.setattr(question, "_CATALOG_CALL_S", 0.0)
     monkeypatch.setattr(question, "_APPENDS", 1)
     found = sinks(size, tmp_path, lambda _: None, frozenset({"iceberg_over_append"}))
-    assert set(found.ratios) == {"iceberg_over_append", "catalog_wall_s"}
+    assert set(found.ratios) == {"iceberg_over_append", "catalog_wall_s", "catalog_wall_making_s"}
     append = delta_arms.by_append
 
     def leaves_one_out(folder: Path, records: pa.Table, *, bounds: bool) -> float:

@@ -82,6 +82,7 @@ CONTRACTS = {
             "test_iceberg.TestRestCatalog": "`iceberg`, REST catalog",
             "test_iceberg.TestNessieCatalog": "`iceberg`, Nessie",
             "test_iceberg.TestOneTable": "`iceberg`, one table",
+            "test_iceberg.TestWarehouseOnS3": "`iceberg`, warehouse on moto's mock of S3",
             "test_delta.TestDeltaSink": "`delta`, on a local disk",
             "test_delta.TestOneTable": "`delta`, one table",
             "test_delta.TestDeltaOnS3": "`delta`, on moto's mock of S3",

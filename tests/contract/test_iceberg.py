@@ -12,21 +12,25 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlparse
 
+import boto3
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table
 
-from distcommit.model.committer import AlreadyCommitted, CommitRequest, Committed, RetryLater
+from distcommit.model.committer import AlreadyCommitted, CommitRequest, Committed, LostAttempt, RetryLater
 from distcommit.model.sink import SinkWriter
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.sinks.iceberg.opening import close_opened
 from distcommit.sinks.iceberg.sink import IcebergSink
+from distcommit.sinks.iceberg.writer import IcebergWriter
 from distcommit.sinks.table_names import plain_name
 from distcommit.testing.contracts import SinkContract
+from distcommit.testing.contracts.tried_sink import batch_of
 from tests.servers.iceberg_rest import IcebergRestServer
 from tests.servers.nessie import NessieServer
 from tests.servers.postgresql import PostgresServer
+from tests.servers.s3 import S3Server
 
 _DATASETS = {plain_name(urn): urn for urn in ("a", "b", "c", "b/ü")}
 
@@ -132,6 +136,59 @@ class TestOneTable(TestSqliteCatalog):
     def test_killed_at_any_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
         """Every twentieth line: they are the same lines."""
         self.kill_before_lines(tmp_path, apart=20)
+
+
+class TestWarehouseOnS3(TestSqliteCatalog):
+    """Tables' files are in a bucket, the catalog is in a file."""
+
+    @pytest.fixture(autouse=True)
+    def _bucket(self, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name, value in s3_server.environment.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("AWS_REQUEST_CHECKSUM_CALCULATION", "when_required")  # moto takes no other
+        self.bucket, self.endpoint = s3_server.make_bucket(), s3_server.endpoint_url
+
+    def catalog(self, place: Path) -> dict[str, str]:
+        told = {"warehouse": f"s3://{self.bucket}/{self.prefix(place)}", "s3.endpoint": self.endpoint}
+        return {"type": "sql", "uri": f"sqlite:///{place}/catalog.db", "s3.region": "us-east-1", **told}
+
+    def prefix(self, place: Path) -> str:
+        return sha256(str(place).encode()).hexdigest()
+
+    def in_doubt(self, place: Path) -> int:
+        """Data files that no version of a table has, and what was begun to be sent."""
+        close_opened()
+        with load_catalog(**{"name": "default", **self.catalog(place)}) as client:
+            tables = [client.load_table(name) for name in client.list_tables(self.namespace(place))]
+            live = {urlparse(path).path.lstrip("/") for table in tables for path in files_in(table)}
+        asked = boto3.client("s3")
+        uploads = asked.list_multipart_uploads(Bucket=self.bucket, Prefix=self.prefix(place)).get("Uploads", ())
+        there = asked.list_objects_v2(Bucket=self.bucket, Prefix=self.prefix(place)).get("Contents", ())
+        return len({each["Key"] for each in there if each["Key"].endswith(".parquet")} - live) + len(uploads)
+
+    def lose(self, place: Path, request: CommitRequest) -> bool:
+        key = urlparse(request.infos[-1]["files"][0]["path"]).path.lstrip("/")
+        boto3.client("s3").delete_object(Bucket=self.bucket, Key=key)
+        return True
+
+    def test_what_a_dead_writer_had_begun_to_send_is_given_up(self, tmp_path: Path) -> None:
+        won = self.prepare(tmp_path, "a", 1, [0])
+        dead = self.writer(tmp_path, "a", 1, "dead")
+        dead.write(batch_of(0))
+        assert isinstance(dead, IcebergWriter)
+        dead._flush()  # as 64 MB of rows would
+        asked = boto3.client("s3")
+        assert len(asked.list_multipart_uploads(Bucket=self.bucket)["Uploads"]) == 1
+        assert self.commit(tmp_path, won) == [Committed()]
+        for _ in range(2):
+            self.discard(tmp_path, LostAttempt(1, "unit", "dead", "dead"))
+        assert self.in_doubt(tmp_path) == 0
+        assert self.seen(tmp_path) == [("a", 0)]
+
+    @pytest.mark.slow
+    def test_killed_at_any_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+        """Some lines: they are those of a warehouse on a disk, and each process takes seconds for its clients."""
+        self.kill_before_lines(tmp_path, apart=100)
 
 
 class _OnServer(_OnIceberg):

@@ -56,6 +56,7 @@ class OnPostgresql(SinkContract):
             return connection.execute(asked).fetchall()
 
 
+@pytest.mark.timeout(1200)  # killed at any line: two minutes on an idle machine, more than five at a load of 20
 class TestATableForEach(OnPostgresql):
     settings: ClassVar = {}
 

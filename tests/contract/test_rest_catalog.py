@@ -3,6 +3,7 @@ where not; whatever becomes of one, or of an answer, the others are committed, a
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections import Counter
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pytest
 import requests
 from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import CommitStateUnknownException
 from pyiceberg.table import Table
 
@@ -132,6 +134,30 @@ def test_many_tables_are_changed_by_one_call(target: Target, calls: Counter[str]
     assert target.commit(target.prepare("t0", 3, 3)) == [Committed()]
     assert calls == {TOGETHER: 1, ALONE: 1}, "one table by itself"
     assert [target.rows(name) for name in names] == [[1, 2, 3], *[[1, 2]] * 9]
+
+
+def test_missing_tables_are_made_and_narrow_ones_widened_many_at_a_time(
+    tmp_path: Path, iceberg_rest_server: IcebergRestServer, monkeypatch: pytest.MonkeyPatch, calls: Counter[str]
+) -> None:
+    target = Target(tmp_path, iceberg_rest_server.url)
+    names, together = [f"t{number}" for number in range(6)], threading.Barrier(6)
+    creating = RestCatalog.create_table
+
+    def waits(self: RestCatalog, *arguments: Any, **named: Any) -> Table:
+        together.wait(30)
+        made: Table = creating(self, *arguments, **named)
+        return made
+
+    monkeypatch.setattr(RestCatalog, "create_table", waits)
+    target.sink().announce(names, pa.schema([("id", pa.int32())]), "run-1")
+    assert all(target.table(name).schema().column_names == ["id"] for name in names)
+    calls.clear()
+    evolving = target.sink().model_copy(update={"evolve": "add_columns"})
+    evolving.announce(names, pa.schema([("id", pa.int64()), ("note", pa.string())]), "run-2")
+    assert all(target.table(name).schema().column_names == ["id", "note"] for name in names)
+    assert calls == {ALONE: 6}, "nothing shows whether the catalog leaves such a change out: it is not tried with them"
+    assert set(target.commit(*(target.prepare(name, 2, 2**40) for name in names))) == {Committed()}
+    assert [target.rows(name) for name in names] == [[2**40]] * 6
 
 
 def test_a_catalog_that_leaves_changes_out_is_not_trusted_with_several(

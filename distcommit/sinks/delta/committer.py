@@ -64,7 +64,7 @@ class _Batch:
 
 
 class DeltaCommitter(SinkCommitter):
-    """Commits the requests of each table as one version of it.
+    """Commits the requests of each table as one version of it, of many tables at once where calls wait.
 
     A table is loaded, its ledger asked, and the commit made on that very version; who finds that it has changed loads
     it again, and asks again.
@@ -84,8 +84,8 @@ class DeltaCommitter(SinkCommitter):
     def _commit_all(self, requests: Sequence[CommitRequest], *, whole: bool) -> list[CommitOutcome]:
         batches = self._batches(requests, whole=whole)
         answers: dict[int, CommitOutcome] = {}
-        for batch in batches:
-            left = self._commit(batch)
+        lefts = in_flight(self._tables.location.parallel_calls, self._commit, batches)
+        for batch, left in zip(batches, lefts, strict=True):
             answers |= batch.answers | dict.fromkeys(batch.requests.keys() - batch.answers.keys(), left)
         done = [
             self._tables.uri(batch.name)
@@ -115,8 +115,8 @@ class DeltaCommitter(SinkCommitter):
                 raise ConflictError(_AGAIN, table=batch.name)
 
     def discard(self, lost: Sequence[LostAttempt]) -> None:
-        self._tables.probe()
         location = self._tables.location
+        location.check()
         for name, paths in leftovers(self._context, lost).items():
             there = existing(location, paths)
             table = self._tables.load(name) if there else None

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import uuid
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -19,11 +19,8 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from distcommit.model.errors import ConfigurationError, SinkUnavailableError
-
-if TYPE_CHECKING:
-    from distcommit.fs.s3_requests import S3Requests
-
-_PROBE_BYTES = 65_536
+from distcommit.sinks.data_files import PROBE_BYTES, probe_folder, probe_name
+from distcommit.sinks.in_bucket import requests_to, take_away
 
 
 class Location(Protocol):
@@ -58,8 +55,12 @@ class Location(Protocol):
         """Deletes a file, and what its writer has left if it died; nothing happens if there is none."""
         ...
 
+    def check(self) -> None:
+        """Raises if the location is not there, or can't be listed, or is not for this process to write to."""
+        ...
+
     def probe(self) -> None:
-        """Raises if the location is not there, or can't be listed or written to."""
+        """Raises if so, or if it takes no bytes."""
         ...
 
 
@@ -106,7 +107,7 @@ class InFolder:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.uri(path))
 
-    def probe(self) -> None:
+    def check(self) -> None:
         try:
             os.listdir(self._location)
             fine = os.access(self._location, os.W_OK)
@@ -115,6 +116,13 @@ class InFolder:
             fine, found = False, str(error)
         if not fine:
             raise _unavailable(self._location, found, "make it, or mount what it is on")
+
+    def probe(self) -> None:
+        self.check()
+        try:
+            probe_folder(self._location)
+        except OSError as error:
+            raise _unavailable(self._location, str(error), "mend the disk (space, quota, permissions)") from error
 
 
 class InBucket:
@@ -125,7 +133,7 @@ class InBucket:
     def __init__(self, location: str, endpoint: str) -> None:
         parts = urlsplit(location)
         self._location, self._bucket, self._prefix = location, parts.netloc, parts.path.strip("/")
-        self._requests = _requests(parts.netloc)
+        self._requests = requests_to(parts.netloc, "delta")
         self.options = {"aws_conditional_put": "etag"}
         if endpoint.startswith("http://"):
             self.options["allow_http"] = "true"
@@ -152,16 +160,23 @@ class InBucket:
         return pa.PythonFile(S3Stream(self._requests, self._key(path)), mode="w")
 
     def delete(self, path: str) -> None:
-        from distcommit.fs.s3_stream import abandoned  # noqa: PLC0415 - an extra
+        take_away(self._requests, self._key(path))
 
-        abandoned(self._requests, self._key(path))
+    def check(self) -> None:
+        with self._telling():
+            self._requests.list_folder(self._folder)
 
     def probe(self) -> None:
-        key = self._key(f"_distcommit-probe-{uuid.uuid4().hex}")
-        try:
+        key = self._key(probe_name())
+        with self._telling():
             self._requests.list_folder(self._folder)
-            self._requests.put(key, os.urandom(_PROBE_BYTES), {}, if_absent=True)
+            self._requests.put(key, os.urandom(PROBE_BYTES), {}, if_absent=True)
             self._requests.delete(key)
+
+    @contextlib.contextmanager
+    def _telling(self) -> Iterator[None]:
+        try:
+            yield
         except (ConfigurationError, OSError) as error:
             raise _unavailable(
                 self._location, str(error), "see that the bucket is there, and may be listed and written to"
@@ -173,18 +188,6 @@ class InBucket:
 
     def _key(self, path: str) -> str:
         return f"{self._folder}{path}"
-
-
-def _requests(bucket: str) -> S3Requests:
-    try:
-        from distcommit.fs.s3_requests import S3Requests  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise ConfigurationError(
-            "Delta tables on S3 need its client",
-            found=str(error),
-            todo="pip install 'distcommit[delta,s3]', also where the executors run",
-        ) from error
-    return S3Requests(bucket)
 
 
 def _unavailable(location: str, found: str, todo: str) -> SinkUnavailableError:

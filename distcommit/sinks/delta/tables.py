@@ -40,11 +40,11 @@ class DeltaTables:
         try:
             return self._load(name)
         except TableNotFoundError:
-            self.probe()
+            self.location.check()
             if not self._has_versions(name):
                 return None
         except OSError:
-            self.probe()
+            self.location.check()
             raise
         return self._load(name)  # made just now; or its log is damaged
 
@@ -61,11 +61,11 @@ class DeltaTables:
 
     def names(self) -> list[str]:
         """All tables."""
-        self.probe()
+        self.location.check()
         return sorted(name for name in self.location.names("") if self.location.names(f"{name}/{_LOG}"))
 
     def probe(self) -> None:
-        """Raises if the location is not there, or can't be read or written."""
+        """Raises if the location is not there, or can't be read, or takes no bytes."""
         self.location.probe()
 
     def commit(

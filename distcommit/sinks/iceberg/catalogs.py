@@ -7,17 +7,25 @@ if it makes all of them or none.
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock
+from typing import ClassVar
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NamespaceAlreadyExistsError
+from pyiceberg.io import load_file_io
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.sorting import SortOrder
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
-from distcommit.sinks.data_files import local_path
+from distcommit.model.parallel import in_flight
+from distcommit.sinks.data_files import PROBE_BYTES, local_path, probe_folder, probe_name
 
 Identifier = tuple[str, ...]
 _REMOTE_CALLS = 32
@@ -33,8 +41,22 @@ class Change:
     requirements: tuple[TableRequirement, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class NewTable:
+    """A table that is to be made, and what of."""
+
+    name: Identifier
+    schema: Schema
+    spec: PartitionSpec
+    order: SortOrder
+    properties: Mapping[str, str]
+
+
 class Tables(ABC):
     """The tables of a catalog. Shared by the threads of a process; not by processes, so not across a fork."""
+
+    lends_credentials: ClassVar[bool] = False
+    """Whether the catalog may give each table credentials of its own for where its files are."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
@@ -71,6 +93,15 @@ class Tables(ABC):
         """
 
     @abstractmethod
+    def create(self, wanted: Sequence[NewTable]) -> dict[Identifier, Table | Exception]:
+        """Makes tables, and their namespaces: those that were made, with the error in the place of one that alone can't
+        be. Those that somebody else has made meanwhile stay as they are, and are not among them.
+
+        Args:
+            wanted: each name once.
+        """
+
+    @abstractmethod
     def listed(self, namespace: Identifier) -> Mapping[Identifier, Callable[[], Table]]:
         """All tables of a namespace as they are now, each read when it is asked for; empty where a catalog would have
         to be asked for each."""
@@ -82,6 +113,21 @@ class Tables(ABC):
     @abstractmethod
     def probe(self, namespace: Identifier) -> None:
         """Raises if the catalog can't be asked, or takes no change."""
+
+    def probe_places(self, locations: Iterable[str]) -> None:
+        """Raises if one of these takes no bytes. What is no location is passed over, and so is one that is elsewhere
+        than on this machine if only a table's own credentials may write there."""
+        for location in {*filter(None, locations)}:
+            if folder := local_path(location):
+                probe_folder(folder)
+            elif "://" in location and not self.lends_credentials:
+                file = load_file_io(self.catalog.properties, location).new_output(f"{location}/{probe_name()}")
+                try:
+                    with file.create() as stream:
+                        stream.write(os.urandom(PROBE_BYTES))
+                finally:
+                    with suppress(FileNotFoundError):
+                        load_file_io(self.catalog.properties, location).delete(file.location)
 
     def ensure_namespace(self, namespace: Identifier) -> None:
         """Makes the namespace if it is missing."""
@@ -113,21 +159,31 @@ class KnownTables:
 
     def get(self, name: Identifier) -> Table | None:
         """The table, None if there is none."""
+        found = self.read([name]).get(name)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def read(self, names: Sequence[Identifier]) -> dict[Identifier, Table | Exception]:
+        """Those of the tables that there are, with the error in the place of one that alone can't be read."""
         with self._lock:
-            if name not in self._known:
-                if self._listed is None:
-                    self._listed = self._tables.listed(self._namespace)
-                self._known.update(self._from_list(name) or self._tables.load([name]))
-            return self._known.get(name)
+            asked = [name for name in names if name not in self._known]
+            if asked and self._listed is None:
+                self._listed = self._tables.listed(self._namespace)
+            found = dict(zip(asked, in_flight(self._tables.parallel_calls, self._from_list, asked), strict=True))
+            self._known.update((name, table) for name, table in found.items() if table is not None)
+            left = self._tables.read([name for name, table in found.items() if table is None])
+            self._known.update((name, table) for name, table in left.items() if isinstance(table, Table))
+            return left | {name: self._known[name] for name in names if name in self._known}
 
     def put(self, name: Identifier, table: Table) -> None:
         """The table as it is after a change."""
         with self._lock:
             self._known[name] = table
 
-    def _from_list(self, name: Identifier) -> dict[Identifier, Table]:
+    def _from_list(self, name: Identifier) -> Table | None:
         assert self._listed is not None
         try:
-            return {name: self._listed[name]()}
+            return self._listed[name]()
         except (KeyError, OSError):  # made since, or changed so often that this version's file is gone
-            return {}
+            return None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from pyiceberg.manifest import DataFile
-from pyiceberg.table import Table
+from pyiceberg.table import Table, TableProperties
 
 from distcommit.model.committer import (
     CommitOutcome,
@@ -38,6 +38,7 @@ from distcommit.sinks.retries import tries
 
 logger = logging.getLogger(__name__)
 _MOST_FAILURES = 3
+_WRITE_PATHS = (TableProperties.WRITE_DATA_PATH, TableProperties.WRITE_METADATA_PATH)
 _GONE = "restore it, or set the watermark by hand and release the dataset; nothing was written"
 
 
@@ -136,7 +137,10 @@ class IcebergCommitter(SinkCommitter):
             yield from self._rows_of(table)
 
     def probe(self) -> None:
-        self._tables.probe(tuple(self._sink.namespace.split(".")))
+        namespace = tuple(self._sink.namespace.split("."))
+        self._tables.probe(namespace)
+        told = (self._sink.properties.get(name, "") for name in _WRITE_PATHS)
+        self._tables.probe_places([*told, self._tables.catalog.properties.get("warehouse", "")])
 
     def _ledger_of(self, table: Table) -> Ledger:
         properties = table.metadata.properties

@@ -11,6 +11,7 @@ import contextlib
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from urllib.parse import urlsplit
 
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.manifest import ManifestFile
@@ -20,10 +21,19 @@ from distcommit.model.committer import CommitterContext, LostAttempt
 from distcommit.model.parallel import in_flight
 from distcommit.sinks.data_files import left_by, tell_kept
 from distcommit.sinks.iceberg.catalogs import Identifier, Tables
+from distcommit.sinks.in_bucket import requests_to, take_away
 
 logger = logging.getLogger(__name__)
 Leftovers = dict[Identifier, dict[str, int]]
 """By table: paths of files, and the table's sequence number as each was begun, 0 if nobody knows."""
+_S3 = frozenset({"s3", "s3a", "s3n"})
+_CLIENT = {
+    **{"client.region": "region_name", "s3.region": "region_name", "s3.endpoint": "endpoint_url"},
+    **{"client.access-key-id": "aws_access_key_id", "s3.access-key-id": "aws_access_key_id"},
+    **{"client.secret-access-key": "aws_secret_access_key", "s3.secret-access-key": "aws_secret_access_key"},
+    **{"client.session-token": "aws_session_token", "s3.session-token": "aws_session_token"},
+}
+"""The catalog's settings that a client of a bucket has to have, too; later ones win."""
 UNKNOWN: Identifier = ()
 """In place of a table that nobody knows: of notes of older programs."""
 
@@ -86,11 +96,17 @@ def live(table: Table, files: AbstractSet[str], parallel_calls: int) -> set[str]
 
 
 def delete(tables: Tables, paths: Iterable[str]) -> None:
-    """Deletes files; missing ones are fine."""
+    """Deletes files, and in a bucket what their writers had begun to send; missing ones are fine."""
+    properties = tables.catalog.properties
+    options = {ours: properties[name] for name, ours in _CLIENT.items() if name in properties}
 
     def forget(path: str) -> None:
+        parts = urlsplit(path)
+        if parts.scheme in _S3:
+            take_away(requests_to(parts.netloc, "iceberg", options), parts.path.lstrip("/"))
+            return
         with contextlib.suppress(FileNotFoundError):
-            load_file_io(tables.catalog.properties, path).delete(path)
+            load_file_io(properties, path).delete(path)
 
     in_flight(tables.parallel_calls, forget, sorted(paths))
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
+
 import pyarrow as pa
-from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, TableAlreadyExistsError, ValidationError
+from pyiceberg.exceptions import ValidationError
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.sorting import SortField, SortOrder
+from pyiceberg.table.update import AssertTableUUID
 from pyiceberg.transforms import parse_transform
 from pyiceberg.types import StructType
 
 from distcommit.model.errors import ConfigurationError, TransientError
-from distcommit.sinks.iceberg.catalogs import Identifier, KnownTables
+from distcommit.sinks.iceberg.catalogs import Change, Identifier, KnownTables, NewTable, Tables
 from distcommit.sinks.iceberg.opening import opened
 from distcommit.sinks.iceberg.schemas import FORMAT_VERSION, lacking, storable, wanted_struct
 from distcommit.sinks.iceberg.settings import IcebergSettings, term_of
@@ -28,60 +32,81 @@ def table_for(sink: IcebergSettings, name: Identifier, schema: pa.Schema, known:
         ConfigurationError: if there is none and none is to be made, or the schema does not fit.
         TransientError: if others change it again and again.
     """
-    wanted = wanted_struct(schema)
+    wanted, tables = wanted_struct(schema), opened(sink.catalog)
     table = known.get(name)
     for _ in tries(_TRIES):
         if table is None:
-            table = _made(sink, name, wanted)
+            table = _made(sink, tables, name, wanted)
         problems = list(lacking(table.schema().as_struct(), wanted)) if table is not None else ["there is no table"]
         if table is not None and not problems:
             _check(table)
             known.put(name, table)
             return table
         if table is not None:
-            _widen(sink, table, schema, problems)
-        table = opened(sink.catalog).load([name]).get(name)  # as others may have made it meanwhile
+            tables.commit([_widened(sink, table, schema, problems)], lambda: None)
+        table = tables.load([name]).get(name)  # as others may have made, or changed it meanwhile
     raise TransientError("others change the table again and again", table=".".join(name))
 
 
-def _made(sink: IcebergSettings, name: Identifier, wanted: StructType) -> Table | None:
+def make_ready(sink: IcebergSettings, names: Sequence[Identifier], schema: pa.Schema, known: KnownTables) -> None:
+    """Makes those of the tables that are missing, and widens those that are too narrow, all at once, as far as the
+    sink's policy has it. What is left, and why, `table_for` finds, of each by itself.
+
+    Raises:
+        Exception: it is not known what became of them.
+    """
+    wanted, tables = wanted_struct(schema), opened(sink.catalog)
+    found = known.read(names)
+    if sink.create and (missing := [name for name in names if name not in found]):
+        made = tables.create([_new(sink, name, wanted) for name in missing])
+        for name, table in made.items():
+            if isinstance(table, Table):
+                known.put(name, table)
+    narrow: list[Change] = []
+    for table in found.values() if sink.evolve != "none" else ():
+        if isinstance(table, Table) and (problems := list(lacking(table.schema().as_struct(), wanted))):
+            with suppress(ConfigurationError):
+                narrow.append(_widened(sink, table, schema, problems))
+    if narrow:
+        tables.commit(narrow, lambda: None)
+        for name, table in tables.read([change.table.name() for change in narrow]).items():
+            if isinstance(table, Table):
+                known.put(name, table)
+
+
+def _made(sink: IcebergSettings, tables: Tables, name: Identifier, wanted: StructType) -> Table | None:
     """A new table; None if somebody else was first."""
     if not sink.create:
         raise ConfigurationError(
             "there is no such table", table=".".join(name), todo="make it, or set sink.create to true"
         )
-    tables = opened(sink.catalog)
+    made = tables.create([_new(sink, name, wanted)]).get(name)
+    if isinstance(made, Exception):
+        raise made
+    return made
+
+
+def _new(sink: IcebergSettings, name: Identifier, wanted: StructType) -> NewTable:
     schema = assign_fresh_schema_ids(Schema(*wanted.fields))
-    spec, order = _partition_spec(sink, schema), _sort_order(sink, schema)
     defaults = {
         TableProperties.FORMAT_VERSION: str(FORMAT_VERSION),
         TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true",  # each version names all snapshots
     }
-    for _ in range(2):
-        try:
-            return tables.catalog.create_table(
-                name, schema, partition_spec=spec, sort_order=order, properties={**defaults, **sink.properties}
-            )
-        except TableAlreadyExistsError:
-            return None
-        except NoSuchNamespaceError:
-            tables.ensure_namespace(name[:-1])
-    return None
+    spec, order = _partition_spec(sink, schema), _sort_order(sink, schema)
+    return NewTable(name, schema, spec, order, {**defaults, **sink.properties})
 
 
-def _widen(sink: IcebergSettings, table: Table, schema: pa.Schema, problems: list[str]) -> None:
-    """Adds columns, and widens types, of the table as it was loaded; or does nothing as somebody else was first."""
+def _widened(sink: IcebergSettings, table: Table, schema: pa.Schema, problems: list[str]) -> Change:
+    """What adds columns, and widens types, of the table as it was loaded."""
     if sink.evolve == "none":
         raise _misfit(table, problems, "alter the table, or set sink.evolve to add_columns")
     try:
-        with table.update_schema() as update:
-            update.union_by_name(storable(schema))
-    except CommitFailedException:
-        return
+        updates, requirements = table.update_schema().union_by_name(storable(schema))._commit()
     except (ValueError, TypeError, ValidationError) as error:
         raise _misfit(
             table, [*problems, str(error)], "alter the table, or convert the column before the sink"
         ) from error
+    return Change(table, updates, (*requirements, AssertTableUUID(uuid=table.metadata.table_uuid)))
 
 
 def _misfit(table: Table, problems: list[str], todo: str) -> ConfigurationError:

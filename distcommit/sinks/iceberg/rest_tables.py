@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import RestCatalog
@@ -18,6 +19,7 @@ from pyiceberg.exceptions import (
     ForbiddenError,
     NoSuchNamespaceError,
     NoSuchTableError,
+    TableAlreadyExistsError,
 )
 from pyiceberg.table import Table
 from pyiceberg.table.update import AddSnapshotUpdate, AssertTableUUID, RemovePropertiesUpdate, SetPropertiesUpdate
@@ -25,7 +27,7 @@ from requests.adapters import HTTPAdapter
 
 from distcommit.model.errors import TransientError
 from distcommit.model.parallel import in_flight
-from distcommit.sinks.iceberg.catalogs import Change, Identifier, Tables
+from distcommit.sinks.iceberg.catalogs import Change, Identifier, NewTable, Tables
 from distcommit.sinks.iceberg.transactions import NoSuchCallError, commit_together, has_transactions
 
 logger = logging.getLogger(__name__)
@@ -44,6 +46,8 @@ class RestTables(Tables):
     knows what became of it its tables are changed each by itself (`_alone`), as one of them may be why, and fewer by
     one call, as there may have been too little time for so many.
     """
+
+    lends_credentials = True
 
     def __init__(self, catalog: Catalog) -> None:
         assert isinstance(catalog, RestCatalog)
@@ -64,8 +68,8 @@ class RestTables(Tables):
         left = [change for change in changes if change.table.name() not in self._alone]
         parts = [[change] for change in changes if change.table.name() in self._alone]
         answers: dict[Identifier, bool | Exception] = {}
-        if len(left) > 1 and self._most > 1 and not self._tried:
-            first, *left = left
+        if len(left) > 1 and self._most > 1 and not self._tried and (first := next(filter(_adds, left), None)):
+            left = [change for change in left if change is not first]
             answers[first.table.name()] = self._try(first)
         most = self._most if self._tried else 1
         parts += [left[begin : begin + most] for begin in range(0, len(left), most)]
@@ -76,6 +80,32 @@ class RestTables(Tables):
         for error in unknown.values():
             raise error
         return [answers[change.table.name()] is True for change in changes]
+
+    def create(self, wanted: Sequence[NewTable]) -> dict[Identifier, Table | Exception]:
+        """As it says there, each by a call of its own, many at a time."""
+        made = in_flight(_CALLS, self._create, list(wanted))
+        return {new.name: table for new, table in zip(wanted, made, strict=True) if table is not None}
+
+    def _create(self, new: NewTable) -> Table | Exception | None:
+        make = partial(
+            self._rest.create_table,
+            new.name,
+            new.schema,
+            partition_spec=new.spec,
+            sort_order=new.order,
+            properties=dict(new.properties),
+        )
+        try:
+            try:
+                made: Table = make()
+            except NoSuchNamespaceError:
+                self.ensure_namespace(new.name[:-1])
+                made = make()
+        except TableAlreadyExistsError:
+            return None
+        except Exception as error:  # noqa: BLE001 - a client's: the other tables are not to suffer
+            return error
+        return made
 
     def listed(self, namespace: Identifier) -> Mapping[Identifier, Callable[[], Table]]:
         return {}
@@ -149,7 +179,7 @@ class RestTables(Tables):
         table = self._read(change.table.name())
         if not isinstance(table, Table):
             return table or TransientError("the table is gone", table=".".join(change.table.name()))
-        added = {each.snapshot.snapshot_id for each in change.updates if isinstance(each, AddSnapshotUpdate)}
+        added = _adds(change)
         is_there = added <= {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
         is_marked = _PROBE in table.metadata.properties
         if is_there and not is_marked:
@@ -164,3 +194,8 @@ class RestTables(Tables):
         if is_marked:
             self._commit(Change(table, (unmarked,), ()))
         return is_there or TransientError("the change is not there", table=".".join(change.table.name()))
+
+
+def _adds(change: Change) -> set[int]:
+    """The snapshots that a change adds, by which it can be seen whether it is there."""
+    return {each.snapshot.snapshot_id for each in change.updates if isinstance(each, AddSnapshotUpdate)}

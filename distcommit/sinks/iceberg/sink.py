@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
 
 import pyarrow as pa
@@ -39,6 +39,14 @@ class IcebergSink(IcebergSettings, DataFileSink):
             from distcommit.sinks.iceberg.schemas import wanted_struct  # noqa: PLC0415
 
         wanted_struct(schema)
+
+    def announce(self, datasets: Sequence[str], schema: pa.Schema, run_id: str) -> None:
+        with needing_client(self.type):
+            from distcommit.sinks.iceberg.making import make_ready  # noqa: PLC0415
+            from distcommit.sinks.iceberg.opening import known_tables  # noqa: PLC0415
+
+        names = list(dict.fromkeys(map(self.table_of, datasets)))
+        make_ready(self, names, schema, known_tables(self.catalog, names[0][:-1], run_id))
 
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
         with needing_client(self.type):

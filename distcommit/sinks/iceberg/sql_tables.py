@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import cast
 
@@ -13,14 +15,17 @@ from pyiceberg.io import load_file_io
 from pyiceberg.serializers import FromInputFile, ToOutputFile
 from pyiceberg.table import Table
 from pyiceberg.table.locations import load_location_provider
-from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.update import update_table_metadata
-from sqlalchemy import Connection, bindparam, false, func, select, update
+from sqlalchemy import Connection, bindparam, false, func, insert, select, update
 from sqlalchemy import Table as SqlTable
+from sqlalchemy.exc import IntegrityError
 
+from distcommit.fs.local import LocalFileSystem
 from distcommit.model.errors import TransientError
 from distcommit.model.parallel import in_flight
-from distcommit.sinks.iceberg.catalogs import Change, Identifier, Tables
+from distcommit.sinks.data_files import sync_locations
+from distcommit.sinks.iceberg.catalogs import Change, Identifier, NewTable, Tables
 from distcommit.sinks.retries import tries
 
 logger = logging.getLogger(__name__)
@@ -28,14 +33,21 @@ _NAMES_IN_QUERY = 1000
 _ROWS = cast(SqlTable, IcebergTables.__table__)
 
 
+@dataclass(frozen=True, slots=True)
+class _NotMade:
+    name: Identifier
+    error: Exception
+
+
 class SqlTables(Tables):
-    """Moves the pointers of all tables of a call in one transaction, so that the number of calls to the database does
-    not depend on theirs."""
+    """Makes all tables of a call in one transaction, and so moves their pointers: the number of calls to the database
+    does not depend on theirs."""
 
     def __init__(self, catalog: Catalog) -> None:
         assert isinstance(catalog, SqlCatalog)
         super().__init__(catalog)
-        self._engine, self._catalog_name = catalog.engine, catalog.name
+        self._sql, self._engine, self._catalog_name = catalog, catalog.engine, catalog.name
+        self._folders: dict[Identifier, str] = {}
         self._io = load_file_io(catalog.properties, catalog.properties.get("warehouse"))
 
     def read(self, names: Sequence[Identifier]) -> dict[Identifier, Table | Exception]:
@@ -75,6 +87,63 @@ class SqlTables(Tables):
             self.catalog._delete_old_metadata(self._io, change.table.metadata, after)
         except Exception:  # it is committed; removing orphan files takes them
             logger.warning("old metadata of %s could not be deleted", change.table.name(), exc_info=True)
+
+    def create(self, wanted: Sequence[NewTable]) -> dict[Identifier, Table | Exception]:
+        """As it says there, of all of them in one transaction."""
+        for namespace in {new.name[:-1] for new in wanted} - self._folders.keys():
+            self.ensure_namespace(namespace)
+            self._folders[namespace] = self._sql._get_default_warehouse_location(".".join(namespace), "")
+        # in one order, so that two who make the same tables wait for each other and do not block
+        begun = in_flight(self.parallel_calls, self._begin, sorted(wanted, key=lambda new: new.name))
+        errors = {found.name: found.error for found in begun if isinstance(found, _NotMade)}
+        left = [table for table in begun if isinstance(table, Table)]
+        sync_locations(LocalFileSystem(), (table.metadata_location.rpartition("/")[0] for table in left))
+        for _ in tries():
+            try:
+                self._insert(left)
+                break
+            except IntegrityError:  # somebody else was first with one of them
+                with self._engine.connect() as connection:
+                    there = self._locations(connection, [table.name() for table in left])
+                left = [table for table in left if table.name() not in there]
+        else:
+            raise TransientError("others make the same tables again and again", catalog=self._catalog_name)
+        made = {table.name() for table in left}
+        forgotten = [t.metadata_location for t in begun if isinstance(t, Table) and t.name() not in made]
+        in_flight(self.parallel_calls, self._forget, forgotten)
+        return {**errors, **{table.name(): table for table in left}}
+
+    def _begin(self, new: NewTable) -> Table | _NotMade:
+        """Writes the first metadata of a table that no catalog has yet."""
+        try:
+            location = f"{self._folders[new.name[:-1]]}{new.name[-1]}"
+            properties = dict(new.properties)
+            target = load_location_provider(location, properties).new_table_metadata_file_location()
+            metadata = new_table_metadata(
+                location=location,
+                schema=new.schema,
+                partition_spec=new.spec,
+                sort_order=new.order,
+                properties=properties,
+            )
+            ToOutputFile.table_metadata(metadata, self._io.new_output(target))
+        except Exception as error:  # noqa: BLE001 - a client's, or a file system's: the other tables are not to suffer
+            return _NotMade(new.name, error)
+        return Table(new.name, metadata, target, self._io, self.catalog)
+
+    def _insert(self, tables: Sequence[Table]) -> None:
+        """Adds pointers to all of these tables, or to none."""
+        rows = [
+            self._sql._create_table_row(".".join(table.name()[:-1]), table.name()[-1], table.metadata_location)
+            for table in tables
+        ]
+        if rows:
+            with self._engine.begin() as connection:
+                connection.execute(insert(_ROWS), rows)
+
+    def _forget(self, location: str) -> None:
+        with suppress(Exception):  # removing orphan files takes it
+            self._io.delete(location)
 
     def listed(self, namespace: Identifier) -> Mapping[Identifier, Callable[[], Table]]:
         query = select(_ROWS.c.table_name, _ROWS.c.metadata_location).where(

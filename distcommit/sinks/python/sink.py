@@ -115,6 +115,9 @@ class PythonSink(BaseModel, SinkSettings):
     def check_schema(self, schema: pa.Schema) -> None:
         self.made.check_schema(schema)
 
+    def announce(self, datasets: Sequence[str], schema: pa.Schema, run_id: str) -> None:
+        self.made.announce(datasets, schema, run_id)
+
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
         return self.made.open_writer(attempt, area, origin)
 

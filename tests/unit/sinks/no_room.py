@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from distcommit.model.committer import Committed, RetryLater
+from distcommit.model.errors import SinkUnavailableError
 
 
 @contextmanager
@@ -24,12 +25,16 @@ def no_room() -> Iterator[None]:
 
 
 def assert_full_disk_harmless(target: Any, ids: Callable[[int], Any]) -> None:
-    """Neither a commit nor an attempt that the disk is too full for is seen by half, and the same request works once
-    there is room. `target`: tables as their sink's tests have them; `ids`: a batch of one row with that id."""
+    """Neither a commit nor an attempt that the disk is too full for is seen by half, the probe says that it is no
+    dataset's fault, and the same request works once there is room. `target`: tables as their sink's tests have them;
+    `ids`: a batch of one row with that id."""
     sink = target.sink()
     assert target.commit(sink, target.prepare(sink, "t", 1, ids(1))) == [Committed()]
     requests = [target.prepare(sink, urn, 2, ids(2)) for urn in ("t", "u")]
+    target.committer(sink).probe()
     with no_room():
+        with pytest.raises((OSError, SinkUnavailableError), match="File too large"):
+            target.committer(sink).probe()
         for outcome in target.commit(sink, *requests):
             assert isinstance(outcome, RetryLater), outcome
         with pytest.raises(OSError, match="File too large"):
@@ -37,3 +42,4 @@ def assert_full_disk_harmless(target: Any, ids: Callable[[int], Any]) -> None:
     assert (target.rows("t"), target.rows("u")) == ([1], [])
     assert target.commit(sink, *requests) == [Committed()] * 2
     assert (target.rows("t"), target.rows("u")) == ([1, 2], [2])
+    assert not list(target.folder.rglob("*-probe-*"))

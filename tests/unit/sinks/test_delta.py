@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import shutil
+import threading
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ from distcommit.model.errors import ConfigurationError, ConflictError, CorruptEr
 from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
 from distcommit.sinks.delta.committer import DeltaCommitter
 from distcommit.sinks.delta.ledger import TableLedgers
+from distcommit.sinks.delta.locations import InFolder
 from distcommit.sinks.delta.sink import DeltaSink
 from distcommit.sinks.delta.tables import DeltaTables
 from tests.unit.sinks.no_room import assert_full_disk_harmless
@@ -571,6 +573,29 @@ def test_one_table_that_is_dropped_or_made_again_does_not_harm_others(target: Ta
     assert target.rows("again") == [9]
     target.committer(sink).abort([dropped, again])
     assert target.rows("again") == [9]
+
+
+def test_tables_elsewhere_are_committed_to_at_once_each_with_its_own_answer(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where calls wait, as on S3: as many as are worth it are in flight."""
+    names, committing, together = [f"t{number}" for number in range(7)], DeltaTables.commit, threading.Barrier(6)
+
+    def waits(self: DeltaTables, *arguments: Any) -> bool:
+        together.wait(20)
+        return committing(self, *arguments)
+
+    monkeypatch.setattr(InFolder, "parallel_calls", 7)
+    sink = target.sink()
+    requests = [target.prepare(sink, name, 1, ids(number)) for number, name in enumerate(names)]
+    shutil.rmtree(target.location / "t3")
+    monkeypatch.setattr(DeltaTables, "commit", waits)
+    outcomes = target.commit(sink, *requests)
+    assert "there is no table" in failed(outcomes.pop(3))
+    assert outcomes == [Committed()] * 6
+    assert [target.rows(name) for name in names if name != "t3"] == [[number] for number in range(7) if number != 3]
+    monkeypatch.setattr(DeltaTables, "commit", committing)
+    assert target.commit(sink, *requests[:3]) == [AlreadyCommitted()] * 3
 
 
 def test_a_table_that_is_made_again_while_it_is_committed_to_takes_nothing(
