@@ -112,7 +112,7 @@ def live_files(folder: Path) -> set[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("table", ["{dataset}", "events"])
+@pytest.mark.parametrize("table", ["{dataset}", pytest.param("events", marks=pytest.mark.long)])
 def test_killed_at_any_moment_each_record_is_there_once(table: str, tmp_path: Path) -> None:
     path, chance = write_job(tmp_path, table), random.Random(table)
     for attempt in range(KILLS):
@@ -136,7 +136,7 @@ def test_killed_at_any_moment_each_record_is_there_once(table: str, tmp_path: Pa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("table", ["{dataset}", "events"])
+@pytest.mark.parametrize("table", ["{dataset}", pytest.param("events", marks=pytest.mark.long)])
 def test_after_the_store_is_lost_and_rebuilt_each_record_is_there_once(
     table: str, tmp_path: Path, spark: SparkSession
 ) -> None:

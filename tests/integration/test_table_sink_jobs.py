@@ -162,7 +162,15 @@ def write_job(job: KafkaJob, sink: dict[str, Any]) -> None:
     job.path.write_text(yaml.safe_dump({**written, "sink": sink}))
 
 
-@pytest.fixture(params=["sqlite", "mariadb", "postgresql", "mariadb, two-phase", "postgresql, two-phase"])
+KINDS = ("sqlite", "mariadb", "postgresql", "mariadb, two-phase", "postgresql, two-phase")
+
+
+def _first(*kinds: str) -> list[Any]:
+    """All kinds of places; others than these only in the long profile."""
+    return [kind if kind in kinds else pytest.param(kind, marks=pytest.mark.long) for kind in KINDS]
+
+
+@pytest.fixture(params=KINDS)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     if request.param == "sqlite":
         return InSqlite(tmp_path)
@@ -175,6 +183,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("place", _first("postgresql", "mariadb, two-phase", "postgresql, two-phase"), indirect=True)
 def test_killed_at_random_moments_each_record_is_there_once(tmp_path: Path, place: Place) -> None:
     rng, each = random.Random(17), 0
     with kafka_job(tmp_path, TOPICS) as job:
@@ -201,6 +210,7 @@ def test_killed_at_random_moments_each_record_is_there_once(tmp_path: Path, plac
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("place", _first("sqlite"), indirect=True)
 def test_after_the_store_is_lost_and_rebuilt_each_record_is_there_once(tmp_path: Path, place: Place) -> None:
     with kafka_job(tmp_path, TOPICS) as job:
         write_job(job, place.sink())
@@ -234,7 +244,7 @@ def produce_numbers(job: KafkaJob, each: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", ["sqlite", "postgresql"], indirect=True)
+@pytest.mark.parametrize("place", ["sqlite", pytest.param("postgresql", marks=pytest.mark.long)], indirect=True)
 def test_what_was_turned_away_comes_into_its_table_once_though_the_command_is_killed(
     tmp_path: Path, place: Place
 ) -> None:

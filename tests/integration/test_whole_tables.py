@@ -48,7 +48,13 @@ class OneTable(Target):
         self._place.sql(self._end.format(self._place.named("events")))
 
 
-@pytest.fixture(params=["sqlite", "mariadb", "postgresql"])
+@pytest.fixture(
+    params=[
+        "sqlite",
+        pytest.param("mariadb", marks=pytest.mark.long),
+        pytest.param("postgresql", marks=pytest.mark.long),
+    ]
+)
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> OneTable:
     if request.param == "sqlite":
         return OneTable(InSqlite(tmp_path), *_BY_TRIGGER)
