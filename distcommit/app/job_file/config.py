@@ -84,7 +84,7 @@ class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allow
     def _what_replaces_is_whole(self) -> JobConfig:
         sinks = self.sink_sections().values()
         publishers = {sink.publisher for sink in sinks}
-        if any(sink.replaces_at_target for sink in sinks):
+        if self._replaces_at_target:
             self._require_whole("mode: replace")
         if self.source.is_snapshot and publishers != {"replace"} and not self.tries_out:
             raise ValueError(
@@ -104,6 +104,10 @@ class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allow
             raise ValueError(f"{how} goes with commit.delivery: exactly_once only, which writes ahead what goes")
         self._require_whole(how)
         return self
+
+    @property
+    def _replaces_at_target(self) -> bool:
+        return any(sink.replaces_at_target for sink in self.sink_sections().values())
 
     def _require_whole(self, how: str) -> None:
         """Raises ValueError if a run may publish a part of what it has planned of a dataset, and go on after it."""
@@ -141,8 +145,8 @@ class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allow
         """Freshness targets of datasets."""
         if self.freshness is None:
             return NO_TARGETS
-        can_stop = not self.source.reads_whole and self.task_flow().publish == "append"
-        return self.freshness.freshness(can_stop=can_stop)
+        takes_places = self.task_flow().publish != "append" or self._replaces_at_target
+        return self.freshness.freshness(can_stop=not self.source.reads_whole and not takes_places)
 
     @property
     def kept_cuts(self) -> int:

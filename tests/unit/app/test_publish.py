@@ -43,6 +43,15 @@ def test_what_a_part_could_replace_the_whole_by_is_refused(tmp_path: Path, more:
     assert message in str(refused.value)
 
 
+def test_a_freshness_target_does_not_cut_what_takes_the_place_of_the_whole(tmp_path: Path) -> None:
+    """As `limits.seconds` would, which is refused with it: the time that a task has for datasets with a backlog."""
+    fresh = "freshness: 5s\n"
+    assert config(tmp_path, fresh).targets.slice_s > 0
+    fork = TABLES.format("sink: {publish: append}")
+    for more in (REPLACE, TABLE, fork):
+        assert config(tmp_path, fresh + more).targets.slice_s == 0
+
+
 SPARK = "source={type: spark, format: orc, datasets: {t: {path: /in}}, "
 
 
