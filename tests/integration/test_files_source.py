@@ -227,3 +227,48 @@ def test_columns_of_files_go_by_their_dataset_s_policy_whoever_is_killed(tmp_pat
     }
     known = {row.dataset: len(row.schemas["schema"]) for row in Job.from_file(inbox.path).status().datasets}
     assert {name: known[name] for name in names} == {"evolves": 2, "diverts": 1, "pins": 1, "stops": 1}
+
+
+@pytest.mark.slow
+def test_a_file_that_was_begun_is_gone_on_with_where_it_is_and_not_in_one_of_its_name_whoever_is_killed(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    """Two hosts write `app.jsonl` into folders of their own. A run publishes what it could read of one (`partial`), the
+    next one is killed as it commits the rest."""
+    hosts = [f"{tmp_path}/in/{host}/{{dataset}}/*.jsonl" for host in ("host1", "host2")]
+    broken = {"type": "python", "class": "tests.integration.breaking_converter:Breaking", "options": {"number": 5000}}
+    flow: dict[str, Any] = {"on_rejected": "divert", "converters": [FLOW["converters"][0], broken]}
+    commit = {"policy": "partial", "min_interval_ms": 60_000}
+    inbox = Inbox(tmp_path, **flow, source={"paths": hosts}, commit=commit)
+
+    def arrive(host: str, dataset: str, numbers: range, at: int) -> None:
+        lines = [json.dumps({"n": n, "host": host, "pad": "x" * 2000}).encode() for n in numbers]
+        inbox.sent.update((dataset, line) for line in lines)
+        path = tmp_path / "in" / host / dataset / "app.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"".join(line + b"\n" for line in lines))
+        os.utime(path, (NOW_S + at,) * 2)
+
+    (tmp_path / "in" / "host1").mkdir(parents=True)
+    arrive("host2", "d", range(3000, 4900), at=0)
+    assert Job.from_file(inbox.path, session=spark).run().succeeded
+    arrive("host1", "d", range(5100), at=1)
+    partly = Job.from_file(inbox.path, session=spark).run()
+    assert [(reason.subject, reason.kind) for reason in partly.totals.reasons] == [("d", "partly failed")]
+    assert 1900 < inbox.published().total() < 1900 + 5000
+    for number in range(30):  # so that the commit lasts
+        arrive("host1", f"more-{number}", range(3), at=2)
+    job = yaml.safe_load(inbox.path.read_text())
+    job["converters"] = [FLOW["converters"][0]]
+    inbox.path.write_text(yaml.safe_dump(job))
+    watcher = CommitWatcher(Job.from_file(inbox.path).open_store(create=True))
+    out = tmp_path / "run"
+    with RunProcess(["run", str(inbox.path), "--json"], out.with_suffix(".out"), out.with_suffix(".err")) as run:
+        while not run.has_ended and not watcher.pending():
+            run.wait(0.002)
+        assert not run.has_ended, "no run was killed in the middle of its commit"
+        run.kill()
+    command = [sys.executable, "-m", "distcommit", "run", str(inbox.path), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    inbox.assert_exact()

@@ -77,8 +77,8 @@ class FilesExtraction(Extraction):
         return self._bytes
 
     def _rows_of(self, file: ListedFile) -> Iterator[pa.RecordBatch]:
-        begun = self._at.path == file.path and file.entry in self._at.recent
-        row, skip = 0, self._at.rows if begun else 0
+        # No file that is remembered as it is was planned but the one that was begun.
+        row, skip = 0, self._at.rows if file.entry in self._at.recent else 0
         found = self._batches(file)
         while True:
             try:

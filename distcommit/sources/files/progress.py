@@ -11,14 +11,14 @@ from __future__ import annotations
 import base64
 import struct
 from bisect import insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from msgspec import Struct
 from xxhash import xxh3_64_intdigest, xxh32_intdigest
 
-from distcommit.model.watermark import Position
+from distcommit.model.watermark import Position, Scalar
 from distcommit.model.watermark_types import WatermarkType
 
 _ENTRY = struct.Struct(">qqI")
@@ -37,8 +37,13 @@ class ListedFile(Struct, frozen=True, array_like=True):
     @property
     def entry(self) -> Entry:
         """What is remembered of it once it is read."""
-        name = xxh3_64_intdigest(f"{self.pattern}:{self.path}".encode(errors="surrogateescape")) >> 1
-        return Entry(self.mtime_ns, name, xxh32_intdigest(f"{self.size_bytes}:{self.etag}".encode()))
+        contents = xxh32_intdigest(f"{self.size_bytes}:{self.etag}".encode())
+        return Entry(self.mtime_ns, hashed_name(self.pattern, self.path), contents)
+
+
+def hashed_name(pattern: int, path: str) -> int:
+    """What the name of a file is remembered by: other patterns may have files of the same path."""
+    return xxh3_64_intdigest(f"{pattern}:{path}".encode(errors="surrogateescape")) >> 1
 
 
 class Entry(NamedTuple):
@@ -59,6 +64,8 @@ class Progress:
         path: of the last file that was read, or, if `rows` says so, is being read.
         floor: time and name of the newest file that is no longer remembered by itself.
         recent: the files above it that are read, the oldest first.
+        half: the hashed name of the file that is being read; None if there is none, or an older program, which kept
+            its path alone, has begun it.
     """
 
     files: int = 0
@@ -66,10 +73,11 @@ class Progress:
     path: str = ""
     floor: tuple[int, int] = _BEFORE_ALL
     recent: tuple[Entry, ...] = ()
+    half: int | None = None
 
     def within(self, file: ListedFile, rows: int) -> Progress:
         """After so many rows of a file, which is not read to its end."""
-        return replace(self._with(file.entry), rows=rows, path=file.path)
+        return replace(self._with(file.entry), rows=rows, path=file.path, half=file.entry.name)
 
     def after(self, file: ListedFile, remembered: int) -> Progress:
         """After a file as a whole; about `remembered` files are remembered.
@@ -93,15 +101,25 @@ class Progress:
         entry = file.entry
         return entry[:2] <= self.floor or any(entry.name == each.name for each in self.recent)
 
-    def unread(self, files: Iterable[ListedFile]) -> Unread:
-        """Which of a dataset's files are not read, each kind in the order in which they are to be."""
+    def halves(self, patterns: int) -> dict[int, int]:
+        """The file that is being read: its hashed name, by its pattern. None if there is none; several if it is not
+        known which: an older program has begun it, and files of its path below several patterns are remembered."""
+        if not self.rows:
+            return {}
+        named = {pattern: hashed_name(pattern, self.path) for pattern in range(patterns)}
+        known = {entry.name for entry in self.recent} if self.half is None else {self.half}
+        return {pattern: name for pattern, name in named.items() if name in known}
+
+    def unread(self, files: Iterable[ListedFile], half: int | None = None) -> Unread:
+        """Which of a dataset's files are not read, each kind in the order in which they are to be. `half`: the hashed
+        name of the one that is being read."""
         read, names = set(self.recent), {entry.name for entry in self.recent}
         newest = self.recent[-1][:2] if self.recent else self.floor
         found = Unread()
         for file in files:
             entry = file.entry
             if entry in read:
-                if self.rows and file.path == self.path:
+                if entry.name == half:
                     found.half = file
             elif entry.name in names:
                 found.changed.append(file)
@@ -128,20 +146,40 @@ class Unread:
 
 class FilesWatermark(WatermarkType[Progress]):
     """How far a dataset's files are read, as a list: files, rows of one more, its path, the floor's time (nanoseconds
-    since 1970) and name, and the files that are remembered (Base64 of 20 bytes each)."""
+    since 1970) and name, the files that are remembered (Base64 of 20 bytes each); and, within a file, its hashed name.
+    """
 
     name = "files"
 
     def to_position(self, value: Progress) -> Position:
         packed = b"".join(_ENTRY.pack(*entry) for entry in value.recent)
-        return (value.files, value.rows, value.path, *value.floor, base64.b64encode(packed).decode())
+        half = () if value.half is None else (value.half,)
+        return (value.files, value.rows, value.path, *value.floor, base64.b64encode(packed).decode(), *half)
 
     def from_position(self, position: Position) -> Progress:
         match position:
-            case (int() as files, int() as rows, str() as path, int() as mtime_ns, int() as name, str() as packed):
+            case (
+                int() as files,
+                int() as rows,
+                str() as path,
+                int() as mtime_ns,
+                int() as name,
+                str() as packed,
+                *half,
+            ):
                 data = base64.b64decode(packed, validate=True)  # binascii.Error is a ValueError
                 if len(data) % _ENTRY.size == 0 and min(files, rows, name) >= 0 and -(2**63) <= mtime_ns < 2**63:
                     recent = tuple(Entry(*each) for each in _ENTRY.iter_unpack(data))
                     if tuple(sorted(recent)) == recent:
-                        return Progress(files, rows, path, (mtime_ns, name), recent)
+                        return Progress(files, rows, path, (mtime_ns, name), recent, _half(half, rows))
         raise ValueError(f"{position!r:.200} is no position in files")
+
+
+def _half(found: Sequence[Scalar], rows: int) -> int | None:
+    """What a position ends with: nothing, or, within a file, the hash of its name; else raises ValueError."""
+    match found:
+        case []:
+            return None
+        case [int() as name] if name >= 0 and rows > 0:
+            return name
+    raise ValueError(f"no position in files ends with {found!r:.200}, after {rows} rows of a file")

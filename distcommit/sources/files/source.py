@@ -98,7 +98,13 @@ class FilesSource(BaseModel, SourceSettings):
     def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[DatasetPlan | DatasetProblem]:
         settled_ns = time.time_ns() - int(self.settle_s * 1e9)
         rules = Rules(
-            self.bytes_per_work_unit, self.bytes_per_dataset, settled_ns, self.remembered, self.late, self.changed
+            self.bytes_per_work_unit,
+            self.bytes_per_dataset,
+            settled_ns,
+            self.remembered,
+            self.late,
+            self.changed,
+            len(self.paths),
         )
         listing = listed(self._patterns(), self.dataset, owned)
         yield from (DatasetProblem(urn, why) for urn, why in listing.problems.items())

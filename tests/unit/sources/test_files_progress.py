@@ -58,7 +58,9 @@ def test_a_position_is_read_as_it_was_stored(files: list[ListedFile], remembered
 def test_a_file_that_is_half_read_is_always_remembered(files: list[ListedFile], rows: int) -> None:
     progress = Progress()
     for file in sorted(files, key=lambda file: file.path):
-        assert progress.within(file, rows).unread([file]).half == file
+        begun = progress.within(file, rows)
+        assert begun.halves(patterns=2) == {0: file.entry.name}
+        assert begun.unread([file], file.entry.name).half == file
         progress = progress.after(file, 1)
 
 

@@ -233,6 +233,66 @@ def test_a_run_that_stops_within_a_file_goes_on_there(folder: Folder, monkeypatc
     assert [row["_row"] for row in first + rest] == [*range(10), 0]
 
 
+def two_hosts(tmp_path: Path) -> Folder:
+    """Two folders of one dataset, of which the second has a file that is read."""
+    paths = [f"{tmp_path}/in/host1/*.jsonl", f"{tmp_path}/in/host2/*.jsonl"]
+    folder = Folder(tmp_path, paths=paths, dataset="d")
+    folder.put("host2/app.jsonl", "2\n" * 6)
+    folder.put("host1/none.jsonl", "")
+    assert folder.values() == ["2"] * 6
+    return folder
+
+
+def begun_by_an_older_program(folder: Folder) -> None:
+    watermark = folder.watermarks["d"]
+    position = watermark.positions[FILES]
+    assert isinstance(position, tuple)
+    assert len(position) == 7
+    folder.watermarks["d"] = Watermark({**watermark.positions, FILES: position[:6]})
+
+
+def test_a_file_that_was_begun_is_told_from_one_of_its_name_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two hosts write `app.jsonl` into folders of their own: a run that stops within one of them goes on in that one,
+    and not in the other, of which it would pass over the rest in silence."""
+    monkeypatch.setattr(readers, "_BLOCK_BYTES", 8)
+    folder = two_hosts(tmp_path)
+    path = folder.put("host1/app.jsonl", "".join(f"{n}\n" for n in range(10, 18)), at=1)
+    first = folder.values(batches=1)
+    assert 0 < len(first) < 8
+    path.rename(path.with_suffix(".away"))
+    assert "a file is gone" in folder.problem("d")
+    path.with_suffix(".away").rename(path)
+    assert [*first, *folder.values()] == [str(n) for n in range(10, 18)]
+    assert folder.values() == []
+
+
+def test_a_file_that_an_older_program_has_begun_is_gone_on_with_unless_it_may_be_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of such a one the position says the path alone, below which of `paths` it does not say."""
+    monkeypatch.setattr(readers, "_BLOCK_BYTES", 8)
+    folder = two_hosts(tmp_path)
+    folder.put("host1/other.jsonl", "1\n2\n3\n4\n5\n6\n", at=1)
+    first = folder.values(batches=1)
+    begun_by_an_older_program(folder)
+    assert [*first, *folder.values()] == [*"123456"]
+    folder.put("host1/app.jsonl", "1\n2\n3\n4\n5\n6\n", at=2)
+    first = folder.values(batches=1)
+    begun = folder.watermarks["d"]
+    begun_by_an_older_program(folder)
+    told = folder.problem("d")
+    assert "it is not known below which of source.paths the file is" in told
+    position = begun.positions[FILES]
+    assert isinstance(position, tuple)
+    assert f"{position[6]} for number 1" in told
+    set_by_hand = {**begun.positions, FILES: (*position[:6], position[6])}
+    assert not list(folder.source().position_problems({"d": set_by_hand}))
+    folder.watermarks["d"] = Watermark(set_by_hand)
+    assert [*first, *folder.values()] == [*"123456"]
+
+
 def test_a_file_that_shrinks_while_half_read_is_told(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readers, "_BLOCK_BYTES", 6)
     folder.put("d/a.jsonl", "1\n2\n3\n4\n5\n6\n")
@@ -328,6 +388,10 @@ def test_a_person_may_say_from_which_time_on_files_are_new(folder: Folder) -> No
         {FILES: (0, 0, "", 0, 0, "AAAA")},
         {FILES: (0, 0, "", 0, 0, UNSORTED)},
         {FILES: (-1, 0, "", 0, 0, "")},
+        {FILES: (0, 0, "", 0, 0, "", 5)},
+        {FILES: (0, 1, "", 0, 0, "", -5)},
+        {FILES: (0, 1, "", 0, 0, "", "a")},
+        {FILES: (0, 1, "", 0, 0, "", 5, 5)},
         {FILES: WATERMARKS.to_position(Progress()), "0": -1},
         {FILES: WATERMARKS.to_position(Progress()), "0": "a"},
     ],
