@@ -11,7 +11,7 @@ class Pin:
     """A setting's value, which the store records with its first run.
 
     `otherwise`: what a person who wants another value can do, if `distcommit import-watermarks` into a new store can't
-    carry over what is stored.
+    carry over what is stored, and refuses to (of a source).
     `unrecorded`: what a store was filled with that has recorded none, if that is known; this value is not recorded.
     """
 

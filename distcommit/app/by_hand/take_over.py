@@ -93,6 +93,7 @@ def positions_of(config: JobConfig, other: JobConfig, store: JobStore) -> Foreig
             found=f"job {store.job}, whose source is of type {kind}",
         )
     _require_same_type(config, store, recorded.settings.get(f"source.{WATERMARK_PIN}", ""))
+    _require_same_meaning(config.source, other.source, store, recorded.settings)
     found = ForeignPositions(f"job {store.job}", {}, found=dict(recorded.found))
     states = known_states(store)
     for _, state in sorted(states.items()):
@@ -110,6 +111,22 @@ def _require_same_type(config: JobConfig, store: JobStore, theirs: str) -> None:
             expected=f"watermarks of type {ours or 'plain'}",
             found=f"job {store.job}, whose watermarks are of type {theirs or 'plain'}",
             todo="read with the type that they were made by; nothing was written",
+        )
+
+
+def _require_same_meaning(source: Source, theirs: Source, store: JobStore, recorded: Mapping[str, str]) -> None:
+    """Compares what can't be carried over: where positions mean something else by other settings. `recorded`: by the
+    other job's store."""
+    found = {**{f"source.{name}": pin.value for name, pin in theirs.pins().items()}, **recorded}
+    mine = {f"source.{name}": pin for name, pin in source.pins().items() if pin.otherwise}
+    others = [name for name, pin in mine.items() if found.get(name, "") != pin.value]
+    if others:
+        raise ConfigurationError(
+            "positions that were counted by other settings of the source say nothing to this job",
+            expected=", ".join(f"{name}: {found.get(name, 'not set')}" for name in others),
+            found=", ".join(f"{name}: {mine[name].value}" for name in others),
+            todo=f"{mine[others[0]].otherwise}; nothing was written",
+            job=store.job,
         )
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from itertools import takewhile
 from typing import ClassVar, Literal
 
 import pyarrow as pa
@@ -23,6 +25,12 @@ from distcommit.sources.files.patterns import PathPattern, listed
 from distcommit.sources.files.plan import FILES, WATERMARKS, Rules, plan_dataset
 from distcommit.sources.files.progress import ListedFile
 from distcommit.sources.files.readers import FileFormat
+
+_OTHER_PATHS = (
+    "put them back, in their order: files that are read are remembered by the number of their pattern and their path"
+    " below its folder, so that by others they might be read again, or passed over. To read by others, give the job new"
+    " folders (paths): all files are new there, or those from a time on, by set-watermark --new"
+)
 
 
 class FilesSource(BaseModel, SourceSettings):
@@ -84,12 +92,24 @@ class FilesSource(BaseModel, SourceSettings):
 
     def pins(self) -> Mapping[str, Pin]:
         """What names datasets and files: the patterns from their first wildcard on. The folders before it may move, if
-        files keep their times."""
+        files keep their times; of patterns that are alike from there on together, each in its place below them all."""
+        folders = {"paths (folders)": Pin(" ".join(self._told_apart), _OTHER_PATHS)} if self._told_apart else {}
         return {
-            "paths": Pin(" ".join(map(str, self._patterns()))),
+            "paths": Pin(" ".join(map(str, self._patterns())), _OTHER_PATHS),
+            **folders,
             "dataset": Pin(self.dataset),
             WATERMARK_PIN: WATERMARKS.pin(),
         }
+
+    @property
+    def _told_apart(self) -> list[str]:
+        """What tells patterns apart that are alike from their first wildcard on: their folders, below what these share.
+        Files are remembered by the number of their pattern."""
+        patterns = self._patterns()
+        times = Counter(map(str, patterns))
+        folders = [pattern.folder.split("/") for pattern in patterns if times[str(pattern)] > 1]
+        shared = sum(1 for _ in takewhile(lambda parts: len(set(parts)) == 1, zip(*folders, strict=False)))
+        return ["/".join(folder[shared:]) for folder in folders]
 
     def extract_of(self, dataset_urn: str) -> Extract:
         """By the columns that are added. A row of a file that is read again counts as another one."""

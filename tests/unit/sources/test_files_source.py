@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from distcommit.app.output.audit import audit_store
 from distcommit.model.errors import DistcommitError, SourceError
+from distcommit.model.pins import Pin
 from distcommit.model.source import DatasetProblem, SourceState
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan
@@ -407,6 +408,21 @@ def test_pins_tell_other_patterns_and_let_folders_move(folder: Folder) -> None:
     assert moved.pins() == folder.source().pins()
     other = folder.source(paths=[f"{folder.folder}/in/{{dataset}}/*.jsonl"])
     assert other.pins() != folder.source().pins()
+
+
+@pytest.mark.parametrize("names", [("host1", "host2"), ("", "below"), ("a/deep", "a/er")])
+def test_pins_tell_patterns_that_change_places(tmp_path: Path, names: tuple[str, str]) -> None:
+    """Files are remembered by the number of their pattern: with others there, all of them would be read again."""
+
+    def pins(*folders: str, root: str = f"{tmp_path}/in") -> dict[str, Pin]:
+        paths = [f"{root}/{folder}/*.jsonl" for folder in folders]
+        return dict(Folder(tmp_path, paths=paths, dataset="d").source().pins())
+
+    assert pins(*names) != pins(*names[::-1])
+    assert pins(*names) == pins(*names, root="s3://bucket/elsewhere"), "all of them may move together"
+    one, another = f"{tmp_path}/in/host1/*.jsonl", f"{tmp_path}/in/host2/*.csv"
+    alone = Folder(tmp_path, paths=[one, another], dataset="d").source().pins()
+    assert set(alone) == {"paths", "dataset", "watermark"}, "what these are alike in tells them apart"
 
 
 def test_files_of_another_file_system_are_read(folder: Folder) -> None:

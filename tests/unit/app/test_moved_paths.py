@@ -1,0 +1,77 @@
+"""Jobs whose `source.paths` are others than those by which their store remembers the files that were read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from distcommit import Job
+from distcommit.app.job_file.pinned import pinned_settings
+from distcommit.model.errors import ConfigurationError
+from distcommit.model.pins import PinnedSettings
+from distcommit.model.watermark import Position
+from distcommit.stores.pinned import record_settings, require_settings
+
+WATERMARK: dict[str, Position] = {"files": (0, 0, "", 1_700_000_000_000_000_000, 0, ""), "0": 5}
+
+
+def _job(folder: Path, name: str, *folders: str, **source: Any) -> Job:
+    paths = [f"{folder}/{each}/*.jsonl" for each in folders]
+    job = {
+        "job": name,
+        "source": {"type": "files", "format": "jsonl", "dataset": "d", "paths": paths, **source},
+        "paths": {place: f"{name}/{place}" for place in ("store", "staging", "output")},
+        "commit": {"buckets": 2, "durability": "none"},
+    }
+    file = folder / f"{name}.yaml"
+    file.write_text(yaml.safe_dump(job))
+    return Job.from_file(file)
+
+
+def _pinned(job: Job) -> PinnedSettings:
+    return pinned_settings(job.config)
+
+
+def test_paths_that_change_places_are_refused(tmp_path: Path) -> None:
+    store = _job(tmp_path, "old", "in/a", "in/b").open_store(create=True)
+    record_settings(store, _pinned(_job(tmp_path, "old", "in/a", "in/b")))
+    require_settings(store, _pinned(_job(tmp_path, "old", "moved/in/a", "moved/in/b")))
+    with pytest.raises(ConfigurationError, match=r"source\.paths \(folders\): a b; found .*: b a"):
+        require_settings(store, _pinned(_job(tmp_path, "old", "in/b", "in/a")))
+
+
+def test_a_store_of_an_older_program_goes_on(tmp_path: Path) -> None:
+    """It has recorded nothing of folders."""
+    job = _job(tmp_path, "old", "in/a", "in/b")
+    store, pinned = job.open_store(create=True), _pinned(job)
+    older = {name: pin for name, pin in pinned.settings.items() if name != "source.paths (folders)"}
+    assert len(older) == len(pinned.settings) - 1
+    record_settings(store, PinnedSettings(older))
+    record_settings(store, pinned)
+    require_settings(store, pinned)
+    with pytest.raises(ConfigurationError):
+        require_settings(store, _pinned(_job(tmp_path, "old", "in/b", "in/a")))
+
+
+@pytest.mark.parametrize("is_recorded", [True, False])
+@pytest.mark.parametrize("others", [("in/b", "in/a"), ("in/a",), ("in/a", "in/b", "in/c")])
+def test_what_was_read_by_other_paths_is_not_imported(
+    tmp_path: Path, others: tuple[str, ...], is_recorded: bool
+) -> None:
+    old = _job(tmp_path, "old", "in/a", "in/b")
+    store = old.open_store(create=True)
+    old.set_watermark("d", WATERMARK, new=True)
+    if is_recorded:
+        record_settings(store, _pinned(old))
+        _job(tmp_path, "old", *others)  # what the store has recorded counts
+    new = _job(tmp_path, "new", *others)
+    new.open_store(create=True)
+    with pytest.raises(ConfigurationError, match="by other settings of the source say nothing") as refused:
+        new.import_watermarks(tmp_path / "old.yaml")
+    assert "put them back, in their order" in refused.value.todo
+    assert not new.status().datasets
+    _job(tmp_path, "new", "moved/a", "moved/b").import_watermarks(tmp_path / "old.yaml")
+    assert [row.positions for row in new.status().datasets] == [WATERMARK]
