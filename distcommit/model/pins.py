@@ -13,11 +13,14 @@ class Pin:
     `otherwise`: what a person who wants another value can do, if `distcommit import-watermarks` into a new store can't
     carry over what is stored, and refuses to (of a source).
     `unrecorded`: what a store was filled with that has recorded none, if that is known; this value is not recorded.
+    `binds`: whether the store keeps to this value from now on, as long as it had no other one. One that does not bind
+    is only noted, beside those before it.
     """
 
     value: str
     otherwise: str = ""
     unrecorded: str = ""
+    binds: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,11 +23,13 @@ _NOT_SET = Pin("not set")
 
 
 class RecordedSettings(msgspec.Struct, frozen=True):
-    """What a store has recorded. `settings`: as the job file says them; `found`: what its source turned out to be."""
+    """What a store has recorded. `settings`: as the job file says them; `found`: what its source turned out to be;
+    `noted`: all values of settings that did not bind."""
 
     version: int
     settings: dict[str, str]
     found: dict[str, str] = {}
+    noted: dict[str, tuple[str, ...]] | msgspec.UnsetType = msgspec.UNSET
 
 
 def read_settings(store: JobStore) -> RecordedSettings:
@@ -60,13 +62,14 @@ def record_settings(store: JobStore, pinned: PinnedSettings, found: Mapping[str,
     while True:
         number, recorded = _newest(store)
         _require(store, recorded, pinned, found)
+        binding = {
+            name: pin.value for name, pin in pinned.settings.items() if pin.binds and pin.value != pin.unrecorded
+        }
         wanted = RecordedSettings(
             SETTINGS_VERSION,
-            {
-                **recorded.settings,
-                **{name: pin.value for name, pin in pinned.settings.items() if pin.value != pin.unrecorded},
-            },
+            {**recorded.settings, **binding},
             {**recorded.found, **{name: pin.value for name, pin in found.items()}},
+            _noted_with(recorded, pinned) or msgspec.UNSET,
         )
         if wanted == recorded:
             break
@@ -130,6 +133,10 @@ def _require(store: JobStore, recorded: RecordedSettings, pinned: PinnedSettings
         values = {**{name: pin.unrecorded for name, pin in pinned.settings.items() if pin.unrecorded}, **values}
     now = {name: pinned.settings.get(name, _NOT_SET) for name in values if name not in recorded.found}
     now |= {name: found[name] for name in recorded.found if name in found}
+    for name, before in (recorded.noted or {}).items():
+        if name not in values and name in pinned.settings and pinned.settings[name].binds:
+            now[name] = pinned.settings[name]
+            values[name] = now[name].value if set(before) <= {now[name].value} else ", ".join(before)
     changed = [name for name, pin in now.items() if pin.value != values[name]]
     if not changed:
         return
@@ -142,6 +149,15 @@ def _require(store: JobStore, recorded: RecordedSettings, pinned: PinnedSettings
         found=", ".join(f"{name}: {now[name].value}" for name in changed),
         todo=otherwise or f"put it back, or carry what is stored over to new folders: `{pinned.carried_by}`",
     )
+
+
+def _noted_with(recorded: RecordedSettings, pinned: PinnedSettings) -> dict[str, tuple[str, ...]]:
+    """What is noted, and the values of now of what does not bind, and has not bound before."""
+    noted = dict(recorded.noted or {})
+    for name, pin in pinned.settings.items():
+        if not pin.binds and name not in recorded.settings and pin.value not in noted.get(name, ()):
+            noted[name] = (*noted.get(name, ()), pin.value)
+    return noted
 
 
 def _folder(store: JobStore) -> str:

@@ -103,10 +103,9 @@ class FileSink(FileLayout, SinkSettings, frozen=True, extra="forbid"):
         return self.publish
 
     def pins(self) -> Mapping[str, Pin]:
-        if self.publish != "replace_partitions":
-            return {}
-        parts = [part.model_dump(mode="json") for part in self.partitions]
-        return {"partition_by": Pin(json.dumps(parts, sort_keys=True), _OTHER_PARTITIONS)}
+        """What a partition is, which binds what replaces them: files in other folders would stay beside what does."""
+        parts = json.dumps([part.model_dump(mode="json") for part in self.partitions], sort_keys=True)
+        return {"partition_by": Pin(parts, _OTHER_PARTITIONS, binds=self.publish == "replace_partitions")}
 
     def published_in(self, dataset_urn: str, output: str, branch: str = MAIN_BRANCH) -> str:
         return f"{output}/{published_folder(dataset_urn, branch)}"

@@ -10,7 +10,11 @@ import pytest
 
 from distcommit.app.job_file.config import parse_config
 from distcommit.app.job_file.pinned import pinned_settings
-from distcommit.model.pins import Pin
+from distcommit.fs.local import LocalFileSystem
+from distcommit.model.errors import ConfigurationError
+from distcommit.model.pins import Pin, PinnedSettings
+from distcommit.stores.job_store import JobStore, Roots, open_store
+from distcommit.stores.pinned import record_settings, require_settings
 from distcommit.testing.models.model_source import ModelSource
 from distcommit.testing.models.sqlite_sink import SqliteSink
 
@@ -32,7 +36,7 @@ class PinningSink(SqliteSink):
 
 def pinned(**sections: Any) -> dict[str, str]:
     config = parse_config({"job": "j", "source": KAFKA, "paths": PATHS, **sections}, Path("/j/job.yaml"))
-    return {name: pin.value for name, pin in pinned_settings(config).settings.items()}
+    return {name: pin.value for name, pin in pinned_settings(config).settings.items() if pin.binds}
 
 
 def test_of_kafka_to_files_what_names_datasets_and_the_types_are_pinned() -> None:
@@ -69,6 +73,36 @@ def test_what_replaces_partitions_pins_what_a_partition_is() -> None:
     day, site = {"column": "t", "granularity": "day"}, {"field": "site"}
     assert of(day) == of({"column": "t"}) != of({"column": "t", "granularity": "hour"})
     assert len({of(day), of(site), of(day, site), of(site, day)}) == 4
+
+
+def test_files_of_before_stay_beside_what_replaces_partitions_of_other_folders(tmp_path: Path) -> None:
+    """Whoever wrote them: also where files were only added at first, or again."""
+
+    def of(publish: str, *granularities: str) -> PinnedSettings:
+        parts = [{"column": "t", "granularity": granularity} for granularity in granularities]
+        sink = {"publish": publish, "partition_by": parts} if parts else {"publish": publish}
+        return pinned_settings(
+            parse_config({"job": "j", "source": KAFKA, "paths": PATHS, "sink": sink}, Path("/j.yaml"))
+        )
+
+    def filled_with(*before: PinnedSettings) -> JobStore:
+        places = (str(tmp_path / f"{name}-{len(list(tmp_path.iterdir()))}") for name in PATHS)
+        store = open_store(LocalFileSystem(), Roots(*places), "j", 1, create=True)
+        for settings in before:
+            record_settings(store, settings)
+        return store
+
+    day = of("replace_partitions", "day")
+    for before in (of("append", "hour"), of("append"), of("replace", "hour"), of("replace_partitions", "hour")):
+        with pytest.raises(ConfigurationError, match=r"sink\.partition_by") as refused:
+            require_settings(filled_with(before), day)
+        assert "give the job new ones (paths)" in refused.value.todo
+    require_settings(filled_with(of("append", "hour")), of("append", "day"))
+    require_settings(filled_with(of("append", "day")), day)
+    store = filled_with(of("append", "day"), day)
+    require_settings(store, of("append", "day"))
+    with pytest.raises(ConfigurationError, match=r"sink\.partition_by"):
+        require_settings(store, of("append", "hour"))
 
 
 def test_a_class_of_the_user_s_own_says_what_it_pins() -> None:

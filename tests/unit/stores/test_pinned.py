@@ -226,3 +226,45 @@ def test_who_was_paused_before_it_put_another_value_never_has_the_last_word() ->
         change_settings(store(machine), {"source.dataset": "partition"}, others)
     assert read_settings(store(machine)).settings["source.dataset"] == "topic"
     assert len(documents(machine)) == 3
+
+
+# -- settings that do not bind the store yet
+
+
+def partitioned(by: str, *, binds: bool) -> PinnedSettings:
+    return PinnedSettings({**TOPIC.settings, "sink.partition_by": Pin(by, "other folders.", binds=binds)})
+
+
+def test_what_does_not_bind_may_change_and_all_its_values_are_noted() -> None:
+    machine = Machine()
+    for by in ("hour", "day", "hour"):
+        record_settings(store(machine), partitioned(by, binds=False))
+    assert read_settings(store(machine)).noted == {"sink.partition_by": ("hour", "day")}
+    assert read_settings(store(machine)).settings == {"source.type": "kafka", "source.dataset": "topic"}
+    assert len(documents(machine)) == 2
+    for by in ("hour", "day", "month"):
+        for act in (require_settings, record_settings):
+            with pytest.raises(ConfigurationError, match=r"expected sink\.partition_by: hour, day; found") as refused:
+                act(store(machine), partitioned(by, binds=True))
+            assert refused.value.todo == "other folders."
+
+
+def test_what_binds_is_what_it_was_before_and_stays_so() -> None:
+    machine = Machine()
+    record_settings(store(machine), partitioned("day", binds=False))
+    record_settings(store(machine), partitioned("day", binds=True))
+    record_settings(store(machine), partitioned("day", binds=False))
+    assert read_settings(store(machine)).settings["sink.partition_by"] == "day"
+    for binds in (True, False):
+        with pytest.raises(ConfigurationError, match=r"expected sink\.partition_by: day; found"):
+            require_settings(store(machine), partitioned("hour", binds=binds))
+    assert len(documents(machine)) == 2
+
+
+def test_a_store_that_has_noted_nothing_may_bind_to_any_value() -> None:
+    """Older programs noted nothing."""
+    machine = Machine()
+    record_settings(store(machine), TOPIC)
+    assert b"noted" not in machine.read_file(DOCUMENT)
+    record_settings(store(machine), partitioned("day", binds=True))
+    require_settings(store(machine), partitioned("day", binds=True))
