@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 
 from distcommit import Job
 from distcommit.app.demo.kill import CommitWatcher, RunProcess
+from distcommit.model.errors import ConfigurationError
 
 DATASETS = 20
 NOW_S = 1_700_000_000
@@ -250,12 +251,12 @@ def test_a_file_that_was_begun_is_gone_on_with_where_it_is_and_not_in_one_of_its
         os.utime(path, (NOW_S + at,) * 2)
 
     (tmp_path / "in" / "host1").mkdir(parents=True)
-    arrive("host2", "d", range(3000, 4900), at=0)
+    arrive("host2", "d", range(6000, 11_100), at=0)
     assert Job.from_file(inbox.path, session=spark).run().succeeded
     arrive("host1", "d", range(5100), at=1)
     partly = Job.from_file(inbox.path, session=spark).run()
     assert [(reason.subject, reason.kind) for reason in partly.totals.reasons] == [("d", "partly failed")]
-    assert 1900 < inbox.published().total() < 1900 + 5000
+    assert 5100 < inbox.published().total() < 5100 + 5000
     for number in range(30):  # so that the commit lasts
         arrive("host1", f"more-{number}", range(3), at=2)
     job = yaml.safe_load(inbox.path.read_text())
@@ -271,4 +272,10 @@ def test_a_file_that_was_begun_is_gone_on_with_where_it_is_and_not_in_one_of_its
     command = [sys.executable, "-m", "distcommit", "run", str(inbox.path), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
+    inbox.assert_exact()
+    swapped = [f"source.paths={hosts[::-1]}"]
+    others = ["sink.publish=replace_partitions", "sink.partition_by={field: n}", "commit.policy=full"]
+    for settings, what in ((swapped, r"source\.paths \(folders\)"), (others, r"sink\.partition_by")):
+        with pytest.raises(ConfigurationError, match=what):
+            Job.from_file(inbox.path, settings, session=spark).run()
     inbox.assert_exact()
