@@ -65,7 +65,7 @@ class IcebergCommitter(SinkCommitter):
 
     def __init__(self, sink: IcebergSettings, context: CommitterContext) -> None:
         self._sink, self._context = sink, context
-        self._tables = opened(sink.catalog)
+        self._tables, self._namespace = opened(sink.catalog), tuple(sink.namespace.split("."))
         self._ledgers = Ledgers(context.fs, context.output_root, context.store_id)
 
     def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
@@ -120,7 +120,7 @@ class IcebergCommitter(SinkCommitter):
     def discard(self, lost: Sequence[LostAttempt]) -> None:
         for name, files in leftovers(self._context, lost).items():
             there = existing(self._tables, files)
-            names = [name] if name else self._tables.names(tuple(self._sink.namespace.split(".")))
+            names = [name] if name else self._tables.names(self._namespace)
             tables = list(self._tables.load(names).values()) if there else []
             for table in tables:
                 self._rows_of(table)  # raises if nobody can tell what is committed
@@ -132,13 +132,11 @@ class IcebergCommitter(SinkCommitter):
         return table.scan().count() if table is not None else None
 
     def ledger(self) -> Iterator[LedgerRow]:
-        names = self._tables.names(tuple(self._sink.namespace.split(".")))
-        for table in self._tables.load(names).values():
+        for table in self._tables.load(self._tables.names(self._namespace)).values():
             yield from self._rows_of(table)
 
     def probe(self) -> None:
-        namespace = tuple(self._sink.namespace.split("."))
-        self._tables.probe(namespace)
+        self._tables.probe(self._namespace)
         told = (self._sink.properties.get(name, "") for name in _WRITE_PATHS)
         self._tables.probe_places([*told, self._tables.catalog.properties.get("warehouse", "")])
 
