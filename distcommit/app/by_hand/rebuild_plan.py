@@ -4,13 +4,14 @@ ledgers of targets (see `app.output.joined`).
 What the store knows is kept; what files of newer epochs say is added. Of a dataset, all epochs but the newest are
 whole: nothing is sealed before what is pending is done. The newest is whole too if a run that left nothing open says so
 in the output (`clean`), or if each of its partitions goes on, without a gap, where the store or the older files end.
-Else the files of that epoch are set aside, and the next run reads their records again (from 0, where nothing else is
-known). What is so of epochs in which
-error files were fed again is said in `app.output.replaced`. In which incarnation of a source
-that was made again the watermark counts, and what is covered, is said in `app.output.continued`.
+Files do not go on so that name what another branch lacks; nor those with several of one, as others of theirs may have
+the same offsets, unless the store knows the sequence and all of it is there. Else the files of that epoch are set
+aside, and the next run reads their records again (from 0, where nothing else is known). What is so of epochs in which
+error files were fed again is said in `app.output.replaced`. In which incarnation of a source that was made again the
+watermark counts, and what is covered, is said in `app.output.continued`.
 
 With at-least-once no epoch needs to be whole: of files since then only what continues without a gap is taken for
-published, and the next run publishes the rest again.
+published, of several of one only what a clean run comes after, and the next run publishes the rest again.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from distcommit.app.output.continued import Continued, EpochFiles
 from distcommit.app.output.coverage import covered_by
 from distcommit.app.output.joined import Branches, continued, folders_of, half_way
 from distcommit.app.output.ledgers import Ledgers, open_ledgers
-from distcommit.app.output.published import PublishedFile, PublishedFolder
+from distcommit.app.output.published import PublishedFile, PublishedFolder, may_lack
 from distcommit.app.output.replaced import Replaced, replaced_in
 from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import ConflictError, CorruptError, UnknownVersionError
@@ -35,7 +36,7 @@ from distcommit.model.source import Source
 from distcommit.model.watermark import Position, Watermark
 from distcommit.model.work import SkippedRange
 from distcommit.protocol.renaming import renamed
-from distcommit.sinks.files.offsets import offsets_of
+from distcommit.sinks.files.offsets import OffsetSets, offsets_of
 from distcommit.stores.claims import Mark, read_marks
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.staging import staged_epochs
@@ -111,9 +112,9 @@ def _planned_with(store: JobStore, known: dict[str, DatasetState], ledgers: Ledg
             state = known.get(urn) or DatasetState(urn)
             rest = _without_revoked(plan, folder, state)
             if ledgers.branches:
-                _branches(plan, rest, state, rows, marks, accept_gaps=accept_gaps)
+                _branches(plan, store, rest, state, rows, marks, accept_gaps=accept_gaps)
             else:
-                _dataset(plan, rest, state, marks, accept_gaps=accept_gaps)
+                _dataset(plan, store, rest, state, marks, accept_gaps=accept_gaps)
     for urn, state in known.items():
         if urn not in seen and state.sequence is not None:
             _add(plan, state, Continued(state), 0, [])
@@ -156,6 +157,7 @@ def _without_revoked(plan: Plan, folder: PublishedFolder, state: DatasetState) -
 
 def _branches(
     plan: Plan,
+    store: JobStore,
     folder: PublishedFolder,
     state: DatasetState,
     rows: Sequence[LedgerRow],
@@ -176,12 +178,12 @@ def _branches(
     if branches.newest_epoch <= state.done_epoch and not aside and sequence is None:
         return
     try:
-        if half := half_way(branches, state, marks[Mark.CLEAN]):
+        if half := half_way(branches, state, marks[Mark.CLEAN], store):
             aside += [file.path for file in half]
             branches = branches.without(branches.newest_epoch)
         after, lacking = continued(branches, state)
         for file in half:
-            after.leave(EpochFiles(file.footer.epoch, file.footer.incarnation, file.offsets))
+            after.leave(EpochFiles(file.footer.epoch, file.footer.incarnation, file.offsets, named=file.named))
     except (CorruptError, UnknownVersionError) as error:
         _problem(plan.result, f"{state.dataset_urn}: its ledger can't be read: {error}")
         return
@@ -215,11 +217,17 @@ def _gaps(result: RebuildResult, urn: str, gaps: Iterable[str], *, accept_gaps: 
 
 
 def _dataset(
-    plan: Plan, folder: PublishedFolder, state: DatasetState, marks: dict[Mark, int], *, accept_gaps: bool
+    plan: Plan,
+    store: JobStore,
+    folder: PublishedFolder,
+    state: DatasetState,
+    marks: dict[Mark, int],
+    *,
+    accept_gaps: bool,
 ) -> None:
     result, urn = plan.result, state.dataset_urn
     replaced = _look(plan, folder, state.done_epoch, marks)
-    newer = _newer(result, replaced.appended, state)
+    newer = _newer(result, replaced.appended, state, store, marks[Mark.CLEAN])
     again = {epoch: files for epoch, files in replaced.whole.items() if epoch > state.done_epoch}
     has_taken = replaced.taken_epoch > state.done_epoch
     if not (newer or again or has_taken or replaced.aside) and state.sequence is None:
@@ -263,7 +271,9 @@ def _mend(after: Continued, again: dict[int, list[PublishedFile]], until: int) -
             after.mend(incarnation, epoch)
 
 
-def _newer(result: RebuildResult, files: list[PublishedFile], state: DatasetState) -> list[EpochFiles]:
+def _newer(
+    result: RebuildResult, files: list[PublishedFile], state: DatasetState, store: JobStore, clean_epoch: int
+) -> list[EpochFiles]:
     """Files of epochs that the store does not know to be done, by epoch. A sequence that it knows is among them if it
     has files, or needs none and another one came after it."""
     by_epoch: dict[int, list[PublishedFile]] = {}
@@ -280,8 +290,10 @@ def _newer(result: RebuildResult, files: list[PublishedFile], state: DatasetStat
         incarnation = known.high.incarnation if known is not None and known.high is not None else ""
         covered = offsets_of(skipped)
         covered.update(covered_by((file.footer, file.offsets) for file in group))
+        named_in_all = OffsetSets()
         for file in group:
             covered.update(file.holes)
+            named_in_all.update(file.named)
             named = file.footer.incarnation
             if named and incarnation not in ("", named):
                 _problem(
@@ -289,7 +301,9 @@ def _newer(result: RebuildResult, files: list[PublishedFile], state: DatasetStat
                     f"{file.path}: epoch {epoch} of this dataset counts in two incarnations, {incarnation}, {named}",
                 )
             incarnation = named or incarnation
-        found.append(EpochFiles(epoch, incarnation, covered, tuple(file.path for file in group), skipped))
+        lacks = epoch > clean_epoch and may_lack(group, known, store)
+        paths = tuple(file.path for file in group)
+        found.append(EpochFiles(epoch, incarnation, covered, paths, skipped, named_in_all, may_lack=lacks))
     return found
 
 

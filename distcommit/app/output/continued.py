@@ -23,13 +23,16 @@ from distcommit.sinks.files.offsets import OffsetSets
 @dataclass(frozen=True, slots=True)
 class EpochFiles:
     """What the files of one dataset and epoch say together: what their offsets count in, and the offsets that need not
-    be read again. `skipped`: what their sequence says beside them, if the store knows it."""
+    be read again. `skipped`: what their sequence says beside them, if the store knows it; `named`: all that they say
+    something of, in whatever branch; `may_lack`: whether others of them may be lacking that no offset tells of."""
 
     epoch: int
     incarnation: str
     covered: OffsetSets
     paths: tuple[str, ...] = ()
     skipped: tuple[SkippedRange, ...] = ()
+    named: OffsetSets = field(default_factory=OffsetSets)
+    may_lack: bool = False
 
 
 @dataclass(slots=True)
@@ -90,9 +93,9 @@ class Continued:
         return (*self._skipped, *self.gaps)
 
     def joins(self, files: EpochFiles) -> bool:
-        """Whether these begin, in each partition, where what is known ends, and have no gaps. Files of which nothing is
-        known in all branches do not: another branch's are lacking."""
-        if files.paths and not files.covered.partitions():
+        """Whether these begin, in each partition, where what is known ends, and have no gaps. Files do not that name
+        what is not known in all branches, or may lack others: then some of them are lacking."""
+        if files.may_lack or files.named.difference(files.covered).count():
             return False
         positions = self._turned(files)[1].positions
         return all(
@@ -104,7 +107,9 @@ class Continued:
     def leave(self, files: EpochFiles) -> None:
         """Takes nothing of these as published, but that the source is the one which they name. What nothing is known of
         but these begins at 0, wherever the source would begin now: their records are to be read again, or told lost."""
-        self._turn(files).begin(files.covered.partitions())
+        place = self._turn(files)
+        place.begin(files.covered.partitions())
+        place.begin(files.named.partitions())
 
     def move(self, files: EpochFiles) -> None:
         """Takes an epoch as published whole."""
@@ -141,12 +146,15 @@ class Continued:
         return [*wanted.difference(self._mended.get(self.incarnation, OffsetSets())).ranges(partition)]
 
     def cover(self, epochs: Iterable[EpochFiles]) -> None:
-        """Takes of epochs, each of which may be a part of what its run read, what continues without a gap. A partition
-        that is not known continues from 0."""
+        """Takes of epochs, each of which may be a part of what its run read, what continues without a gap; nothing of
+        those that may lack files, nor what an older epoch has behind the end of a newer one, since that one was read
+        from where nothing more was written down. A partition that is not known continues from 0."""
         found: dict[str, OffsetSets] = {}
         for files in epochs:
-            self._turn(files)
-            found.setdefault(self.incarnation, OffsetSets()).update(files.covered)
+            self._turn(files).begin(files.named.partitions())
+            if not files.may_lack:
+                older = found.get(self.incarnation, OffsetSets())
+                found[self.incarnation] = _up_to_end(older, files.covered).union(files.covered)
             self.done_epoch = files.epoch
         reach, newest = self._here, found.get(self.incarnation, OffsetSets())
         reach.begin(newest.partitions())
@@ -181,3 +189,15 @@ def _goes_back(offsets: OffsetSets, positions: dict[str, Position]) -> bool:
     return any(
         isinstance(at, int) and next(offsets.ranges(partition), (at, at))[0] < at for partition, at in positions.items()
     )
+
+
+def _up_to_end(offsets: OffsetSets, newer: OffsetSets) -> OffsetSets:
+    """Offsets without those behind the newest ones of their partition."""
+    behind = OffsetSets()
+    for partition in newer.partitions():
+        behind.add_range(partition, _end(newer, partition), _end(offsets, partition))
+    return offsets.difference(behind)
+
+
+def _end(offsets: OffsetSets, partition: str) -> int:
+    return max((high for _, high in offsets.ranges(partition)), default=0)

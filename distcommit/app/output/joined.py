@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from distcommit.app.output.continued import Continued, EpochFiles
 from distcommit.app.output.coverage import Coverage
 from distcommit.app.output.ledgers import Ledgers
-from distcommit.app.output.published import PublishedFile, PublishedFolder, read_published
+from distcommit.app.output.published import PublishedFile, PublishedFolder, may_lack, read_published
 from distcommit.model.ledger import LedgerRow
 from distcommit.model.log_records import DatasetState, SealedSequence
 from distcommit.model.watermark import Watermark
@@ -114,13 +114,16 @@ def folders_of(store: JobStore, ledgers: Ledgers) -> Iterator[PublishedFolder]:
             yield PublishedFolder(name, store.roots.output)
 
 
-def half_way(branches: Branches, state: DatasetState, clean_epoch: int) -> list[PublishedFile]:
+def half_way(branches: Branches, state: DatasetState, clean_epoch: int, store: JobStore) -> list[PublishedFile]:
     """The files of the newest epoch, if no target has that, and not all branches do or it does not go on, without a
-    gap, where the others end. Of epochs up to `clean_epoch` a run says that it left nothing open."""
+    gap, where the others end, or may lack files. Of epochs up to `clean_epoch` a run says that it left nothing open."""
     epoch = branches.newest_epoch
     newest = branches.of(epoch)
     if not newest or epoch <= max(branches.ledger_epoch, clean_epoch):
         return []
+    known = state.sequence if state.sequence is not None and state.sequence.epoch == epoch else None
+    if may_lack(newest, known, store):
+        return newest
     before, after = branches.without(epoch), Continued(state)
     _move(after, before, state)
     for incarnation in sorted({file.footer.incarnation for file in newest}):

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from distcommit.model.errors import DistcommitError
+from distcommit.model.log_records import SealedSequence
 from distcommit.model.parallel import in_flight
 from distcommit.model.ports import FileSystem
+from distcommit.model.steps import StepContext, Verdict
 from distcommit.model.urn import folder_of
 from distcommit.protocol.paths import CLAIM_FOLDER, REJECTED_FOLDER, is_published_name, is_tombstone
 from distcommit.sinks.files.footer import Footer, read_footer
 from distcommit.sinks.files.offsets import OffsetSets, parsed
+from distcommit.steps.registry import load_steps
+from distcommit.stores.job_store import JobStore
 from distcommit.stores.listing import files_below
 from distcommit.stores.tombstones import (
     ReplacedRecords,
@@ -32,6 +36,14 @@ class PublishedFile:
     footer: Footer
     offsets: OffsetSets
     holes: OffsetSets
+
+    @property
+    def named(self) -> OffsetSets:
+        """All input records that it says something of, in whatever branch."""
+        found = self.offsets.union(OffsetSets())
+        for text in self.footer.filtered.values():
+            found.update(parsed(text))
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,3 +119,21 @@ def _read(fs: FileSystem, path: str) -> PublishedFile | str:
         return PublishedFile(path, footer, offsets, holes)
     except (DistcommitError, OSError) as error:
         return f"{path}: {error}"
+
+
+def may_lack(files: Iterable[PublishedFile], sequence: SealedSequence | None, store: JobStore) -> bool:
+    """Whether files of one epoch may lack others that no offset tells of: several of one may go to several files, each
+    of which has all offsets. `sequence`: theirs, if the store knows what it was to publish; that it is all there is
+    sure then."""
+    if not any(file.footer.makes_several for file in files):
+        return False
+    return sequence is None or not _is_published(sequence, store)
+
+
+def _is_published(sequence: SealedSequence, store: JobStore) -> bool:
+    """Whether all effects of a sequence are seen."""
+    context = StepContext(store.fs, store.roots.staging, store.roots.output, store_id=store.store_id)
+    try:
+        return all(step.verify() in (True, Verdict.DONE) for step in load_steps(sequence.steps, context))
+    except Exception:  # noqa: BLE001 - of a kind that nobody here knows, or whatever one of a user's own raises
+        return False

@@ -110,7 +110,9 @@ def test_an_epoch_of_which_a_branch_lacks_files_is_not_taken_for_whole(folder: s
 
 def test_files_of_one_branch_alone_are_not_taken_for_a_whole_epoch() -> None:
     """What is covered in all branches is nothing then."""
-    nothing = EpochFiles(1, "", OffsetSets(), ("a/left/1.parquet",))
+    named = OffsetSets()
+    named.add_range("0", 0, 1)
+    nothing = EpochFiles(1, "", OffsetSets(), ("a/left/1.parquet",), named=named)
     assert not Continued(DatasetState("a")).joins(nothing)
 
 
