@@ -232,7 +232,12 @@ def _dataset(
     has_taken = replaced.taken_epoch > state.done_epoch
     if not (newer or again or has_taken or replaced.aside) and state.sequence is None:
         return
-    after, aside = Continued(state, replaced.mended()), list(replaced.aside)
+    fed = replaced.fed_again(state.done_epoch)
+    was_unsealed = any(
+        epoch <= marks[Mark.UNSEALED] for files in again.values() for file in files for epoch in file.footer.replaces
+    )
+    first = _first(fed, newer, begin_at_0=was_unsealed)
+    after, aside = Continued(state, replaced.mended(), first), list(replaced.aside)
     if has_taken:
         _take(after, replaced, newer)
     at_least_once = bool(newer) and newer[0].epoch <= marks[Mark.UNSEALED]
@@ -248,6 +253,8 @@ def _dataset(
         else:
             after.move(files)
     _mend(after, again, plan.newest_epoch)
+    if not (at_least_once or was_unsealed):
+        after.take_fed(fed.get(after.incarnation, OffsetSets()), state)
     if has_taken:
         after.mend(after.incarnation, replaced.taken_epoch)  # of which no file need be there
     _gaps(result, urn, map(_gap, after.gaps), accept_gaps=accept_gaps)
@@ -267,8 +274,29 @@ def _take(after: Continued, replaced: Replaced, newer: list[EpochFiles]) -> None
 def _mend(after: Continued, again: dict[int, list[PublishedFile]], until: int) -> None:
     """Moves past the epochs up to that one in which records were fed again; takes them off."""
     for epoch in sorted(epoch for epoch in again if epoch <= until):
-        for incarnation in {file.footer.incarnation for file in again.pop(epoch)} | {after.incarnation}:
-            after.mend(incarnation, epoch)
+        read: dict[str, int] = {}
+        for file in again.pop(epoch):
+            name = file.footer.incarnation
+            read[name] = max(read.get(name, 0), *file.footer.replaces)
+        for name in sorted(read, key=lambda name: (read[name], name)):
+            after.mend(name, epoch, read[name])
+        after.mend(after.incarnation, epoch)
+
+
+def _first(fed: dict[str, OffsetSets], newer: list[EpochFiles], *, begin_at_0: bool) -> dict[str, dict[str, int]]:
+    """Where partitions begin of which no other file has anything before what was fed again; at 0 where the run that
+    read it published before it wrote anything down, so that more may be lacking."""
+    found: dict[str, dict[str, int]] = {}
+    for incarnation, sets in fed.items():
+        others = OffsetSets()
+        for files in newer:
+            if files.incarnation in ("", incarnation):
+                others.update(files.covered)
+        for partition in sets.partitions():
+            low = 0 if begin_at_0 else next(sets.ranges(partition))[0]
+            if low < next(others.ranges(partition), (low + 1, 0))[0]:
+                found.setdefault(incarnation, {})[partition] = low
+    return found
 
 
 def _newer(

@@ -45,9 +45,13 @@ class _Reach:
 
     def begin(self, partitions: Iterable[str]) -> None:
         """Has those that nothing is known of begin at 0."""
-        for partition in partitions:
+        self.begin_at(dict.fromkeys(partitions, 0))
+
+    def begin_at(self, first: Mapping[str, int]) -> None:
+        """Has those that nothing is known of begin there."""
+        for partition, at in first.items():
             if partition not in self.positions:
-                self.positions[partition] = self.origin[partition] = 0
+                self.positions[partition] = self.origin[partition] = at
 
     def forget_uncounted(self) -> None:
         """Forgets positions that no offset tells (of a source of files which ones were read): others have moved, and
@@ -58,9 +62,15 @@ class _Reach:
 class Continued:
     """A dataset's state as it moves past the files of one epoch after the other."""
 
-    def __init__(self, state: DatasetState, mended: Mapping[str, OffsetSets] | None = None) -> None:
-        """`mended`: by incarnation, what was taken out of the files of its epoch and is in those of a later one."""
-        self._mended = mended or {}
+    def __init__(
+        self,
+        state: DatasetState,
+        mended: Mapping[str, OffsetSets] | None = None,
+        first: Mapping[str, Mapping[str, int]] | None = None,
+    ) -> None:
+        """`mended`: by incarnation, what was taken out of the files of its epoch and is in those of a later one;
+        `first`: by incarnation and partition, where that begins, if nothing else lies before it."""
+        self._mended, self._first, self._read_epoch = mended or {}, first or {}, state.done_epoch
         self.incarnation = state.watermark.incarnation if state.watermark else ""
         positions = dict(state.watermark.positions) if state.watermark else {}
         self._reached = {self.incarnation: _Reach(positions, dict(state.origin))}
@@ -107,9 +117,9 @@ class Continued:
     def leave(self, files: EpochFiles) -> None:
         """Takes nothing of these as published, but that the source is the one which they name. What nothing is known of
         but these begins at 0, wherever the source would begin now: their records are to be read again, or told lost."""
-        place = self._turn(files)
-        place.begin(files.covered.partitions())
-        place.begin(files.named.partitions())
+        reach = self._turn(files)
+        reach.begin(files.covered.partitions())
+        reach.begin(files.named.partitions())
 
     def move(self, files: EpochFiles) -> None:
         """Takes an epoch as published whole."""
@@ -128,16 +138,31 @@ class Continued:
         self._skipped += files.skipped
         self.done_epoch = files.epoch
 
-    def mend(self, incarnation: str, epoch: int) -> None:
-        """Takes an epoch, in which records of older files were fed again, as published whole."""
-        positions = self._reached[incarnation].positions if incarnation in self._reached else {}
+    def mend(self, incarnation: str, epoch: int, read_epoch: int = 0) -> None:
+        """Takes an epoch, in which records of older files were fed again, as published whole. `read_epoch`: the newest
+        one in which they had been read. It may be that no other file is left of it."""
         mended = self._mended.get(incarnation, OffsetSets())
+        if incarnation not in self._reached and read_epoch > self._read_epoch:
+            self._turn(EpochFiles(read_epoch, incarnation, mended))
+        reach = self._reached.get(incarnation, _Reach())
+        reach.begin_at(self._first.get(incarnation, {}))
+        positions = reach.positions
         for partition in mended.partitions():
             for low, high in mended.ranges(partition):
                 at = positions.get(partition)
                 if isinstance(at, int) and low <= at < high:  # what an older file had at its end
                     positions[partition] = high
         self.done_epoch = max(self.done_epoch, epoch)
+
+    def take_fed(self, fed: OffsetSets, state: DatasetState) -> None:
+        """Takes what was fed again as published, in partitions of which nothing else was known: what lies before it and
+        is in no file is a gap, as all of it was read once."""
+        known = state.watermark.positions if state.watermark else {}
+        of_new = OffsetSets()
+        for partition in fed.partitions():
+            for low, high in fed.ranges(partition) if partition not in known else ():
+                of_new.add_range(partition, low, high)
+        self.move(EpochFiles(self.done_epoch, self.incarnation, of_new))
 
     def _missing(self, partition: str, low: int, high: int) -> list[tuple[int, int]]:
         """What of [low, high) is in no file."""
@@ -174,7 +199,10 @@ class Continued:
 
     def _turn(self, files: EpochFiles) -> _Reach:
         self.incarnation, reach = self._turned(files)
-        return self._reached.setdefault(self.incarnation, reach)
+        self._read_epoch = max(self._read_epoch, files.epoch)
+        reach = self._reached.setdefault(self.incarnation, reach)
+        reach.begin_at(self._first.get(self.incarnation, {}))
+        return reach
 
     def _turned(self, files: EpochFiles) -> tuple[str, _Reach]:
         """The incarnation in which files count, and where it stands before them."""

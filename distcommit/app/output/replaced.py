@@ -44,14 +44,9 @@ class Replaced:
     taken_epoch: int = 0
 
     def mended(self) -> Mapping[str, OffsetSets]:
-        """By incarnation, the input records that were fed again of which it is known in each branch what became."""
-        kept = [file for files in self.whole.values() for file in files]
-        found: dict[str, OffsetSets] = {}
-        for incarnation in {file.footer.incarnation for file in kept}:
-            everything = [file for file in (*self.appended, *kept) if file.footer.incarnation == incarnation]
-            known = covered_by((file.footer, file.offsets) for file in everything)
-            fed = _fed(file for file in kept if file.footer.incarnation == incarnation)
-            found[incarnation] = known.intersection(fed)
+        """By incarnation, the input records that were fed again of which it is known in each branch what became, with
+        the holes that are said on of what was retired; and those that are replaced."""
+        found = self.fed_again(0)
         for incarnation, taken in self.taken_by_incarnation().items():  # these and the older files', in any order
             older = [file for file in self.appended if file.footer.epoch <= self.taken_epoch]
             files = ((file.footer, file.offsets) for file in older if file.footer.incarnation == incarnation)
@@ -59,6 +54,19 @@ class Replaced:
             for file in older:
                 known.update(file.holes)
             found[incarnation] = found.get(incarnation, OffsetSets()).union(known)
+        return found
+
+    def fed_again(self, done_epoch: int) -> dict[str, OffsetSets]:
+        """Of these, those that were fed again in epochs after that one."""
+        kept = [file for files in self.whole.values() for file in files]
+        found: dict[str, OffsetSets] = {}
+        for incarnation in {file.footer.incarnation for file in kept}:
+            everything = [file for file in (*self.appended, *kept) if file.footer.incarnation == incarnation]
+            mine = [file for file in kept if file.footer.incarnation == incarnation and file.footer.epoch > done_epoch]
+            known = covered_by((file.footer, file.offsets) for file in everything)
+            found[incarnation] = known.intersection(_fed(mine))
+            for file in mine:
+                found[incarnation].update(file.holes)
         return found
 
     def taken_by_incarnation(self) -> dict[str, OffsetSets]:
@@ -153,7 +161,5 @@ def _still_there(folder: PublishedFolder, files: list[PublishedFile]) -> bool:
 def _fed(files: Iterable[PublishedFile]) -> OffsetSets:
     found = OffsetSets()
     for file in files:
-        found.update(file.offsets)
-        for text in file.footer.filtered.values():
-            found.update(parsed(text))
+        found.update(file.named)
     return found

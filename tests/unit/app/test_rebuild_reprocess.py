@@ -7,7 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
+from distcommit.app.output.published import PublishedFile
+from distcommit.app.output.replaced import Replaced
 from distcommit.protocol.paths import is_tombstone
+from distcommit.sinks.files.footer import Footer
+from distcommit.sinks.files.offsets import OffsetSets
 from distcommit.stores import by_hand
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.models.turning_away import TurningAway
@@ -154,3 +158,99 @@ def test_one_that_is_being_abandoned_is_set_aside_with_its_tombstone() -> None:
 
 def published(machine: Machine) -> bool:
     return any(is_tombstone(path) for path in machine.paths(OUTPUT))
+
+
+@pytest.mark.parametrize("incarnation", ["", "id"])
+@pytest.mark.parametrize("turned_away", [range(3), range(1), range(1, 3)])
+def test_what_was_turned_away_and_fed_again_counts_where_no_other_file_is_left_of_it(
+    turned_away: range, incarnation: str
+) -> None:
+    """All, the first or the last that was read of a partition: it is not read again, and the dataset begins there."""
+    machine, a = Machine(), ModelSource({"a": ModelDataset({"0": 3}, incarnation=incarnation)})
+    World(buckets=2, flow=TurningAway(frozenset(f"a/0/{n}" for n in turned_away))).run(machine, a)
+    world = World(buckets=2, flow=TurningAway())
+    assert world.reprocess(machine, a, "a").succeeded
+    assert world.run(machine, a).succeeded  # deletes what was fed
+    before = states(world, machine)["a"]
+    assert audit(world, machine).exact
+    lose_the_store(machine)
+    result = rebuild(world, machine)
+    assert (result.written, result.set_aside, result.gaps) == (True, [], [])
+    after = states(world, machine)["a"]
+    assert (after.watermark, after.origin) == (before.watermark, {"0": 0})
+    assert world.run(machine, a).succeeded
+    found = audit(world, machine)
+    assert (found.exact, found.records) == (True, 3), found
+
+
+@pytest.mark.parametrize("turned_away", [range(3), range(1)])
+def test_a_hole_behind_what_was_turned_away_is_a_gap_only_if_no_file_names_it(turned_away: range) -> None:
+    """What lies behind it is not read again, either way."""
+    machine, a = Machine(), ModelSource({"a": ModelDataset({"0": 3}, holes={"0": frozenset({1})})})
+    World(buckets=2, flow=TurningAway(frozenset(f"a/0/{n}" for n in turned_away))).run(machine, a)
+    world = World(buckets=2, flow=TurningAway())
+    assert world.reprocess(machine, a, "a").succeeded
+    assert world.run(machine, a).succeeded  # deletes what was fed
+    lose_the_store(machine)
+    is_gap = len(turned_away) == 3
+    result = rebuild(world, machine)
+    assert result.written is not is_gap
+    assert result.problems == ["a partition 0: no file has offsets 1 to 2"] * is_gap
+    assert rebuild(world, machine, accept_gaps=True).written
+    assert world.run(machine, a).succeeded
+    found = audit(world, machine)
+    assert (found.exact, found.records, found.skipped) == (True, 2, is_gap), found
+
+
+def test_an_incarnation_counts_of_which_all_was_turned_away_and_fed_again() -> None:
+    """It is newer than the one that other files name."""
+    machine, world = Machine(), World(buckets=2, flow=TurningAway())
+    world.run(machine, ModelSource({"a": ModelDataset({"0": 5}, incarnation="one")}))
+    by_hand.set_watermark(world.store(machine), "a", None, "me")
+    two = ModelSource({"a": ModelDataset({"0": 2}, incarnation="two")})
+    World(buckets=2, flow=TurningAway(frozenset({"a/0/0", "a/0/1"}))).run(machine, two)
+    assert world.reprocess(machine, two, "a").succeeded
+    assert world.run(machine, two).succeeded
+    before = states(world, machine)["a"].watermark
+    lose_the_store(machine)
+    assert rebuild(world, machine).written
+    assert states(world, machine)["a"].watermark == before
+
+
+def test_what_was_read_behind_it_goes_on_where_it_ends() -> None:
+    """So that it is taken for whole, though nothing says that its run left nothing open."""
+    machine, world = Machine(), World(buckets=2, flow=TurningAway())
+    World(buckets=2, flow=TurningAway(frozenset(f"a/0/{n}" for n in range(6)))).run(machine, A)
+    assert world.reprocess(machine, A, "a").succeeded
+    assert world.run(machine, MORE).succeeded
+    remove_clean_mark(machine)
+    lose_the_store(machine)
+    result = rebuild(world, machine)
+    assert (result.written, result.set_aside) == (True, [])
+    assert world.watermarks(machine)["a"].positions == {"0": 9}
+
+
+@pytest.mark.parametrize("at_least_once", [False, True])
+def test_it_begins_at_0_where_it_was_published_before_anything_was_written_down(*, at_least_once: bool) -> None:
+    """More may have been read before it than was published; else it begins at its first offset."""
+    machine, a = Machine(), ModelSource({"a": ModelDataset({"0": 6}, expired={"0": 3})})
+    all_of_it = frozenset(f"a/0/{n}" for n in range(6))
+    World(buckets=2, flow=TurningAway(all_of_it), at_least_once=at_least_once).run(machine, a)
+    world = World(buckets=2, flow=TurningAway(), at_least_once=at_least_once)
+    assert world.reprocess(machine, a, "a").succeeded
+    assert world.run(machine, a).succeeded  # deletes what was fed
+    lose_the_store(machine)
+    assert rebuild(world, machine).problems == []
+    after = states(world, machine)["a"]
+    assert after.watermark is not None
+    expected = ({"0": 0}, {"0": 0}) if at_least_once else ({"0": 6}, {"0": 3})
+    assert (after.watermark.positions, after.origin) == expected
+
+
+def test_holes_that_retired_files_named_are_no_gaps_where_the_new_ones_say_them_on() -> None:
+    offsets, hole = OffsetSets(), OffsetSets()
+    offsets.add_range("0", 0, 1)
+    hole.add_range("0", 1, 2)
+    about = {"dataset_urn": "a", "epoch": 3, "run_id": "r", "work_unit_id": "w", "attempt": "1", "records": 1}
+    file = PublishedFile("a/1.parquet", Footer(**about, replaces=(1,)), offsets, hole)  # type: ignore[arg-type]
+    assert Replaced(whole={3: [file]}).mended() == {"": offsets.union(hole)}
