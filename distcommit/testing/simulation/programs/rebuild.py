@@ -1,4 +1,5 @@
-"""Programs for the crash explorer: stores are rebuilt whose sources were made again, and have holes."""
+"""Programs for the crash explorer: stores are rebuilt whose sources were made again, and have holes; and of which a run
+died with its files published in part, in two branches, several of one input record in several files."""
 
 from __future__ import annotations
 
@@ -11,12 +12,14 @@ from distcommit.stores.by_hand import set_watermark
 from distcommit.stores.claims import Mark, read_marks, read_owner
 from distcommit.stores.job_store import open_store
 from distcommit.stores.torn import is_torn
+from distcommit.testing.models.model_flow import flow_of_formats
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulation.programs.parts import Program, new_machine, put_file, require_refused
 from distcommit.testing.simulation.simulated_posix import Operation, SimulatedPosix
 from distcommit.testing.simulation.world import ROOTS, SimulatedFileSystem, World
 
 _WORLD, _AT_LEAST_ONCE = World(), World(at_least_once=True)
+_FORKS, _FORKS_AT_LEAST_ONCE = World(flow=flow_of_formats), World(flow=flow_of_formats, at_least_once=True)
 _Recover = Callable[[World, SimulatedPosix], str]
 _UNITS = 2
 _MARKS = f"{ROOTS.output}/.distcommit"
@@ -37,6 +40,7 @@ _LATER = _source("one", 6, 2)
 _SECOND = _source("two", 4, 2)
 _THIRD = _source("two", 7, 3)
 _MADE_AGAIN = _source("three", 9, 3)
+_FEW, _MANY = ModelSource({"a": ModelDataset({"0": 2})}), ModelSource({"a": ModelDataset({"0": 7}, units=_UNITS)})
 _RECORDS_OF_ONE, _RECORDS_LEFT_OF_TWO = 3, 1
 """Of `a`: the first file of the second run has one record, and the second one is missing."""
 
@@ -56,20 +60,29 @@ def _lived(world: World, *, copy_store: bool, missing: Callable[[list[str]], str
     machine.gate = copy if copy_store else None
     world.run(machine, _SECOND)
     machine.gate = None
-    fs = SimulatedFileSystem(machine)
-    owner = read_owner(fs, ROOTS.output)
-    for path in _files(machine, ROOTS.store):
-        machine.unlink(path)
-    for path, data in backup.items():
-        put_file(machine, path, data)
-    if not copy_store and owner is not None:
-        open_store(fs, ROOTS, "job", world.buckets, create=True, lost_store_id=owner.store_id)
+    if copy_store:
+        for path in _files(machine, ROOTS.store):
+            machine.unlink(path)
+        for path, data in backup.items():
+            put_file(machine, path, data)
+    else:
+        _lose_store(world, machine)
     machine.unlink(missing(sorted(_files(machine, f"{ROOTS.output}/a"))[-_UNITS:]))
     (clean,) = (path for path in _files(machine, _MARKS) if path.endswith(f"-{Mark.CLEAN.value}"))
     machine.unlink(clean)
     put_file(machine, clean.replace(Mark.CLEAN.value, Mark.ENDED.value), b"")
     machine.syncfs("/")
     return machine
+
+
+def _lose_store(world: World, machine: SimulatedPosix) -> None:
+    """It is made anew, and knows nothing."""
+    fs = SimulatedFileSystem(machine)
+    owner = read_owner(fs, ROOTS.output)
+    for path in _files(machine, ROOTS.store):
+        machine.unlink(path)
+    if owner is not None:
+        open_store(fs, ROOTS, "job", world.buckets, create=True, lost_store_id=owner.store_id)
 
 
 def _files(machine: SimulatedPosix, root: str) -> dict[str, bytes]:
@@ -129,6 +142,22 @@ def _torn() -> SimulatedPosix:
     raise AssertionError("no segment is needed")
 
 
+def _begun(world: World) -> SimulatedPosix:
+    machine = new_machine()
+    world.run(machine, _FEW)
+    machine.syncfs("/")
+    return machine
+
+
+def _half_is_read_again(world: World, machine: SimulatedPosix) -> str:
+    """The store is lost, too, before anybody could finish what the run has left."""
+    if not read_marks(SimulatedFileSystem(machine), ROOTS.output)[Mark.REBUILD]:
+        _lose_store(world, machine)
+    _finish(world, machine)
+    world.run(machine, _MANY)
+    return world.violation(machine, _MANY, {})
+
+
 def _is_mended(machine: SimulatedPosix) -> str:
     """A rebuild that died is done again; then the bucket goes on."""
     marks = read_marks(SimulatedFileSystem(machine), ROOTS.output)
@@ -151,7 +180,16 @@ def _program(
     return Program(name, find, partial(_rebuild, world), partial(recover, world))
 
 
+def _published_by_half(name: str, world: World) -> Program:
+    def act(machine: SimulatedPosix) -> None:
+        world.run(machine, _MANY)
+
+    return Program(name, partial(_begun, world), act, partial(_half_is_read_again, world))
+
+
 REBUILD = (
+    _published_by_half("rebuilt-half-published", _FORKS),
+    _published_by_half("rebuilt-half-published-at-least-once", _FORKS_AT_LEAST_ONCE),
     Program("rebuilt-torn", _torn, partial(_rebuild, _WORLD), _is_mended),
     _program("rebuilt-made-again", _WORLD, _go_on),
     _program("rebuilt-made-again-from-a-copy", _WORLD, _go_on, copy_store=True),
