@@ -71,7 +71,7 @@ class OnS3(OnDisk):
         return [each["Key"] for page in pages for each in page.get("Contents", ())]
 
 
-@pytest.fixture(params=["disk", "s3"])
+@pytest.fixture(params=["disk", pytest.param("s3", marks=pytest.mark.long)])
 def tables(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OnDisk:
     if request.param == "disk":
         return OnDisk(tmp_path)

@@ -172,6 +172,7 @@ def columns(folder: Path) -> set[tuple[str, ...]]:
     return {tuple(sorted(f"{f.name} {f.type}" for f in schema if f.name[0] != "_")) for schema in schemas}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_columns_of_files_go_by_their_dataset_s_policy_whoever_is_killed(tmp_path: Path, spark: SparkSession) -> None:
     parquet = {"format": "parquet", "paths": [f"{tmp_path}/in/{{dataset}}/*.parquet"]}

@@ -286,6 +286,7 @@ class Shop:
         return found
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_by_a_registry_and_forked_by_schema_and_killed_each_record_ends_in_one_way(
     tmp_path: Path, registry_server: RegistryServer
