@@ -112,6 +112,7 @@ def live_files(folder: Path) -> set[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("table", ["{dataset}", pytest.param("events", marks=pytest.mark.long)])
 def test_killed_at_any_moment_each_record_is_there_once(table: str, tmp_path: Path) -> None:
     path, chance = write_job(tmp_path, table), random.Random(table)
@@ -124,7 +125,7 @@ def test_killed_at_any_moment_each_record_is_there_once(table: str, tmp_path: Pa
             run.kill()
     for attempt in range(2):
         with RunProcess(["run", str(path), "--json"], tmp_path / "out", tmp_path / f"last{attempt}") as run:
-            assert run.wait(150) == 0, (tmp_path / f"last{attempt}").read_text()[-3000:]
+            assert run.wait(300) == 0, (tmp_path / f"last{attempt}").read_text()[-3000:]
     expected = names(range(FILES))
     assert found(tmp_path) == dict.fromkeys(expected, 1)
     assert {row.status for row in Job.from_file(path).status().datasets} == {"idle"}

@@ -10,7 +10,7 @@ from functools import cache, partial
 from distcommit.app.by_hand.rebuild import known_states, plan_rebuild, rebuild_store
 from distcommit.app.output.audit import audit_store
 from distcommit.model.errors import DistcommitError, LostError, LostTailError, StaleStoreError
-from distcommit.model.log_records import Intent, Record
+from distcommit.model.log_records import DatasetState, Intent, Record
 from distcommit.protocol.paths import SEGMENT_SUFFIX, bucket_name
 from distcommit.stores.log import CommitLog
 from distcommit.stores.retention import Retention
@@ -117,6 +117,25 @@ def _delete_what_was_published(machine: SimulatedPosix) -> str:
     return ""
 
 
+def _unmount_staging(machine: SimulatedPosix) -> str:
+    """What runs have staged is not there for one run, which is refused if it needs any of it, and then is again."""
+    store, staged = WORLD.store(machine), files_below(machine, ROOTS.staging)
+    is_pending = any(state.open for bucket in range(WORLD.buckets) for state in _states(store.bucket_log(bucket)))
+    replace_files(machine, ROOTS.staging, {})
+    try:
+        WORLD.run(machine, THEN)
+        if is_pending:
+            return "a run begins though what is pending was staged elsewhere"
+    except StaleStoreError:
+        replace_files(machine, ROOTS.staging, staged)
+    result = WORLD.run(machine, AFTER)
+    return WORLD.violation(machine, AFTER, {}) if result.succeeded else f"it does not succeed: {result.totals.reasons}"
+
+
+def _states(log: CommitLog) -> list[DatasetState]:
+    return [*log.refresh().datasets.values()]
+
+
 def _act(partitions: int, machine: SimulatedPosix) -> None:
     replace(WORLD, partitions=partitions).run(machine, THEN)
 
@@ -134,5 +153,6 @@ RESTORES = (
         Program(f"{name}-idle", lambda: _ended().after_kill(), partial(_act, 1), recover)
         for name, recover in (("output-restored", partial(_put_back, ROOTS.output)), ("output-emptied", _empty_output))
     ),
+    _program("staging-unmounted", _unmount_staging),
     _program("published-files-deleted", _delete_what_was_published),
 )
