@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
@@ -355,7 +356,7 @@ def deadlocked(target: Target, connection: pymysql.Connection[Any]) -> pymysql.M
         waiting.start()
         try:
             while not target.sql("SELECT 1 FROM information_schema.INNODB_TRX WHERE trx_state = 'LOCK WAIT'"):
-                pass
+                time.sleep(0.2)  # who asks more often than every 0.1 s is told the same for ever
             with pytest.raises(pymysql.MySQLError) as caught:
                 execute(connection, "SELECT * FROM weight FOR UPDATE")
         finally:
