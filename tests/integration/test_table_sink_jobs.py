@@ -183,7 +183,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", _first("postgresql", "mariadb, two-phase", "postgresql, two-phase"), indirect=True)
+@pytest.mark.parametrize("place", _first("postgresql", "postgresql, two-phase"), indirect=True)
 def test_killed_at_random_moments_each_record_is_there_once(tmp_path: Path, place: Place) -> None:
     rng, each = random.Random(17), 0
     with kafka_job(tmp_path, TOPICS) as job:
