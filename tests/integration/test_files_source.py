@@ -172,6 +172,18 @@ def columns(folder: Path) -> set[tuple[str, ...]]:
     return {tuple(sorted(f"{f.name} {f.type}" for f in schema if f.name[0] != "_")) for schema in schemas}
 
 
+def _killed_and_run_again(path: Path, out: Path) -> subprocess.CompletedProcess[str]:
+    """A run that is killed in the middle of its commit, and how the next one ends."""
+    watcher = CommitWatcher(Job.from_file(path).open_store(create=True))
+    with RunProcess(["run", str(path), "--json"], out.with_suffix(".out"), out.with_suffix(".err")) as run:
+        while not run.has_ended and not watcher.pending():
+            run.wait(0.002)
+        assert not run.has_ended, "no run was killed in the middle of its commit"
+        run.kill()
+    command = [sys.executable, "-m", "distcommit", "run", str(path), "--json"]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
 @pytest.mark.long
 @pytest.mark.slow
 def test_columns_of_files_go_by_their_dataset_s_policy_whoever_is_killed(tmp_path: Path, spark: SparkSession) -> None:
@@ -200,15 +212,7 @@ def test_columns_of_files_go_by_their_dataset_s_policy_whoever_is_killed(tmp_pat
     arrive("diverts", id="2", name="x")
     for number in range(30):  # so that the commit lasts
         arrive(f"more-{number}", id=1, name="x")
-    watcher = CommitWatcher(Job.from_file(inbox.path).open_store(create=True))
-    out = tmp_path / "run"
-    with RunProcess(["run", str(inbox.path), "--json"], out.with_suffix(".out"), out.with_suffix(".err")) as run:
-        while not run.has_ended and not watcher.pending():
-            run.wait(0.002)
-        assert not run.has_ended, "no run was killed in the middle of its commit"
-        run.kill()
-    command = [sys.executable, "-m", "distcommit", "run", str(inbox.path), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = _killed_and_run_again(inbox.path, tmp_path / "run")
     assert done.returncode != 0
     reasons = {reason["subject"]: reason["text"] for reason in json.loads(done.stdout)["totals"]["reasons"]}
     assert set(reasons) == {"stops"}
@@ -263,15 +267,7 @@ def test_a_file_that_was_begun_is_gone_on_with_where_it_is_and_not_in_one_of_its
     job = yaml.safe_load(inbox.path.read_text())
     job["converters"] = [FLOW["converters"][0]]
     inbox.path.write_text(yaml.safe_dump(job))
-    watcher = CommitWatcher(Job.from_file(inbox.path).open_store(create=True))
-    out = tmp_path / "run"
-    with RunProcess(["run", str(inbox.path), "--json"], out.with_suffix(".out"), out.with_suffix(".err")) as run:
-        while not run.has_ended and not watcher.pending():
-            run.wait(0.002)
-        assert not run.has_ended, "no run was killed in the middle of its commit"
-        run.kill()
-    command = [sys.executable, "-m", "distcommit", "run", str(inbox.path), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = _killed_and_run_again(inbox.path, tmp_path / "run")
     assert done.returncode == 0, done.stderr[-3000:]
     inbox.assert_exact()
     swapped = [f"source.paths={hosts[::-1]}"]

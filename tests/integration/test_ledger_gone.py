@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -20,8 +19,6 @@ from tests.servers.postgresql import PostgresServer
 class Tables(Target):
     """A table for each dataset, in PostgreSQL."""
 
-    refusal: ClassVar[str] = ""
-
     def __init__(self, place: InPostgresql) -> None:
         self.place = place
 
@@ -31,11 +28,6 @@ class Tables(Target):
     def ids(self) -> Counter[str]:
         tables = self.place.sql("SELECT tablename FROM pg_tables WHERE schemaname = 'killed' AND tablename LIKE 'd_'")
         return Counter(name for (table,) in tables for (name,) in self.place.sql(f"SELECT id FROM killed.{table}"))
-
-    @contextmanager
-    def refusing(self, dataset: str) -> Iterator[None]:
-        raise NotImplementedError
-        yield
 
 
 @pytest.mark.slow

@@ -34,13 +34,7 @@ REFUSED = "d3"
 
 
 class Target(ABC):
-    """A place for records that says what is there without the sink.
-
-    Attributes:
-        refusal: what is said of a dataset that it takes no records of.
-    """
-
-    refusal: ClassVar[str]
+    """A place for records that says what is there without the sink."""
 
     @abstractmethod
     def sink(self) -> dict[str, Any]:
@@ -50,13 +44,23 @@ class Target(ABC):
     def ids(self) -> Counter[str]:
         """How often each record is there."""
 
+
+class RefusingTarget(Target):
+    """One that can be told to take nothing of a dataset.
+
+    Attributes:
+        refusal: what is said of that dataset.
+    """
+
+    refusal: ClassVar[str]
+
     @contextmanager
     @abstractmethod
     def refusing(self, dataset: str) -> Iterator[None]:
         """Meanwhile it takes nothing of that dataset."""
 
 
-class ServedTarget(Target):
+class ServedTarget(RefusingTarget):
     """One that a server has."""
 
     @abstractmethod
@@ -151,7 +155,7 @@ class IcebergTables(ServedTarget):
         self._server.start()
 
 
-class DeltaTables(Target):
+class DeltaTables(RefusingTarget):
     """In a folder. Root may write whatever a folder's mode says, so it is made immutable."""
 
     refusal = "Operation not permitted"
@@ -245,7 +249,7 @@ class FilesJob:
 
 
 @pytest.fixture(params=["kafka", "iceberg", "delta"])
-def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Target]:
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RefusingTarget]:
     if request.param == "delta":
         yield DeltaTables(tmp_path)
         return
@@ -265,7 +269,9 @@ def _with_server(kind: str, folder: Path) -> Iterator[ServedTarget]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_a_dataset_that_the_target_refuses_waits_and_the_others_are_committed(tmp_path: Path, target: Target) -> None:
+def test_a_dataset_that_the_target_refuses_waits_and_the_others_are_committed(
+    tmp_path: Path, target: RefusingTarget
+) -> None:
     job = FilesJob(tmp_path, target, datasets=6)
     job.arrive()
     assert job.run() == 0, job.said()

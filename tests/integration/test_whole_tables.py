@@ -16,7 +16,7 @@ import yaml
 from distcommit import Job
 from distcommit.app.demo.kill import CommitWatcher
 from tests.integration.test_table_sink_jobs import InMariadb, InPostgresql, InSqlite, Place
-from tests.integration.test_targets_away import REFUSED, FilesJob, Target
+from tests.integration.test_targets_away import REFUSED, FilesJob, RefusingTarget
 
 _TAKEN = f"id NOT LIKE '{REFUSED}/1/%'"
 _BY_CHECK = f"ALTER TABLE {{}} ADD CONSTRAINT refused CHECK ({_TAKEN})", "ALTER TABLE {} DROP CONSTRAINT refused"
@@ -26,7 +26,7 @@ _BY_TRIGGER = (
 )
 
 
-class OneTable(Target):
+class OneTable(RefusingTarget):
     """The table `events` of a database, and its plain client."""
 
     refusal: ClassVar[str] = "the table does not take the rows"
