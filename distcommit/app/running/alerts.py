@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from distcommit.app.job_file.alert_settings import AlertSettings
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.looking.runs import RunRow, RunStatus, failed_in_a_row, read_runs
+from distcommit.app.looking.troubles import command_for
 from distcommit.app.running.alert_hooks import Alert, tell
 from distcommit.model.errors import DistcommitError
 from distcommit.model.ports import Clock
@@ -74,8 +75,7 @@ def _reaches(settings: AlertSettings, rows: Sequence[RunRow]) -> bool:
 def _alert(
     folders: JobFolders, store: JobStore, row: RunRow, record: RunRecord | None, why: str, text: str, failed: int
 ) -> Alert:
-    job_file = str(folders.path.resolve()) if folders.path else "JOB.yaml"
-    changes = [part for text in folders.overrides for part in ("--set", text)]
+    command = command_for(replace(folders, path=folders.path.resolve() if folders.path else None))
     quarantined = record.quarantined if record else None
     count = record.totals.get("datasets_quarantined", 0) if record else 0
     return Alert(
@@ -91,8 +91,5 @@ def _alert(
         quarantined_count=count,
         host=row.host,
         store=store.roots.store,
-        commands=[
-            shlex.join(["distcommit", "runs", *changes, job_file, str(row.epoch)]),
-            shlex.join(["distcommit", "status", *changes, job_file]),
-        ],
+        commands=[command("runs", str(row.epoch)), command("status")],
     )
