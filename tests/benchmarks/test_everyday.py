@@ -96,6 +96,7 @@ def test_replay_goes_on_in_the_middle_of_folders_that_are_there(spark: SparkSess
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_everyday(tmp_path: Path) -> None:
     jars("kafka")
     results = answer(*TINY, folder=tmp_path)

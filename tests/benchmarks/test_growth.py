@@ -61,6 +61,7 @@ def test_a_trace_has_every_call_and_what_lies_between(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_growth(tmp_path: Path) -> None:
     results = growth(Asked(unit=1, datasets=12, buckets=4, executors=(2, 4)), folder=tmp_path, tell=print)
     assert 0 <= results.ratios["model_disk_calls_error"] < 0.3, "how many rounds a task commits in depends on time"

@@ -55,6 +55,7 @@ class TestKafkaSink(SinkContract):
         return True
 
     @pytest.mark.slow
+    @pytest.mark.long
     @pytest.mark.timeout(600)
     def test_killed_at_some_lines_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
         self.kill_before_lines(tmp_path, apart=6)

@@ -49,6 +49,7 @@ def audit(path: Path, *arguments: str) -> tuple[int, dict[str, int]]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_killed_as_it_publishes_nothing_is_missing_and_only_what_was_published_then_is_there_twice(
     tmp_path: Path,

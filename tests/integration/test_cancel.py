@@ -66,7 +66,7 @@ def published(folder: Path) -> set[str]:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "told",
-    [*(pytest.param(name, marks=pytest.mark.long) for name in (signal.SIGINT, signal.SIGKILL)), signal.SIGTERM, None],
+    [*(pytest.param(name, marks=pytest.mark.long) for name in (signal.SIGINT, signal.SIGKILL, signal.SIGTERM)), None],
 )
 def test_a_run_that_is_told_to_end_publishes_nothing_more_and_the_next_one_ends_exactly(
     told: signal.Signals | None, tmp_path: Path

@@ -208,9 +208,10 @@ def typed_published(output: Path) -> Found:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     "fork",
-    [pytest.param(FIRST_MATCH, id="first match", marks=pytest.mark.long), pytest.param(OWN_FORK, id="own class")],
+    [pytest.param(FIRST_MATCH, id="first match"), pytest.param(OWN_FORK, id="own class")],
 )
 def test_typed_and_checked_by_column_forked_and_killed_each_record_ends_in_one_way(
     fork: dict[str, Any], tmp_path: Path

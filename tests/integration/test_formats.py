@@ -188,6 +188,7 @@ def test_a_sink_that_can_not_hold_the_columns_is_refused_before_anything_runs(tm
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_killed_in_the_middle_of_a_commit_all_formats_are_exact_in_the_end(tmp_path: Path) -> None:
     with kafka_job(tmp_path, {f"t{n}": 1 for n in range(6)}, **FLOW, commit={"min_interval_ms": 60_000}) as job:
         sent, kills = produce(job, 20, 1), 0

@@ -78,6 +78,7 @@ def values(folder: Path, topic: str, *names: str) -> Counter[tuple[Any, ...]]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_columns_are_pinned_with_what_is_done_and_all_that_read_a_dataset_go_by_the_same(tmp_path: Path) -> None:
     with kafka_job(
         tmp_path,

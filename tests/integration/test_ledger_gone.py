@@ -31,6 +31,7 @@ class Tables(Target):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_killed_after_a_first_commit_whose_ledger_is_then_removed_it_is_not_committed_again(
     tmp_path: Path, postgres_server: PostgresServer

@@ -81,6 +81,7 @@ def published(folder: Path, below: str = "*") -> Counter[tuple[str, int]]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_snapshots_that_are_read_again_take_each_others_place_killed_in_their_midst(tmp_path: Path) -> None:
     path, kills = snapshot_job(tmp_path), 0
     write_tables(tmp_path, 1)
@@ -103,6 +104,7 @@ def test_snapshots_that_are_read_again_take_each_others_place_killed_in_their_mi
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_what_was_turned_away_of_the_newest_snapshot_is_added_to_it(tmp_path: Path) -> None:
     path = snapshot_job(tmp_path)
     for version in (1, 2):

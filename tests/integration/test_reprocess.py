@@ -63,7 +63,11 @@ def rejected(job: KafkaJob) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("pattern", "what"), [("staging/*/bucket=*/*/tombstone/*", "bad"), ("output/_rejected/bad/_*", "--all")]
+    ("pattern", "what"),
+    [
+        pytest.param("staging/*/bucket=*/*/tombstone/*", "bad", marks=pytest.mark.long),
+        ("output/_rejected/bad/_*", "--all"),
+    ],
 )
 def test_killed_in_its_midst_each_record_is_in_one_place(tmp_path: Path, pattern: str, what: str) -> None:
     with kafka_job(tmp_path, {"good": 1, "bad": 1}, converters=WITHOUT_MESSAGE, on_rejected="divert") as job:

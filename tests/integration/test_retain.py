@@ -54,6 +54,7 @@ def test_killed_in_its_commit_the_same_command_finishes_it(tmp_path: Path, spark
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_killed_as_it_takes_what_was_turned_away_the_same_command_finishes_it(
     tmp_path: Path, spark: SparkSession
 ) -> None:

@@ -81,7 +81,7 @@ def rows(folder: Path, name: str) -> list[tuple[int, int, int]]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("told", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("told", [pytest.param(signal.SIGKILL, marks=pytest.mark.long), signal.SIGTERM])
 def test_ended_in_the_middle_of_two_commits_a_service_goes_on_exactly(told: signal.Signals, tmp_path: Path) -> None:
     for name in JOBS:
         jobs = write_paused(tmp_path, name).parent

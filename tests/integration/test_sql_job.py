@@ -218,6 +218,7 @@ def changed_all_the_time(server: PostgresServer, tables: Sequence[str]) -> Itera
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_snapshots_of_postgresql_are_of_one_moment_and_the_newest_however_runs_are_killed(
     tmp_path: Path, postgres_server: PostgresServer
 ) -> None:
@@ -265,6 +266,7 @@ def test_snapshots_of_postgresql_are_of_one_moment_and_the_newest_however_runs_a
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_of_mariadb_too_each_row_is_there_once_in_the_end(tmp_path: Path, mariadb_server: MariadbServer) -> None:
     killed_and_audited(MariadbJob(tmp_path, mariadb_server))
 

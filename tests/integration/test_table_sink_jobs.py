@@ -183,7 +183,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", _first("postgresql", "postgresql, two-phase"), indirect=True)
+@pytest.mark.parametrize("place", _first("postgresql"), indirect=True)
 def test_killed_at_random_moments_each_record_is_there_once(tmp_path: Path, place: Place) -> None:
     rng, each = random.Random(17), 0
     with kafka_job(tmp_path, TOPICS) as job:
@@ -244,7 +244,8 @@ def produce_numbers(job: KafkaJob, each: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", ["sqlite", pytest.param("postgresql", marks=pytest.mark.long)], indirect=True)
+@pytest.mark.long
+@pytest.mark.parametrize("place", ["sqlite", "postgresql"], indirect=True)
 def test_what_was_turned_away_comes_into_its_table_once_though_the_command_is_killed(
     tmp_path: Path, place: Place
 ) -> None:

@@ -248,7 +248,7 @@ class FilesJob:
         assert audit.exact, audit
 
 
-@pytest.fixture(params=["kafka", "iceberg", "delta"])
+@pytest.fixture(params=["kafka", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("iceberg", "delta"))])
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RefusingTarget]:
     if request.param == "delta":
         yield DeltaTables(tmp_path)

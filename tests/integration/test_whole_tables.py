@@ -64,6 +64,7 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> OneTable:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_one_that_its_table_refuses_holds_the_others_and_whatever_is_killed_each_record_is_there_once(
     tmp_path: Path, target: OneTable

@@ -73,7 +73,13 @@ def test_what_is_only_counted_is_the_same_as_what_is_listed(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [["status"], ["status", "--json"], ["datasets"], ["runs"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["status"],
+        *(pytest.param(words, marks=pytest.mark.long) for words in (["status", "--json"], ["datasets"], ["runs"])),
+    ],
+)
 def test_fifty_thousand_datasets_are_looked_at_in_300_mb(words: list[str], tmp_path: Path) -> None:
     job_file = make_large_store(tmp_path / "job", 50_000)
     command = [sys.executable, "-m", "distcommit", words[0], str(job_file), *words[1:]]
