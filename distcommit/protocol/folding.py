@@ -60,10 +60,10 @@ def apply(number: int, record: Record, fold: Fold) -> None:
                 sealed = OpenSequence(PENDING, sequence, held=record.gate is Gate.HELD)
                 _update(fold, sequence.dataset_urn, open=sealed, closed_epoch=record.epoch)
                 if record.gate is Gate.PASSED:
-                    _publish(fold, SequenceName(sequence.dataset_urn, sequence.epoch))
+                    _end_as_done(fold, SequenceName(sequence.dataset_urn, sequence.epoch))
         case Done():
             for name in record.sequences:
-                _publish(fold, name)
+                _end_as_done(fold, name)
         case Failed():
             urn = record.sequence.dataset_urn
             tried = tuple(sorted({*_open(fold, urn).tried_epochs, record.epoch}))
@@ -133,7 +133,7 @@ def _by_hand(fold: Fold, record: ByHand) -> None:
     match record.action:
         case HandAction.ACCEPT | HandAction.GIVEN_UP:
             targets = _after_accept(fold.state_of(urn), _open(fold, urn).sequence)
-            _publish(fold, record.sequence)
+            _end_as_done(fold, record.sequence)
             _update(fold, urn, accepted_epochs=(record.sequence.epoch,), targets=targets)
         case HandAction.ABANDONED:
             _update(fold, urn, open=None)
@@ -151,7 +151,7 @@ def _by_hand(fold: Fold, record: ByHand) -> None:
             assert_never(record.action)
 
 
-def _publish(fold: Fold, name: SequenceName) -> None:
+def _end_as_done(fold: Fold, name: SequenceName) -> None:
     state, sequence = fold.state_of(name.dataset_urn), _open(fold, name.dataset_urn).sequence
     high = sequence.high if sequence.high is not None else state.watermark
     _update(

@@ -47,7 +47,7 @@ class BranchCoverage:
         """Filtered, replaced, taken by retention, or read before there was this branch."""
         return self.filtered.union(self.elsewhere).union(self.replaced).union(self.retained)
 
-    def publish(self, footer: Footer, offsets: OffsetSets) -> None:
+    def count_published(self, footer: Footer, offsets: OffsetSets) -> None:
         """Counts a file's input records as published here."""
         before, attempt = self.published, (footer.epoch, footer.work_unit_id, footer.attempt)
         if footer.makes_several and (*attempt, footer.number) not in self._files:  # else somebody has copied a file
@@ -58,7 +58,7 @@ class BranchCoverage:
         self.twice = self.twice.union(before.intersection(offsets)).union(self.rejected.intersection(offsets))
         self.published = self.published.union(offsets)
 
-    def publish_rows(self, offsets: OffsetSets) -> None:
+    def count_published_rows(self, offsets: OffsetSets) -> None:
         """Counts input records as published here by all attempts of one flow that a ledger knows."""
         self.twice = self.twice.union(self.there.intersection(offsets))
         self.published = self.published.union(offsets)
@@ -88,7 +88,7 @@ class Coverage:
         """
         self._note(footer.branches, offsets, footer.filtered)
         if footer.kind == "data":
-            self._branch(footer.branch).publish(footer, offsets)
+            self._branch(footer.branch).count_published(footer, offsets)
         else:
             for branch in [footer.branch] if footer.branch else footer.branches:
                 self._branch(branch).reject(offsets)
@@ -105,7 +105,7 @@ class Coverage:
             CorruptError, UnknownVersionError: as `add`.
         """
         self._note(covered.branches, offsets, covered.filtered)
-        self._branch(branch).publish_rows(offsets)
+        self._branch(branch).count_published_rows(offsets)
 
     def _note(self, branches: tuple[str, ...], offsets: OffsetSets, filtered: Mapping[str, str]) -> None:
         """Counts what was filtered beside these, and says that it was a flow with these branches."""
