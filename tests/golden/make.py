@@ -58,7 +58,9 @@ GOLDEN_JOBS = Path(__file__).parent / "jobs_v4"
 GOLDEN_JOBS_3 = Path(__file__).parent / "jobs_v3"
 """Made by the last program of format 3, as those by this one: their positions have holes."""
 GOLDEN_JOBS_2 = Path(__file__).parent / "jobs_v2"
-"""By the last one of format 2, into a sink of the user's own."""
+"""By the last one of format 2; one into a sink of the user's own."""
+GOLDEN_JOBS_1 = Path(__file__).parent / "jobs_v1"
+"""By the last one of format 1."""
 
 
 def make_6(folder: Path) -> None:
