@@ -7,6 +7,7 @@ added at the end, with a default; anything else is a new format version.
 from __future__ import annotations
 
 from enum import Enum, IntEnum, StrEnum
+from typing import Literal
 
 from msgspec import Struct
 
@@ -182,14 +183,18 @@ class DatasetStatus(StrEnum):
     REVOKING = "revoking"
 
 
+OpenStatus = Literal[DatasetStatus.PENDING, DatasetStatus.QUARANTINED, DatasetStatus.REVOKING]
+"""Where a sequence stands that is sealed and not done."""
+
+
 class OpenSequence(Struct, frozen=True):
-    """A sequence that is sealed and not done, and where it stands: pending, quarantined or revoking.
+    """A sequence that is sealed and not done, and where it stands.
 
     `held`: it may run only once its run was decided on; `tried_epochs`: runs that failed to replay it; `reason`: why it
     was not finished last time, and `outage` whether its target was to blame.
     """
 
-    status: DatasetStatus
+    status: OpenStatus
     sequence: SealedSequence
     held: bool = False
     tried_epochs: tuple[int, ...] = ()

@@ -8,7 +8,7 @@ break, is `tests/spec/log_model.py`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import assert_never
+from typing import Final, assert_never
 
 from distcommit.model.log_records import (
     ByHand,
@@ -27,6 +27,7 @@ from distcommit.model.log_records import (
     Intent,
     Left,
     Moved,
+    OpenStatus,
     Rebucket,
     Rebuilt,
     Record,
@@ -38,10 +39,12 @@ from distcommit.model.unread import Unread
 from distcommit.model.watermark import Watermark
 from distcommit.protocol.fold import Fold
 
-IDLE, PENDING = DatasetStatus.IDLE, DatasetStatus.PENDING
-QUARANTINED, REVOKING = DatasetStatus.QUARANTINED, DatasetStatus.REVOKING
+IDLE: Final = DatasetStatus.IDLE
+PENDING: Final = DatasetStatus.PENDING
+QUARANTINED: Final = DatasetStatus.QUARANTINED
+REVOKING: Final = DatasetStatus.REVOKING
 
-BY_HAND: dict[HandAction, tuple[DatasetStatus, DatasetStatus]] = {
+BY_HAND: dict[HandAction, tuple[OpenStatus, DatasetStatus]] = {
     HandAction.RETRY: (QUARANTINED, PENDING),
     HandAction.ACCEPT: (QUARANTINED, IDLE),
     HandAction.REVOKING: (QUARANTINED, REVOKING),
