@@ -14,10 +14,10 @@ def convert_view(result: ConvertResult) -> RenderableType:
     """Each property and what it became, then those that became nothing, and why."""
     table = new_table("where", "property", "setting")
     for row in result.translated:
-        table.add_row(Text(row.place), Text(row.name), Text(row.setting + (f" ({row.note})" if row.note else "")))
+        table.add_row(Text(row.said_at), Text(row.name), Text(row.setting + (f" ({row.note})" if row.note else "")))
     others = new_table("where", "not translated", "why, or where it belongs")
     for left in result.left:
-        others.add_row(Text(left.place), Text(left.name), Text(left.why))
+        others.add_row(Text(left.said_at), Text(left.name), Text(left.why))
     return page(
         good_verdict("converted", f"{len(result.translated):,} properties; {len(result.left):,} were not translated"),
         table,

@@ -38,10 +38,10 @@ def datasets_view(result: DatasetsResult) -> RenderableType:
     columns += [">lag, records", ">lag, s", ">target, s"] if asked_lag else []
     columns += ["last run", ">records read", ">MB read", ">rejected", ">tries"] if read else []
     cells = [(*_cells(row), *(_lag(row) if asked_lag else ()), *(_read(row) if read else ())) for row in rows]
-    filled = [place for place in range(len(columns)) if place < 2 or any(str(row[place]) for row in cells)]
-    table = ExplainedTable(*(columns[place] for place in filled), explained="why")
+    filled = [index for index in range(len(columns)) if index < 2 or any(str(row[index]) for row in cells)]
+    table = ExplainedTable(*(columns[index] for index in filled), explained="why")
     for row, known in zip(rows, cells, strict=True):
-        table.add_row(*(known[place] for place in filled), why=_why(row))
+        table.add_row(*(known[index] for index in filled), why=_why(row))
     facts = {"job": escape(result.job), "datasets": f"{len(rows):,} listed of {result.matching:,}"}
     if result.lag_unknown:
         facts["lag"] = f"[yellow]not known[/]: {escape(result.lag_unknown)}"

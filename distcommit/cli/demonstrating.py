@@ -29,12 +29,12 @@ def demo(
 
     terminal = Terminal(as_json=as_json, verbose=verbose)
     with terminal.command():
-        place = folder or Path(tempfile.mkdtemp(prefix="distcommit-demo-"))
-        result = run_demo(place, terminal.say)
+        where = folder or Path(tempfile.mkdtemp(prefix="distcommit-demo-"))
+        result = run_demo(where, terminal.say)
         terminal.say("")
         terminal.show(result, demo_view)
         if folder is None and result.exact and not keep:
-            delete_tree(LocalFileSystem(durable=False), str(place))
+            delete_tree(LocalFileSystem(durable=False), str(where))
         else:
-            terminal.say(f" its files are in {place}")
+            terminal.say(f" its files are in {where}")
     ended_with(0 if result.exact else 6)

@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 from distcommit.cli.exit_codes import EXIT_CODES
 from distcommit.cli.options import say_version
 
-_PLACES = {
+_FUNCTIONS = {
     "run": "running:run",
     "recover": "running:recover",
     "gc": "running:gc",
@@ -57,7 +57,7 @@ class _Commands(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._known:
-            module, _, function = _PLACES[name].partition(":")
+            module, _, function = _FUNCTIONS[name].partition(":")
             alone = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
             act = getattr(import_module(f"distcommit.cli.{module}"), function)
             alone.command(name, options_metavar=_USAGES.get(name, "[OPTIONS]"))(act)
@@ -65,10 +65,10 @@ class _Commands(Mapping[str, Any]):
         return self._known[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_PLACES)
+        return iter(_FUNCTIONS)
 
     def __len__(self) -> int:
-        return len(_PLACES)
+        return len(_FUNCTIONS)
 
 
 class _Group(TyperGroup):

@@ -152,7 +152,7 @@ class SqlExpressions:
 
     def _run(self, batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
         """The rows for which the condition is true, and the computed columns."""
-        computed = [f"{_in_brackets(text)} AS c{place}" for place, text in enumerate(self._columns.values())]
+        computed = [f"{_in_brackets(text)} AS c{index}" for index, text in enumerate(self._columns.values())]
         found = self._select(schema, batches, computed, _in_brackets(self._where) if self._where else "true")
         return found.rename_columns(["row", *self._columns])
 

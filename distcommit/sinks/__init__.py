@@ -1,4 +1,5 @@
-"""Where records go: files with footers that name their offsets, or a sink of the user's own.
+"""Where records go: files with footers that name their offsets, tables and topics that are
+committed at their target, a console to try a job out, or a sink of the user's own.
 
 Must not know sources or logs. A package here is a type that a job file can name: its `SETTINGS` says which class its
 section is. Start reading at `files`; `committer_sink` is what sinks with a committer of their own begin with.

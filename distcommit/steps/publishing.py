@@ -115,7 +115,7 @@ class _Group:
         self.left = self.indices
 
     def staged_among(self, names: set[str] | None, steps: Sequence[StagedMove]) -> list[int]:
-        """Places of steps whose staged file is among these names; all of them where those are not known."""
+        """Indices of steps whose staged file is among these names; all of them where those are not known."""
         if names is None:
             return self.indices
         cut = name_begins(steps[self.indices[0]].folders[0])
@@ -202,7 +202,7 @@ class _Batch:
         in_flight(self._fs.parallel_calls, move, self._sound(groups))
 
     def _missing_in(self, group: _Group) -> list[int]:
-        """Places of steps whose very file is not seen in the target folder."""
+        """Indices of steps whose very file is not seen in the target folder."""
         steps, cut = self._steps, len(group.target) - len(self._root)
         there = {entry.name: entry.file_id for entry in self._fs.list_folder(group.target)}
         files = [steps[index].file for index in group.indices]

@@ -29,7 +29,7 @@ INGEST = ("tests/unit/ingest/test_flow.py", "tests/unit/stores/test_staging.py")
 SCENARIOS = (
     "second-run",
     "first-run",
-    "one-sweep",
+    "one-commit",
     "job-level",
     "more-after-the-crash",
     "checkpoint",

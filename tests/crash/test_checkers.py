@@ -110,7 +110,7 @@ def test_an_answer_that_a_power_loss_takes_back_is_a_violation() -> None:
     assert "takes back what was answered" in fault_histories.lost_answer(survivor[-1])
 
 
-@pytest.mark.parametrize("name", ["second-run", "one-sweep", "at-least-once", "abandon", "set-back", "refusals"])
+@pytest.mark.parametrize("name", ["second-run", "one-commit", "at-least-once", "abandon", "set-back", "refusals"])
 def test_faults_one_upon_another_replay_from_their_printed_form(name: str) -> None:
     chains = [*islice(fault_histories.CHAINS.of(name, random.Random(1)), 8)]
     assert all(NEXT in chain for chain in chains)

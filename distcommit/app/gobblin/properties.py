@@ -26,7 +26,7 @@ class Property:
     line: int
 
     @property
-    def place(self) -> str:
+    def said_at(self) -> str:
         """The file's name and the line."""
         return f"{self.file.name}:{self.line}"
 
@@ -91,7 +91,7 @@ def _read(file: Path, by: tuple[Path, ...]) -> dict[str, Property]:
             before = found.get(name)
             if before is not None and before.value != later.value:
                 raise later.wrong(
-                    f"the property is also at {before.place}, with another value, and readers differ in which counts",
+                    f"the property is also at {before.said_at}, with another value, and readers differ in which counts",
                     todo="say it once",
                 )
         found |= new

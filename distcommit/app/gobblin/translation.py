@@ -17,7 +17,7 @@ class TranslatedProperty(msgspec.Struct, frozen=True):
     there."""
 
     name: str
-    place: str
+    said_at: str
     setting: str
     note: str = ""
 
@@ -26,7 +26,7 @@ class LeftProperty(msgspec.Struct, frozen=True):
     """A property that became nothing, where it stands, and why, or where it belongs."""
 
     name: str
-    place: str
+    said_at: str
     why: str
 
 
@@ -72,12 +72,12 @@ class Translation:
             holder = holder.setdefault(section, {})
         holder[last] = value
         if of is not None:
-            self.translated.append(TranslatedProperty(of.name, of.place, f"{key}: {shown(value)}", note))
+            self.translated.append(TranslatedProperty(of.name, of.said_at, f"{key}: {shown(value)}", note))
 
     def leave(self, of: Property | None, why: str) -> None:
         """Nothing became of it."""
         if of is not None:
-            self.left.append(LeftProperty(of.name, of.place, why))
+            self.left.append(LeftProperty(of.name, of.said_at, why))
 
     def remaining(self) -> Iterable[Property]:
         """What no rule has asked for; empty ones are none."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 HEADER_BYTES = 5
 MOST_ID = 2**31 - 1
-Places = NDArray[np.int64]
+Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +23,9 @@ class Framed:
 
     schema_id: int
     data: NDArray[np.uint8]
-    begin: Places
-    end: Places
-    rows: Places
+    begin: Indices
+    end: Indices
+    rows: Indices
 
     def messages(self) -> pa.Array:
         """The messages as binary."""
@@ -50,7 +50,7 @@ class Split:
     """
 
     framed: tuple[Framed, ...]
-    nulls: Places
+    nulls: Indices
     rejected: dict[int, str]
 
 
@@ -77,7 +77,7 @@ def split(column: pa.Array) -> Split:
     return Split(tuple(framed), np.flatnonzero(null), dict(_wrong(column, np.flatnonzero(~null & ~good))))
 
 
-def _wrong(column: pa.Array, rows: Places) -> Iterator[tuple[int, str]]:
+def _wrong(column: pa.Array, rows: Indices) -> Iterator[tuple[int, str]]:
     for row in rows.tolist():
         value = column[row].as_py()
         if len(value) < HEADER_BYTES:

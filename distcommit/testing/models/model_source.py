@@ -146,8 +146,8 @@ def _plan(urn: str, dataset: ModelDataset, stored: Watermark | None) -> DatasetP
 def _ranges(low: int, high: int, units: int) -> Iterator[tuple[int, int]]:
     if low == high:
         yield low, high
-    for place in range(units):
-        first, last = low + (high - low) * place // units, low + (high - low) * (place + 1) // units
+    for index in range(units):
+        first, last = low + (high - low) * index // units, low + (high - low) * (index + 1) // units
         if first < last:
             yield first, last
 

@@ -110,7 +110,7 @@ SCENARIOS = {
         Scenario("first-run-three", World(buckets=2, partitions=2), (), _THREE, _THREE),
         Scenario("second-run", World(), (_ONE,), _ONE_MORE, _ONE_MORE),
         Scenario("second-run-two", World(buckets=2), (_TWO,), _TWO_MORE, _TWO_MORE),
-        Scenario("one-sweep", World(buckets=3, min_interval_s=1), (_BOTH,), _ALL_THREE, _ALL_THREE),
+        Scenario("one-commit", World(buckets=3, min_interval_s=1), (_BOTH,), _ALL_THREE, _ALL_THREE),
         Scenario("hdfs", World(buckets=2, on_hdfs=True), (), _TWO, _TWO_MORE),
         Scenario(
             "hdfs-into-folders",
@@ -139,7 +139,7 @@ SCENARIOS = {
         Scenario("at-least-once", World(at_least_once=True), (_TWO,), _TWO_MORE, _TWO_MORE),
         Scenario("at-least-once-first", World(buckets=2, partitions=2, at_least_once=True), (), _THREE, _THREE),
         Scenario(
-            "at-least-once-one-sweep",
+            "at-least-once-one-commit",
             World(buckets=3, min_interval_s=1, at_least_once=True),
             (),
             _ALL_THREE,
@@ -148,7 +148,9 @@ SCENARIOS = {
         Scenario("at-least-once-failed", World(at_least_once=True), (), _FAILING, _MENDED),
         Scenario("forks", World(flow=model_flow), (), _FORKED, _FORKED),
         Scenario("forks-second-run", World(flow=model_flow, buckets=2), (_FORKED,), _FORKED_MORE, _FORKED_MORE),
-        Scenario("forks-one-sweep", World(flow=model_flow, min_interval_s=1), (_FORKED,), _FORKED_UNITS, _FORKED_UNITS),
+        Scenario(
+            "forks-one-commit", World(flow=model_flow, min_interval_s=1), (_FORKED,), _FORKED_UNITS, _FORKED_UNITS
+        ),
         Scenario("forks-at-least-once", World(flow=model_flow, at_least_once=True), (), _FORKED, _FORKED_MORE),
         Scenario("forks-job-level", World(flow=model_flow, job_level=True), (), _FORKED_FAILING, _FORKED_MORE),
         Scenario("forks-optional", World(flow=without_right), (), _FORKED, _FORKED_MORE),

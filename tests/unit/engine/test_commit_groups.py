@@ -83,10 +83,10 @@ def test_only_the_owner_s_tasks_and_the_drain_commit_what_is_grouped() -> None:
     report = ingest_partition(settings, owner)
     assert (report.counts.records_read, report.counts.datasets_committed) == (15, 60)
     assert len(sink.rows) == 60
-    assert len(sink.calls) <= 16, "a call for each of the owner's sweeps at most"
+    assert len(sink.calls) <= 16, "a call for each time that the owner commits, at most"
 
 
-def test_what_others_read_after_the_owner_s_last_sweep_is_the_drain_s_to_commit() -> None:
+def test_what_others_read_after_the_owner_s_last_commit_is_the_drain_s_to_commit() -> None:
     machine, sink = Machine(), TableSink()
     settings, tasks = planned(machine, sink)
     owner = bucket_of("all", WORLD.buckets) % WORLD.partitions

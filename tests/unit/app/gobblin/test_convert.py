@@ -131,7 +131,7 @@ def test_no_property_goes_without_a_word_and_the_job_file_says_those_that_were_l
     assert set(told) == set(read_properties(tmp_path / "clicks.pull")) - {"empty.one"}
     left = {row.name: row for row in result.left}
     assert left["my.own"].why == "nothing here is known for it"
-    assert left["my.own"].place == "clicks.pull:8"
+    assert left["my.own"].said_at == "clicks.pull:8"
     assert "6#3" in left["job.schedule"].why
     assert "schedule" not in tree
     assert "secret" in left["source.kafka.consumerConfig.sasl.jaas.config"].why
@@ -157,7 +157,7 @@ def test_what_is_special_wins_as_the_scheduler_of_gobblin_has_it(tmp_path: Path)
     assert tree["commit"] == {"policy": "full"}
     assert tree["paths"]["output"] == "/srv/out/clicks"
     assert tree["paths"]["store"] == "/srv/state/distcommit/clicks/store"
-    assert {row.name: row.place for row in result.translated}["job.commit.policy"] == "common.inc:1"
+    assert {row.name: row.said_at for row in result.translated}["job.commit.policy"] == "common.inc:1"
     assert "state.store.dir" not in converted(root / "kafka")[0]["paths"]["store"]
 
 
