@@ -96,7 +96,7 @@ class FilesExtraction(Extraction):
             full = self._with_origin(left, file, row - left.num_rows)
             self._rows += left.num_rows
             self._bytes += left.nbytes
-            self._at = self._at.within(file, row)
+            self._at = self._at.within(file, row, self._extractor.remembered)
             yield full
         if row < skip:
             raise self._failed(file, "a file has fewer rows than were read of it", f"{row} rows, not {skip}")

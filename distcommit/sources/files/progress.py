@@ -75,25 +75,37 @@ class Progress:
     recent: tuple[Entry, ...] = ()
     half: int | None = None
 
-    def within(self, file: ListedFile, rows: int) -> Progress:
-        """After so many rows of a file, which is not read to its end."""
-        return replace(self._with(file.entry), rows=rows, path=file.path, half=file.entry.name)
+    def within(self, file: ListedFile, rows: int, remembered: int) -> Progress:
+        """After so many rows of a file, which is not read to its end; about `remembered` files are remembered.
+
+        Only files below one that is begun now are forgotten: those above it may still have unread ones below them.
+        """
+        found = self._with(file, remembered)
+        return replace(found, rows=rows, path=file.path, half=file.entry.name)
 
     def after(self, file: ListedFile, remembered: int) -> Progress:
-        """After a file as a whole; about `remembered` files are remembered.
+        """After a file as a whole.
 
-        Only files that are not above this one are forgotten: those above it may still have unread ones below them.
+        It lets others be forgotten as if it were begun now, unless it was begun before: then it is read in front of
+        those that came meanwhile, and may be above some of them.
         """
-        entry, found = file.entry, self._with(file.entry)
-        recent, floor = list(found.recent), self.floor
-        while len(recent) > remembered and recent[0] <= entry:
-            floor = max(floor, recent.pop(0)[:2])
-        return Progress(self.files + 1, 0, file.path, floor, tuple(recent))
+        found = self._with(file, remembered)
+        return replace(found, files=self.files + 1, rows=0, path=file.path, half=None)
 
-    def _with(self, entry: Entry) -> Progress:
-        recent = [each for each in self.recent if each.name != entry.name]
+    def _with(self, file: ListedFile, remembered: int) -> Progress:
+        entry, is_begun = file.entry, self._has_begun(file)
+        # One that was begun and is passed over, as it was changed, does not count as read.
+        passed = self.half if self.rows and not is_begun else None
+        recent = [each for each in self.recent if each.name not in (entry.name, passed)]
         insort(recent, entry)
-        return replace(self, recent=tuple(recent))
+        floor = self.floor
+        while not is_begun and len(recent) > remembered and recent[0] < entry:
+            floor = max(floor, recent.pop(0)[:2])
+        return replace(self, recent=tuple(recent), floor=floor)
+
+    def _has_begun(self, file: ListedFile) -> bool:
+        """Whether it is the file of which some rows are read; by its path alone where an older program began it."""
+        return bool(self.rows) and (file.path == self.path if self.half is None else file.entry.name == self.half)
 
     def names(self, file: ListedFile) -> bool:
         """Whether a file of that name counts as read, as it is or as it was; of files that are no longer remembered one

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,34 +20,59 @@ FILES = st.lists(
 """Files that arrive between two runs: with whatever times they have."""
 
 
-@given(st.lists(st.tuples(FILES, st.integers(0, 8), st.integers(1, 6)), max_size=8))
+@given(st.lists(st.tuples(FILES, st.integers(0, 8), st.integers(1, 6), st.booleans()), max_size=8))
 def test_each_file_is_read_once_unless_it_came_below_what_is_remembered(
-    runs: list[tuple[list[ListedFile], int, int]],
+    runs: list[tuple[list[ListedFile], int, int, bool]],
 ) -> None:
-    progress, there, read = Progress(), dict[str, ListedFile](), list[ListedFile]()
-    for arrived, limit, remembered in runs:
+    """A run reads so many files, the one that was begun first, and may begin the next."""
+    progress, there, read, half = Progress(), dict[str, ListedFile](), list[ListedFile](), None
+    for arrived, limit, remembered, begins in runs:
         floor = progress.floor
         new = [file for file in arrived if file.path not in there]
         there |= {file.path: file for file in new}
-        waiting = progress.unread(there.values())
-        assert not waiting.changed
+        waiting = progress.unread(there.values(), half.entry.name if half else None)
+        assert (waiting.changed, waiting.half) == ([], half)
         unread = sorted([*waiting.new, *waiting.late], key=lambda file: file.entry)
         assert all(file in unread for file in new if file.entry[:2] > floor)
-        for file in unread[:limit]:
+        order = [*([half] if half else []), *unread]
+        for file in order[:limit]:
             before, progress = progress, progress.after(file, remembered)
             assert at_or_past(KIND.to_position(progress), KIND.to_position(before))
             assert progress.floor >= before.floor
             read.append(file)
+        if begins and order[limit:]:
+            half = order[limit]
+            progress = progress.within(half, progress.rows + 1, remembered)
+        elif limit:
+            half = None
         left = progress.unread(there.values())
-        assert sorted([*left.new, *left.late], key=lambda file: file.entry) == unread[limit:]
+        assert sorted([*left.new, *left.late], key=lambda file: file.entry) == [
+            file for file in order[limit:] if file is not half
+        ]
+        assert len(progress.recent) <= len(there)
     assert len({file.path for file in read}) == len(read) == progress.files
+
+
+def test_what_is_remembered_does_not_grow_with_files_that_are_begun_in_one_run_and_ended_in_the_next() -> None:
+    progress, files = Progress(), [ListedFile(0, str(number), 1, number) for number in range(50)]
+    for ended, begun in pairwise(files):
+        progress = progress.after(ended, 3).within(begun, 1, 3)
+        assert len(progress.recent) <= 3
+
+
+def test_one_that_was_begun_and_is_passed_over_as_it_was_changed_does_not_count_as_read_once_it_is_as_before() -> None:
+    begun, late = ListedFile(0, "a", 1, 10), ListedFile(0, "late", 1, 5)
+    progress = Progress().within(begun, 2, 3)
+    for step in (progress.after(late, 3), progress.within(late, 1, 3)):
+        assert begun in step.unread([begun, late]).new
 
 
 @given(FILES, st.integers(1, 3), st.integers(1, 9))
 def test_a_position_is_read_as_it_was_stored(files: list[ListedFile], remembered: int, rows: int) -> None:
     progress = Progress()
-    for file in files:
-        for step in (progress.within(file, rows), progress.within(file, rows).after(file, remembered)):
+    for file in sorted(files, key=lambda file: file.entry):
+        begun = progress.within(file, rows, remembered)
+        for step in (begun, begun.after(file, remembered)):
             position = KIND.to_position(step)
             assert KIND.from_position(storable(Watermark({"": position})).positions[""]) == step
             assert at_or_past(position, KIND.to_position(progress))
@@ -58,7 +85,7 @@ def test_a_position_is_read_as_it_was_stored(files: list[ListedFile], remembered
 def test_a_file_that_is_half_read_is_always_remembered(files: list[ListedFile], rows: int) -> None:
     progress = Progress()
     for file in sorted(files, key=lambda file: file.path):
-        begun = progress.within(file, rows)
+        begun = progress.within(file, rows, 1)
         assert begun.halves(patterns=2) == {0: file.entry.name}
         assert begun.unread([file], file.entry.name).half == file
         progress = progress.after(file, 1)
