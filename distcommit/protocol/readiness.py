@@ -91,7 +91,7 @@ def readiness(
     if failures and not winners:
         return Nothing(failures[0], failed=True)
     if high == plan.planned_low and not any(state.has_prepared for state in winners):
-        return Nothing("nothing new was read", failed=False)
+        return Nothing(failures[0] if failures else "nothing new was read", failed=bool(failures))
     return Ready(tuple(winners), high, failures[0] if failures else "")
 
 

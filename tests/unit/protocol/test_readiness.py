@@ -180,6 +180,14 @@ def test_nothing_new_is_not_a_failure() -> None:
     assert decide(state(empty), plan=plan) == Nothing("nothing new was read", failed=False)
 
 
+@pytest.mark.parametrize("policy", CommitPolicy)
+def test_one_that_failed_beside_one_that_read_nothing_is_a_failure(policy: CommitPolicy) -> None:
+    first, second = unit("u1", {"0": 0}, {"0": 5}), unit("u2", {"1": 0}, {"1": 5})
+    plan = DatasetPlan("d", Watermark({"0": 0, "1": 0}), Watermark({}), (first, second))
+    found = decide(state(first, high={"0": 0}), state(second, failed=True), plan=plan, policy=policy, ended=True)
+    assert found == Nothing("boom", failed=True)
+
+
 def test_what_was_prepared_is_committed_though_the_watermark_stays() -> None:
     empty = unit("u", {"0": 5}, {"0": 5})
     plan = DatasetPlan("d", Watermark({"0": 5}), Watermark({}), (empty,))
