@@ -31,7 +31,7 @@ from distcommit.app.output.replaced import Replaced, replaced_in
 from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import ConflictError, CorruptError, UnknownVersionError
 from distcommit.model.ledger import LedgerRow
-from distcommit.model.log_records import DatasetState, DatasetStatus
+from distcommit.model.log_records import DatasetState, DatasetStatus, TargetEpochs
 from distcommit.model.source import Source
 from distcommit.model.watermark import Position, Watermark
 from distcommit.model.work import SkippedRange
@@ -112,12 +112,12 @@ def _planned_with(store: JobStore, known: dict[str, DatasetState], ledgers: Ledg
             state = known.get(urn) or DatasetState(urn)
             rest = _without_revoked(plan, folder, state)
             if ledgers.branches:
-                _branches(plan, store, rest, state, rows, marks, accept_gaps=accept_gaps)
+                _branches(plan, store, rest, state, rows, ledgers.bases(rows), marks, accept_gaps=accept_gaps)
             else:
                 _dataset(plan, store, rest, state, marks, accept_gaps=accept_gaps)
     for urn, state in known.items():
         if urn not in seen and state.sequence is not None:
-            _add(plan, state, Continued(state), 0, [])
+            _add(plan, state, Continued(state), 0, [], ledgers.bases([]))
     return plan
 
 
@@ -161,6 +161,7 @@ def _branches(
     folder: PublishedFolder,
     state: DatasetState,
     rows: Sequence[LedgerRow],
+    bases: TargetEpochs,
     marks: dict[Mark, int],
     *,
     accept_gaps: bool,
@@ -188,7 +189,7 @@ def _branches(
         _problem(plan.result, f"{state.dataset_urn}: its ledger can't be read: {error}")
         return
     _gaps(plan.result, state.dataset_urn, [*lacking, *map(_gap, after.gaps)], accept_gaps=accept_gaps)
-    _add(plan, state, after, len(branches.files), aside)
+    _add(plan, state, after, len(branches.files), aside, bases)
 
 
 def _look(plan: Plan, folder: PublishedFolder, done_epoch: int, marks: dict[Mark, int]) -> Replaced:
@@ -259,16 +260,17 @@ def _dataset(
         after.mend(after.incarnation, replaced.taken_epoch)  # of which no file need be there
     _gaps(result, urn, map(_gap, after.gaps), accept_gaps=accept_gaps)
     there = sum(len(files.paths) for files in newer) + sum(map(len, again.values()))
-    _add(plan, state, after, max(0, there - len(aside)), aside)
+    _add(plan, state, after, max(0, there - len(aside)), aside, {})
 
 
 def _take(after: Continued, replaced: Replaced, newer: list[EpochFiles]) -> None:
-    """Takes what was replaced as published, in the incarnation that the newest files count in: all of it is older."""
+    """Takes what was replaced as published, with the files that nothing replaced, in the incarnation that the newest
+    files count in: all of it is older, and what was replaced may lie anywhere among the others."""
     taken = replaced.taken_by_incarnation()
     named = [files.incarnation for files in newer if files.incarnation]
     newest = named[-1] if named else after.incarnation or next(reversed(taken), "")
     if newest in taken:
-        after.move(EpochFiles(after.done_epoch, newest, taken[newest]))
+        after.move(EpochFiles(after.done_epoch, newest, replaced.mended()[newest]))
 
 
 def _mend(after: Continued, again: dict[int, list[PublishedFile]], until: int) -> None:
@@ -335,7 +337,9 @@ def _newer(
     return found
 
 
-def _add(plan: Plan, state: DatasetState, after: Continued, files: int, aside: list[str]) -> None:
+def _add(
+    plan: Plan, state: DatasetState, after: Continued, files: int, aside: list[str], targets: TargetEpochs
+) -> None:
     plan.states.append(
         DatasetState(
             state.dataset_urn,
@@ -345,6 +349,7 @@ def _add(plan: Plan, state: DatasetState, after: Continued, files: int, aside: l
             skipped=after.skipped,
             accepted_epochs=state.accepted_epochs,
             schemas=state.schemas,
+            targets=targets,
         )
     )
     plan.set_aside += aside

@@ -129,7 +129,7 @@ def half_way(branches: Branches, state: DatasetState, clean_epoch: int, store: J
     for incarnation in sorted({file.footer.incarnation for file in newest}):
         whole, mine = branches.joined(incarnation), OffsetSets()
         for file in newest:
-            mine.update(file.offsets)
+            mine.update(file.named)
         gained = whole.covered.difference(before.joined(incarnation).covered)
         if mine.intersection(whole.half).count() or not after.joins(EpochFiles(epoch, incarnation, gained)):
             return newest

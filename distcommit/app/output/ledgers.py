@@ -10,7 +10,7 @@ from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.committer import CommitRequest, CommitterContext, SinkCommitter
 from distcommit.model.errors import ConfigurationError, ConflictError
 from distcommit.model.ledger import LedgerRow
-from distcommit.model.log_records import DatasetState, SealedSequence
+from distcommit.model.log_records import DatasetState, SealedSequence, TargetEpochs
 from distcommit.model.urn import folder_of
 from distcommit.sinks.files.offsets import OffsetSets
 from distcommit.steps.sink import open_committer
@@ -55,6 +55,12 @@ class Ledgers:
         """The rows of a dataset, in the order of its branches' names."""
         return [found for _, found in sorted(self._rows.get(folder, {}).items())]
 
+    def bases(self, rows: Sequence[LedgerRow]) -> TargetEpochs:
+        """What a store that goes by a dataset's rows knows of its targets, so that what it commits next is refused if
+        anybody was there first. A branch without a row has 0."""
+        known = {row.branch: row.epoch for row in rows}
+        return {name: (known.get(name, 0),) for name in self.branches}
+
 
 def require_audited(flow: TaskFlow) -> None:
     """Makes sure that all sinks tell what they have committed. Raises ConfigurationError."""
@@ -92,7 +98,8 @@ def open_ledgers(flow: TaskFlow, store: JobStore) -> Iterator[Ledgers]:
 
 def fence_targets(flow: TaskFlow, store: JobStore, epoch: int) -> None:
     """Has targets that can take back commit nothing any more of that epoch and older ones, whoever still tries. (The
-    others refuse it as not from the base that they have.)"""
+    others refuse it as not from the base that they have. Of datasets that they have no row of they refuse what comes
+    after it instead: `Ledgers.bases`.)"""
     with open_ledgers(flow, store) as ledgers:
         found = [row for folder in ledgers.folders() for row in ledgers.of(folder)]
         for committer in {id(each.committer): each.committer for each in found}.values():
