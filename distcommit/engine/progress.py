@@ -16,7 +16,7 @@ import msgspec
 from distcommit.engine.events import Event, Observer, PhaseBegan, Progress, Progressed
 from distcommit.engine.settings import RunSettings
 from distcommit.model.ports import FileSystem
-from distcommit.protocol.paths import PROGRESS, run_name
+from distcommit.protocol.paths.store import PROGRESS, run_name
 from distcommit.stores.deletion import delete_tree
 from distcommit.stores.documents import UNREADABLE
 

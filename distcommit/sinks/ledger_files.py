@@ -20,7 +20,7 @@ import msgspec
 from distcommit.model.errors import CorruptError
 from distcommit.model.ledger import LedgerRow
 from distcommit.model.ports import FileSystem
-from distcommit.protocol.paths import CLAIM_FOLDER
+from distcommit.protocol.paths.parts import CLAIM_FOLDER
 
 Key = tuple[str, str]
 """A dataset and a branch."""

@@ -18,7 +18,7 @@ from distcommit.model.errors import DistcommitError, SourceError, TransientError
 from distcommit.model.log_records import DatasetState
 from distcommit.model.parallel import in_flight
 from distcommit.model.watermark import Position
-from distcommit.protocol.paths import SPOOL_FOLDER
+from distcommit.protocol.paths.staging import SPOOL_FOLDER
 from distcommit.sources.snapshots import stored_position
 from distcommit.sources.spark.frames import FrameSpool, StagedFrame, StagedFrames, StagedPart, end_of
 from distcommit.sources.spark.source import SparkSource

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkAttributeError
 from pyspark.sql import DataFrame
 
 from distcommit.model.errors import ConfigurationError
-from distcommit.protocol.paths import SPOOL_FOLDER
+from distcommit.protocol.paths.staging import SPOOL_FOLDER
 from distcommit.sources.micro_batch.source import Spool, SpooledBatch
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.staging import remove_attempts

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from distcommit.model.parallel import in_flight
 from distcommit.model.ports import FileSystem
-from distcommit.protocol.paths import bucket_folder, is_temporary, work_unit_of
+from distcommit.protocol.paths.staging import bucket_folder, work_unit_of
+from distcommit.protocol.paths.temporary import is_temporary
 
 _SUFFIX = ".open"
 

@@ -15,7 +15,8 @@ import msgspec
 
 from distcommit.model.errors import ConfigurationError, DistcommitError, StaleStoreError
 from distcommit.model.ports import FileSystem
-from distcommit.protocol.paths import CLAIM_FOLDER, is_published_name, mark_name, mark_of
+from distcommit.protocol.paths.output import is_published_name, mark_name, mark_of
+from distcommit.protocol.paths.parts import CLAIM_FOLDER
 from distcommit.stores.documents import decode_document, encode_document
 
 OWNER_VERSION = 1

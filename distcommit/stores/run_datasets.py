@@ -16,7 +16,7 @@ import msgspec
 
 from distcommit.model.errors import plain_text
 from distcommit.model.ports import FileSystem
-from distcommit.protocol.paths import RUN_DATASETS, run_name
+from distcommit.protocol.paths.store import RUN_DATASETS, run_name
 from distcommit.stores.run_tables import decode_rows, encode_rows
 from distcommit.stores.table_schemas import RUN_DATASETS_SCHEMA
 

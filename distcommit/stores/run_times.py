@@ -19,7 +19,7 @@ import msgspec
 
 from distcommit.model.errors import CorruptError, plain_text
 from distcommit.model.ports import FileSystem
-from distcommit.protocol.paths import RUN_TIMES, run_name
+from distcommit.protocol.paths.store import RUN_TIMES, run_name
 from distcommit.stores.run_tables import decode_rows, encode_rows
 from distcommit.stores.table_schemas import RUN_TIMES_SCHEMA
 

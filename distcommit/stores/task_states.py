@@ -15,15 +15,8 @@ from threading import Lock
 from distcommit.model.errors import CorruptError
 from distcommit.model.ports import FileSystem
 from distcommit.model.work import TaskState
-from distcommit.protocol.paths import (
-    INGEST_ENDED,
-    TASK_STATES,
-    bucket_of_work_unit,
-    holds_bucket,
-    partition_name,
-    run_id_of,
-    run_name,
-)
+from distcommit.protocol.paths.parts import bucket_of_work_unit
+from distcommit.protocol.paths.store import INGEST_ENDED, TASK_STATES, holds_bucket, partition_name, run_id_of, run_name
 from distcommit.stores.tables import check_table, decode_task_states, encode_task_states, table_name
 
 

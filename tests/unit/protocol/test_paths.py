@@ -11,24 +11,19 @@ from distcommit.model.errors import ConfigurationError
 from distcommit.model.steps import StepContext
 from distcommit.model.work import StagedFile
 from distcommit.protocol.path_checks import check_relative
-from distcommit.protocol.paths import (
+from distcommit.protocol.paths.output import is_published_name, published_epoch, published_name, published_start
+from distcommit.protocol.paths.parts import work_unit_name
+from distcommit.protocol.paths.staging import staged_name
+from distcommit.protocol.paths.store import number_of, numbered_name, set_aside_folder
+from distcommit.protocol.paths.temporary import (
     is_probe,
-    is_published_name,
     is_store_probe,
     is_temporary,
     lasting_name,
-    number_of,
-    numbered_name,
     output_probe_name,
     probed_bucket,
-    published_epoch,
-    published_name,
-    published_start,
-    set_aside_folder,
-    staged_name,
     store_probe_name,
     temporary_name,
-    work_unit_name,
 )
 from distcommit.steps.rename import FsRenameCommitStep
 
