@@ -11,6 +11,8 @@ SPOOL_FOLDER = "batches"
 """Folder in the staging root where micro-batches are spooled; their query takes away what it left there. What Spark's
 readers read is there, too; the job's next run takes that away."""
 
+_DATA_FILE_NOTE = ".path"
+
 
 def staged_name(number: int, ending: str = "") -> str:
     """Name of an attempt's file of that number, as it is staged; without an ending a folder's, of files that go to one
@@ -21,6 +23,16 @@ def staged_name(number: int, ending: str = "") -> str:
 def writing_name(name: str) -> str:
     """Under which a staged file is written until it is closed, where it can be renamed then."""
     return f"{name}{WRITING}"
+
+
+def data_file_note(name: str) -> str:
+    """Name of the note that says where a table's data file of that name is to be."""
+    return f"{name}{_DATA_FILE_NOTE}"
+
+
+def is_data_file_note(name: str) -> bool:
+    """Whether a file's name is that of such a note."""
+    return name.endswith(_DATA_FILE_NOTE)
 
 
 def bucket_folder(epoch: int, bucket: int) -> str:

@@ -11,9 +11,16 @@ from distcommit.model.errors import ConfigurationError
 from distcommit.model.steps import StepContext
 from distcommit.model.work import StagedFile
 from distcommit.protocol.path_checks import check_relative
-from distcommit.protocol.paths.output import is_published_name, published_epoch, published_name, published_start
+from distcommit.protocol.paths.output import (
+    data_file_name,
+    is_data_file_of,
+    is_published_name,
+    published_epoch,
+    published_name,
+    published_start,
+)
 from distcommit.protocol.paths.parts import work_unit_name
-from distcommit.protocol.paths.staging import staged_name
+from distcommit.protocol.paths.staging import data_file_note, is_data_file_note, staged_name
 from distcommit.protocol.paths.store import number_of, numbered_name, set_aside_folder
 from distcommit.protocol.paths.temporary import (
     is_probe,
@@ -67,6 +74,17 @@ def test_names_on_disk_stay_what_they_are() -> None:
     assert output_probe_name(3, NONCE) == f".probe-3-{NONCE}"
     assert store_probe_name(NONCE) == f"probe-{NONCE}"
     assert set_aside_folder(7) == "set_aside/epoch=0000000007"
+
+
+def test_names_of_a_table_s_data_files_stay_what_they_are() -> None:
+    name = data_file_name(7, NONCE, 3)
+    assert name == f"distcommit-000007-{NONCE}-00003.parquet"
+    assert is_data_file_of(f"/table/a=1/{name}", 7, NONCE)
+    assert not is_data_file_of(f"/table/{name}", 70, NONCE)
+    assert not is_data_file_of(f"/distcommit-000007-{NONCE}-/other", 7, NONCE)
+    assert data_file_note(name) == f"{name}.path"
+    assert is_data_file_note(data_file_note(name))
+    assert not is_data_file_note(name)
 
 
 def test_a_published_name_is_read_as_it_was_made() -> None:
