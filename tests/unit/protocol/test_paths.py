@@ -20,7 +20,23 @@ from distcommit.protocol.paths.output import (
     published_start,
 )
 from distcommit.protocol.paths.parts import work_unit_name
-from distcommit.protocol.paths.staging import data_file_note, is_data_file_note, staged_name
+from distcommit.protocol.paths.staging import (
+    SPOOL_INDEX,
+    SPOOLED_FRAMES,
+    attempt_folder,
+    attempt_note,
+    attempt_of,
+    data_file_note,
+    is_data_file_note,
+    messages_name,
+    noted_attempt,
+    rows_name,
+    spooled_dataset,
+    spooled_micro_batch,
+    spooled_query,
+    staged_name,
+    work_unit_of,
+)
 from distcommit.protocol.paths.store import number_of, numbered_name, set_aside_folder
 from distcommit.protocol.paths.temporary import (
     is_probe,
@@ -104,6 +120,24 @@ def test_a_temporary_name_says_what_it_is_to_become() -> None:
     assert is_temporary(name)
     assert number_of(lasting_name(name)) == number_of(lasting_name(numbered_name(4))) == 4
     assert number_of(name) is None
+
+
+def test_names_of_what_is_staged_stay_what_they_are() -> None:
+    folder = attempt_folder(7, 3, work_unit_name(3, 12), NONCE)
+    name = folder.rpartition("/")[2]
+    assert folder == f"0000000007/bucket=00003/00003_000012.{NONCE}"
+    assert (work_unit_of(name), attempt_of(name)) == ("00003_000012", NONCE)
+    assert attempt_note(folder) == f"{folder}.open"
+    assert noted_attempt(attempt_note(name)) == name
+    assert noted_attempt(name) is noted_attempt(temporary_name(attempt_note(name), NONCE)) is None
+    assert (rows_name(3), rows_name(3, NONCE), messages_name(12)) == (
+        "00003.arrows",
+        f"{NONCE}-00003.arrows",
+        "messages-12.arrow",
+    )
+    assert (SPOOLED_FRAMES, spooled_dataset(3), SPOOL_INDEX) == ("batches/frames", "00003", "index.json")
+    assert spooled_query("q") == "batches/q"
+    assert spooled_micro_batch("q", 4, NONCE) == f"batches/q/4-{NONCE}"
 
 
 @pytest.mark.parametrize("bucket", [0, 12])
