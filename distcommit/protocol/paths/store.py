@@ -67,6 +67,7 @@ PIECES = f"{CUTS}/pieces"
 """Below it, the folder of which datasets moved where, by bucket."""
 
 _NUMBERED = re.compile(r"(\d{12})\.json")
+_RUN_TIMES = re.compile(r"[a-z]+-\d{5,}-([0-9a-f]{32})\.parquet")
 _RECORD = re.compile(rf"(\d{{10,}})(?:-({BEGUN}|{CANCEL}))?\.json")
 _CUT = re.compile(r"(\d{10,})-([12])\.json")
 _PIECE = re.compile(r"(\d{10,})-\d{5,}-\d{12,}-[0-9a-f]{16}\.json")
@@ -174,6 +175,68 @@ def is_trigger(name: str) -> bool:
 def set_aside_folder(epoch: int) -> str:
     """Folder of what the rebuild of an epoch has taken out of the output and of logs, relative to the store."""
     return f"{SET_ASIDE}/epoch={epoch_name(epoch)}"
+
+
+def table_file_name(start: str, checksum: str) -> str:
+    """Name of a table file: of a plan, or of task states. It ends in the checksum of its bytes."""
+    return f"{start}{_checked(checksum)}"
+
+
+def has_checksum(path: str, checksum: str) -> bool:
+    """Whether a table file's name is for bytes of that checksum."""
+    return path.endswith(_checked(checksum))
+
+
+def _checked(checksum: str) -> str:
+    return f"-{checksum}.parquet"
+
+
+def task_states_start(writer: str, number: int) -> str:
+    """Start of the name of the table file of task states of that number, of an attempt at a Spark task."""
+    return f"{writer}-{number:06d}"
+
+
+def is_table(name: str) -> bool:
+    """Whether a file's name is that of a table, put as a whole."""
+    return name.endswith(".parquet") and not name.startswith(".")
+
+
+def writer_of(path: str) -> str:
+    """Who has put a table file of task states, by its name."""
+    return path.rpartition("/")[2].partition("-")[0]
+
+
+def run_datasets_name(phase: str, partition: int) -> str:
+    """File name of what became of a partition's datasets in a phase of a run."""
+    return f"{phase}-{partition:05d}.parquet"
+
+
+def run_datasets_phase(name: str) -> str:
+    """The phase of such a file name, empty if it is no table's."""
+    return name.partition("-")[0] if name.endswith(".parquet") else ""
+
+
+def run_times_name(phase: str, task: int, writer: str) -> str:
+    """File name of when an attempt at a task of a phase committed what; `writer` (32 hexadecimal digits) is nobody
+    else's."""
+    return f"{phase}-{task:05d}-{writer}.parquet"
+
+
+def run_times_writer(name: str) -> str | None:
+    """The writer of such a file name, None for any other name."""
+    found = _RUN_TIMES.fullmatch(name)
+    return found[1] if found else None
+
+
+def progress_name(job: str, task: int, writer: str, number: int) -> str:
+    """File name of how far a task of a Spark job is: of what an attempt at it (`writer`) has written, the newest has
+    the highest number."""
+    return f"{job}-{task:05d}-{writer}-{number:08d}"
+
+
+def progress_task(name: str) -> str:
+    """What all such file names of a task begin with."""
+    return name.rsplit("-", 2)[0]
 
 
 def segment_name(number: int) -> str:

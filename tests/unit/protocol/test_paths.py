@@ -37,7 +37,22 @@ from distcommit.protocol.paths.staging import (
     staged_name,
     work_unit_of,
 )
-from distcommit.protocol.paths.store import number_of, numbered_name, set_aside_folder
+from distcommit.protocol.paths.store import (
+    has_checksum,
+    is_table,
+    number_of,
+    numbered_name,
+    progress_name,
+    progress_task,
+    run_datasets_name,
+    run_datasets_phase,
+    run_times_name,
+    run_times_writer,
+    set_aside_folder,
+    table_file_name,
+    task_states_start,
+    writer_of,
+)
 from distcommit.protocol.paths.temporary import (
     is_probe,
     is_store_probe,
@@ -138,6 +153,30 @@ def test_names_of_what_is_staged_stay_what_they_are() -> None:
     assert (SPOOLED_FRAMES, spooled_dataset(3), SPOOL_INDEX) == ("batches/frames", "00003", "index.json")
     assert spooled_query("q") == "batches/q"
     assert spooled_micro_batch("q", 4, NONCE) == f"batches/q/4-{NONCE}"
+
+
+def test_names_of_tables_and_progress_stay_what_they_are() -> None:
+    name = table_file_name(task_states_start(NONCE, 4), "0123456789abcdef")
+    assert name == f"{NONCE}-000004-0123456789abcdef.parquet"
+    assert has_checksum(f"/store/{name}", "0123456789abcdef")
+    assert not has_checksum(name, "123456789abcdef0")
+    assert is_table(name)
+    assert not is_table(temporary_name(name, NONCE))
+    assert not is_table("_manifest.json")
+    assert writer_of(f"/store/task_states/run=a-b/{name}") == NONCE
+
+    assert run_datasets_name("drain", 3) == "drain-00003.parquet"
+    assert run_datasets_phase("drain-00003.parquet") == "drain"
+    assert not run_datasets_phase("drain-00003.json")
+
+    times = run_times_name("ingest", 3, NONCE)
+    assert times == f"ingest-00003-{NONCE}.parquet"
+    assert run_times_writer(times) == NONCE
+    assert run_times_writer(temporary_name(times, NONCE)) is None
+
+    progress = progress_name("ingest-large", 3, NONCE, 12)
+    assert progress == f"ingest-large-00003-{NONCE}-00000012"
+    assert progress_task(progress) == "ingest-large-00003"
 
 
 @pytest.mark.parametrize("bucket", [0, 12])
