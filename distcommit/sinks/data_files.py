@@ -20,6 +20,7 @@ from distcommit.model.sink import AttemptIdentity, Filtered, Origin, Origins, Pr
 from distcommit.model.work import SkippedRange
 from distcommit.protocol.paths.output import is_data_file_of
 from distcommit.protocol.paths.staging import data_file_note, is_data_file_note
+from distcommit.protocol.paths.temporary import table_probe_name
 from distcommit.sinks.covering import Covering
 from distcommit.sinks.fitting import Fitting
 
@@ -90,7 +91,7 @@ def probe_folder(folder: str) -> None:
     """
     while not os.path.exists(folder) and folder != os.path.dirname(folder):
         folder = os.path.dirname(folder)
-    path = f"{folder}/{probe_name()}"
+    path = f"{folder}/{table_probe_name(uuid.uuid4().hex)}"
     try:
         with open(path, "xb") as file:
             file.write(os.urandom(PROBE_BYTES))
@@ -99,11 +100,6 @@ def probe_folder(folder: str) -> None:
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
-
-
-def probe_name() -> str:
-    """What a file is called that is written to see whether a place takes any."""
-    return f"_distcommit-probe-{uuid.uuid4().hex}"
 
 
 class TableFiles(Protocol):

@@ -9,11 +9,14 @@ from urllib.parse import quote
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.urn import folder_of
 from distcommit.model.work import MAIN_BRANCH, is_errors, rejecting_branch
-from distcommit.protocol.paths.parts import epoch_name
+from distcommit.protocol.paths.parts import CLAIM_FOLDER, epoch_name
 from distcommit.protocol.paths.staging import staged_name
 
 REJECTED_FOLDER = "_rejected"
 """Folder of the output root for the error branches of all datasets; readers take names with `_` for hidden."""
+
+LEDGERS = f"{CLAIM_FOLDER}/ledgers"
+"""Folder of the output root for the ledgers of tables, as far as the tables do not have them themselves."""
 
 _MARK = re.compile(r"(\d{10,})-([a-z]+)")
 _MAX_START_BYTES = 240  # leaves room for numbers and suffixes in the 255 bytes that file systems allow
@@ -87,6 +90,16 @@ def is_data_file_of(path: str, epoch: int, attempt: str) -> bool:
 
 def _data_file_start(epoch: int, attempt: str) -> str:
     return f"distcommit-{epoch:06d}-{attempt}-"
+
+
+def ledger_file_name(checksum: str) -> str:
+    """Name of a file of a table's ledger: the SHA-256 of its bytes."""
+    return f"{checksum}.json"
+
+
+def ledger_text_name(number: int) -> str:
+    """Name of the file with the text of a ledger whose table can keep nothing but a number."""
+    return f"txn-{number:016x}.json"
 
 
 def tombstone_path(dataset_folder: str, epoch: int, work_unit_id: str, attempt: str) -> str:

@@ -7,6 +7,9 @@ import re
 CLAIM_FOLDER = ".distcommit"
 """Folder in the staging and the output root that says whose they are; no dataset's folder begins with a dot."""
 
+OWNER = "owner.json"
+"""In there: whose they are."""
+
 _WORK_UNIT = re.compile(r"(\d{5,})_\d{6,}")
 
 

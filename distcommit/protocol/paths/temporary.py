@@ -55,6 +55,11 @@ def is_store_probe(name: str) -> bool:
     return name.removeprefix(TEMPORARY).startswith(STORE_PROBE)
 
 
+def table_probe_name(nonce: str) -> str:
+    """Name of a file by which a sink tries a place where tables have their data files; the nonce is nobody else's."""
+    return f"_distcommit-probe-{nonce}"
+
+
 def is_probe(name: str) -> bool:
     """Whether that is the name of a file by which somebody tried the file system, below any root."""
     return name.removeprefix(TEMPORARY).startswith((OUTPUT_PROBE, STORE_PROBE))

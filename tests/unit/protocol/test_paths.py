@@ -12,14 +12,17 @@ from distcommit.model.steps import StepContext
 from distcommit.model.work import StagedFile
 from distcommit.protocol.path_checks import check_relative
 from distcommit.protocol.paths.output import (
+    LEDGERS,
     data_file_name,
     is_data_file_of,
     is_published_name,
+    ledger_file_name,
+    ledger_text_name,
     published_epoch,
     published_name,
     published_start,
 )
-from distcommit.protocol.paths.parts import work_unit_name
+from distcommit.protocol.paths.parts import CLAIM_FOLDER, OWNER, work_unit_name
 from distcommit.protocol.paths.staging import (
     SPOOL_INDEX,
     SPOOLED_FRAMES,
@@ -61,6 +64,7 @@ from distcommit.protocol.paths.temporary import (
     output_probe_name,
     probed_bucket,
     store_probe_name,
+    table_probe_name,
     temporary_name,
 )
 from distcommit.steps.rename import FsRenameCommitStep
@@ -104,6 +108,7 @@ def test_names_on_disk_stay_what_they_are() -> None:
     assert temporary_name("000000000001.seg", NONCE) == f".tmp-000000000001.seg-{NONCE}"
     assert output_probe_name(3, NONCE) == f".probe-3-{NONCE}"
     assert store_probe_name(NONCE) == f"probe-{NONCE}"
+    assert table_probe_name(NONCE) == f"_distcommit-probe-{NONCE}"
     assert set_aside_folder(7) == "set_aside/epoch=0000000007"
 
 
@@ -177,6 +182,12 @@ def test_names_of_tables_and_progress_stay_what_they_are() -> None:
     progress = progress_name("ingest-large", 3, NONCE, 12)
     assert progress == f"ingest-large-00003-{NONCE}-00000012"
     assert progress_task(progress) == "ingest-large-00003"
+
+
+def test_names_of_claims_and_ledgers_stay_what_they_are() -> None:
+    assert (CLAIM_FOLDER, OWNER, LEDGERS) == (".distcommit", "owner.json", ".distcommit/ledgers")
+    assert ledger_file_name("00ff") == "00ff.json"
+    assert ledger_text_name(255) == "txn-00000000000000ff.json"
 
 
 @pytest.mark.parametrize("bucket", [0, 12])
