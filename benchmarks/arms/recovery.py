@@ -21,7 +21,7 @@ from distcommit.engine.reports import Report, add_up
 from distcommit.engine.settings import RunSettings
 from distcommit.fs.local import LocalFileSystem
 from distcommit.model.ports import FileSystem
-from distcommit.protocol.paths import bucket_folder
+from distcommit.protocol.paths.staging import bucket_folder
 from distcommit.spark.launch import SparkLaunch
 from distcommit.stores.fencing import fence_job
 

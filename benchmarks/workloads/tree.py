@@ -20,7 +20,7 @@ from xxhash import xxh3_64, xxh3_64_intdigest
 
 from distcommit.model.urn import bucket_of, folder_of
 from distcommit.model.work import StagedFile
-from distcommit.protocol.paths import attempt_folder
+from distcommit.protocol.paths.staging import attempt_folder
 
 EPOCH = 2
 """The epoch of a new store's first run."""

@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, Message, Producer
 import distcommit
 from distcommit.model.errors import DistcommitError
 from distcommit.model.watermark import as_offset
-from distcommit.protocol.paths import cut_of
+from distcommit.protocol.paths.store import cut_of
 
 _TICKS_S = os.sysconf("SC_CLK_TCK")
 _EACH_S = 0.05

@@ -10,7 +10,7 @@ from distcommit.engine.settings import RunSettings
 from distcommit.model.lockstep import Request
 from distcommit.model.steps import StepContext
 from distcommit.model.work import DatasetPlan
-from distcommit.protocol.paths import probed_bucket
+from distcommit.protocol.paths.temporary import probed_bucket
 from distcommit.stores.staging import list_attempts, remove_attempts
 
 logger = logging.getLogger(__name__)

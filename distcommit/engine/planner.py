@@ -33,7 +33,7 @@ from distcommit.model.pins import Pin, SourceFact
 from distcommit.model.source import DatasetProblem, PassedOver, Planned, SourceState
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, WorkUnit
-from distcommit.protocol.paths import work_unit_name
+from distcommit.protocol.paths.parts import work_unit_name
 from distcommit.stores.attempt_notes import make_notes_durable
 from distcommit.stores.fencing import require_fence
 from distcommit.stores.job_store import JobStore

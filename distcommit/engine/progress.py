@@ -16,7 +16,7 @@ import msgspec
 from distcommit.engine.events import Event, Observer, PhaseBegan, Progress, Progressed
 from distcommit.engine.settings import RunSettings
 from distcommit.model.ports import FileSystem
-from distcommit.protocol.paths import PROGRESS, run_name
+from distcommit.protocol.paths.store import PROGRESS, progress_name, progress_task, run_name
 from distcommit.stores.deletion import delete_tree
 from distcommit.stores.documents import UNREADABLE
 
@@ -36,8 +36,7 @@ class ProgressFile:
     def __init__(self, settings: RunSettings, job: str, task: int, so_far: Callable[[], Progress]) -> None:
         self._fs = settings.store.fs
         self._folder = progress_folder(settings.store.roots.store, settings.run_id)
-        self._stem = f"{job}-{task:05d}"
-        self._writer = uuid.uuid4().hex
+        self._job, self._task, self._writer = job, task, uuid.uuid4().hex
         self._so_far, self._clock = so_far, settings.clock
         self._number, self._began_s = 0, self._clock.monotonic_s()
         self._written_s = self._began_s
@@ -73,7 +72,7 @@ class ProgressFile:
                 self._fs.delete(old)
 
     def _path(self) -> str:
-        return f"{self._folder}/{self._stem}-{self._writer}-{self._number:08d}"
+        return f"{self._folder}/{progress_name(self._job, self._task, self._writer, self._number)}"
 
 
 def progress_folder(store_root: str, run_id: str) -> str:
@@ -90,7 +89,7 @@ def read_progress(fs: FileSystem, folder: str) -> Progress:
         names = []
     for name in names:
         with contextlib.suppress(OSError, *UNREADABLE):
-            newest[name.rsplit("-", 2)[0]] = msgspec.json.decode(fs.read(f"{folder}/{name}"), type=Progress)
+            newest[progress_task(name)] = msgspec.json.decode(fs.read(f"{folder}/{name}"), type=Progress)
     return sum(newest.values(), Progress())
 
 

@@ -20,7 +20,7 @@ from distcommit.model.ports import FileSystem
 from distcommit.model.sink import AttemptIdentity, Publish
 from distcommit.model.work import ERRORS, MAIN_BRANCH, DatasetPlan, StagedFile, TaskState, WorkUnit
 from distcommit.protocol.fold import Fold
-from distcommit.protocol.paths import REJECTED_FOLDER, is_tombstone, published_folder
+from distcommit.protocol.paths.output import REJECTED_FOLDER, is_tombstone, published_folder
 from distcommit.protocol.readiness import Ready
 from distcommit.sinks.files.footer import Footer, read_footer
 from distcommit.stores.listing import files_below

@@ -10,7 +10,7 @@ from distcommit.model.errors import DistcommitError
 from distcommit.model.log_records import DatasetState
 from distcommit.model.ports import FileSystem
 from distcommit.model.urn import folder_of
-from distcommit.protocol.paths import REJECTED_FOLDER, is_tombstone
+from distcommit.protocol.paths.output import REJECTED_FOLDER, is_tombstone
 from distcommit.steps.folders import GuardedFolders
 from distcommit.stores.claims import newest_end, read_marks
 from distcommit.stores.cuts import OldestCut

@@ -10,7 +10,7 @@ from distcommit.model.log_records import DatasetState, SealedSequence, SequenceN
 from distcommit.model.sink import SealRequest, Sink
 from distcommit.model.steps import CommitStep, Lost, StepContext
 from distcommit.model.work import BranchResult, DatasetPlan, StagedFile, TaskState, added_content, added_schemas
-from distcommit.protocol.paths import tombstones_among
+from distcommit.protocol.paths.output import tombstones_among
 from distcommit.protocol.readiness import Ready
 from distcommit.steps.registry import dump_steps
 from distcommit.steps.rename import FsRenameCommitStep

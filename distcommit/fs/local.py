@@ -19,7 +19,7 @@ from distcommit.fs.posix import PosixCalls, RealPosixCalls
 from distcommit.fs.staged_writer import ChecksummingWriter
 from distcommit.model.parallel import in_flight
 from distcommit.model.ports import FileAccess, FileStatus, FolderEntry, not_put
-from distcommit.protocol.paths import temporary_name
+from distcommit.protocol.paths.temporary import temporary_name
 
 _NO_RENAMEAT2 = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
 _SYNCFS_ABOVE = 16

@@ -19,7 +19,9 @@ from distcommit.model.ports import FileStatus, FolderEntry
 _RENAME_NOREPLACE = 1
 _HERE = -100  # AT_FDCWD
 _AS = (sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())  # what os.fsencode does, in a third of its time
-_witnesses: dict[int, int] = {}  # by device; for the life of the process
+_witnesses: dict[int, int] = {}
+"""By device, for the life of the process. No functools cache: a witness is opened by the folder that comes first, and
+found by its device alone."""
 
 
 class PosixCalls(Protocol):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from distcommit.model.parallel import in_flight
 from distcommit.model.ports import FileSystem, not_put
-from distcommit.protocol.paths import temporary_name
+from distcommit.protocol.paths.temporary import temporary_name
 
 
 def put_by_rename(fs: FileSystem, path: str, data: bytes) -> bool:

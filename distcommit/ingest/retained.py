@@ -24,7 +24,7 @@ from distcommit.model.sink import AttemptIdentity, StagingArea
 from distcommit.model.source import DatasetProblem, Extraction, Extractor, Planned, Source, SourceState
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import ERRORS, MAIN_BRANCH, BranchResult, DatasetPlan, WorkUnit
-from distcommit.protocol.paths import is_tombstone, published_folder
+from distcommit.protocol.paths.output import is_tombstone, published_folder
 from distcommit.sinks.files.footer import Footer, read_footer
 from distcommit.stores.listing import files_below
 from distcommit.stores.tombstones import (

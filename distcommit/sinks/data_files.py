@@ -18,25 +18,21 @@ from distcommit.model.committer import CommitterContext, LostAttempt
 from distcommit.model.ports import FileSystem
 from distcommit.model.sink import AttemptIdentity, Filtered, Origin, Origins, Prepared, SinkWriter, StagingArea
 from distcommit.model.work import SkippedRange
+from distcommit.protocol.paths.output import is_data_file_of
+from distcommit.protocol.paths.staging import data_file_note, is_data_file_note
+from distcommit.protocol.paths.temporary import table_probe_name
 from distcommit.sinks.covering import Covering
 from distcommit.sinks.fitting import Fitting
 
 logger = logging.getLogger(__name__)
-_NOTE = ".path"
-"""How the names of notes end: staged files that say where a data file is."""
 _WAITING_BYTES = 64 << 20
 PROBE_BYTES = 64 << 10
-
-
-def name_prefix(epoch: int, attempt: str) -> str:
-    """How the names of an attempt's data files begin."""
-    return f"distcommit-{epoch:06d}-{attempt}-"
 
 
 def leave_note(area: StagingArea, name: str, path: str, *more: str) -> None:
     """Notes where a data file of that name is to be, before it is begun: by that it is found should the attempt die.
     `more`: what else the sink's committer is to know of it, a line each."""
-    note = area.fs.create(f"{area.folder}/{name}{_NOTE}")
+    note = area.fs.create(f"{area.folder}/{data_file_note(name)}")
     note.write("\n".join((path, *more)).encode())
     note.close_file(sync=False)
 
@@ -46,12 +42,11 @@ def left_by(context: CommitterContext, lost: LostAttempt) -> dict[str, Sequence[
     fs, folder = context.fs, f"{context.staging_root}/{lost.folder}"
     found: dict[str, Sequence[str]] = {file["path"]: () for info in lost.infos for file in info["files"]}
     for entry in fs.list_folder(folder):
-        if entry.name.endswith(_NOTE):
+        if is_data_file_note(entry.name):
             with contextlib.suppress(FileNotFoundError):
                 path, *more = fs.read(f"{folder}/{entry.name}").decode().split("\n")
                 found[path] = more
-    ours = name_prefix(lost.epoch, lost.attempt)
-    return {path: more for path, more in sorted(found.items()) if path.rpartition("/")[2].startswith(ours)}
+    return {path: more for path, more in sorted(found.items()) if is_data_file_of(path, lost.epoch, lost.attempt)}
 
 
 def tell_kept(table: str, paths: Iterable[str]) -> None:
@@ -96,7 +91,7 @@ def probe_folder(folder: str) -> None:
     """
     while not os.path.exists(folder) and folder != os.path.dirname(folder):
         folder = os.path.dirname(folder)
-    path = f"{folder}/{probe_name()}"
+    path = f"{folder}/{table_probe_name(uuid.uuid4().hex)}"
     try:
         with open(path, "xb") as file:
             file.write(os.urandom(PROBE_BYTES))
@@ -105,11 +100,6 @@ def probe_folder(folder: str) -> None:
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
-
-
-def probe_name() -> str:
-    """What a file is called that is written to see whether a place takes any."""
-    return f"_distcommit-probe-{uuid.uuid4().hex}"
 
 
 class TableFiles(Protocol):

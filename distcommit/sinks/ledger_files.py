@@ -20,7 +20,7 @@ import msgspec
 from distcommit.model.errors import CorruptError
 from distcommit.model.ledger import LedgerRow
 from distcommit.model.ports import FileSystem
-from distcommit.protocol.paths import CLAIM_FOLDER
+from distcommit.protocol.paths.output import LEDGERS, ledger_file_name
 
 Key = tuple[str, str]
 """A dataset and a branch."""
@@ -81,7 +81,7 @@ class Ledgers:
 
     def __init__(self, fs: FileSystem, output_root: str, store_id: str) -> None:
         self._fs, self._root, self._store = fs, output_root, store_id
-        self._folder = f"{output_root}/{CLAIM_FOLDER}/ledgers"
+        self._folder = f"{output_root}/{LEDGERS}"
 
     @property
     def name(self) -> str:
@@ -135,7 +135,7 @@ class Ledgers:
         data = msgspec.json.encode(
             _File(table=table_uuid, store=self._store, nonce=uuid.uuid4().hex, rows=tuple(rows.values()))
         )
-        name = f"{sha256(data).hexdigest()}.json"
+        name = _name_of(data)
         self.put(name, data)
         return name
 
@@ -160,7 +160,7 @@ class Ledgers:
 
     def _read_file(self, name: str, table_uuid: str) -> tuple[LedgerRow, ...]:
         data = self.get(name)
-        if name != f"{sha256(data).hexdigest()}.json":
+        if name != _name_of(data):
             raise self.corrupt(f"other bytes in {self._folder}/{name}")
         found = msgspec.json.decode(data, type=_File)
         if (found.table, found.store) != (table_uuid, self._store):
@@ -177,6 +177,10 @@ class Ledgers:
             todo="restore the file from a copy of the output, or, if the table was put back from a copy, the newest"
             " one; nothing was written",
         )
+
+
+def _name_of(data: bytes) -> str:
+    return ledger_file_name(sha256(data).hexdigest())
 
 
 def _by_key(rows: Iterable[LedgerRow]) -> dict[Key, LedgerRow]:

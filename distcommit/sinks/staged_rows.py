@@ -12,6 +12,7 @@ from distcommit.model.committer import CommitterContext
 from distcommit.model.errors import LostError
 from distcommit.model.sink import Filtered, Origin, Origins, Prepared, SinkWriter, StagingArea
 from distcommit.model.work import SkippedRange
+from distcommit.protocol.paths.staging import rows_name
 from distcommit.sinks.covering import Covering
 
 FILE_BYTES = 16 << 20
@@ -69,7 +70,7 @@ class StagedRows(SinkWriter):
         with pa.ipc.new_stream(made, self._waiting[0].schema, options=options) as stream:
             for batch in self._waiting:
                 stream.write_batch(batch)
-        name = f"{len(self._files):05}.arrows"
+        name = rows_name(len(self._files))
         file = self._area.fs.create(f"{self._area.folder}/{name}")
         try:
             file.write(memoryview(made.getvalue()))

@@ -18,7 +18,7 @@ from distcommit.model.errors import DistcommitError, SourceError, TransientError
 from distcommit.model.log_records import DatasetState
 from distcommit.model.parallel import in_flight
 from distcommit.model.watermark import Position
-from distcommit.protocol.paths import SPOOL_FOLDER
+from distcommit.protocol.paths.staging import SPOOL_FOLDER, SPOOLED_FRAMES
 from distcommit.sources.snapshots import stored_position
 from distcommit.sources.spark.frames import FrameSpool, StagedFrame, StagedFrames, StagedPart, end_of
 from distcommit.sources.spark.source import SparkSource
@@ -29,7 +29,6 @@ from distcommit.stores.staging import remove_attempts
 
 logger = logging.getLogger(__name__)
 
-_FOLDER = f"{SPOOL_FOLDER}/frames"
 _AT_ONCE = 8
 """How many datasets Spark reads at a time; most wait for their reader."""
 _KINDS = {
@@ -49,8 +48,8 @@ def staged_frames(spark: SparkSession, source: SparkSource, store: JobStore) -> 
         OSError: if the staging folder can't be written.
     """
     fs, root = store.fs, store.roots.staging
-    remove_attempts(fs, root, [_FOLDER])
-    folder = f"{root}/{_FOLDER}/{uuid.uuid4().hex}"
+    remove_attempts(fs, root, [SPOOLED_FRAMES])
+    folder = f"{root}/{SPOOLED_FRAMES}/{uuid.uuid4().hex}"
     fs.make_folders(folder)
     frames = StagedFrames(fs, folder, tuple(source.datasets), source.format, source.watermark)
     states = _stored(store, frames.datasets)
@@ -58,7 +57,7 @@ def staged_frames(spark: SparkSession, source: SparkSource, store: JobStore) -> 
         in_flight(_AT_ONCE, lambda urn: _Reading(spark, source, frames, urn).stage(states.get(urn)), frames.datasets)
         yield frames
     finally:
-        remove_attempts(fs, root, [_FOLDER])
+        remove_attempts(fs, root, [SPOOLED_FRAMES])
         fs.delete_folder(f"{root}/{SPOOL_FOLDER}")
 
 

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkAttributeError
 from pyspark.sql import DataFrame
 
 from distcommit.model.errors import ConfigurationError
-from distcommit.protocol.paths import SPOOL_FOLDER
+from distcommit.protocol.paths.staging import SPOOL_FOLDER, spooled_micro_batch, spooled_query
 from distcommit.sources.micro_batch.source import Spool, SpooledBatch
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.staging import remove_attempts
@@ -57,9 +57,9 @@ def spooled(
             found=", ".join(batch.columns),
             todo="correct source.dataset_column, or the streaming DataFrame",
         )
-    fs, root, of_query = store.fs, store.roots.staging, f"{SPOOL_FOLDER}/{query_id}"
+    fs, root, of_query = store.fs, store.roots.staging, spooled_query(query_id)
     remove_attempts(fs, root, [of_query])
-    folder = f"{root}/{of_query}/{batch_id}-{uuid.uuid4().hex}"
+    folder = f"{root}/{spooled_micro_batch(query_id, batch_id, uuid.uuid4().hex)}"
     fs.make_folders(folder)
     spool = Spool(fs, folder, dataset_column, store.buckets, partitions, store.groups)
     try:

@@ -14,7 +14,7 @@ from distcommit.model.errors import DistcommitError, plain_text
 from distcommit.model.lockstep import Request
 from distcommit.model.ports import FileSystem
 from distcommit.model.steps import StepContext
-from distcommit.protocol.paths import ANY_OUTPUT_PROBE, output_probe_name
+from distcommit.protocol.paths.temporary import ANY_OUTPUT_PROBE, output_probe_name
 from distcommit.steps.sink import open_committer
 
 PROBE_BYTES = 64 * 1024

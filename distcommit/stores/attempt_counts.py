@@ -16,8 +16,9 @@ import pyarrow.parquet as pq
 from distcommit.model.errors import CorruptError
 from distcommit.model.ports import FileSystem
 from distcommit.model.work import TaskOutcome
+from distcommit.protocol.paths.store import is_table, writer_of
 from distcommit.stores.tables import check_table
-from distcommit.stores.task_states import is_table, run_folder
+from distcommit.stores.task_states import run_folder
 
 _COLUMNS = ["dataset_urn", "work_unit_id", "outcome", "records_read", "bytes_read", "started_ms", "finished_ms"]
 _CHECK = "branches.list.element.checks.list.element"
@@ -93,7 +94,7 @@ def _in_file(data: bytes, path: str) -> Iterable[Attempt]:
         rows: list[dict[str, Any]] = file.read(columns=columns, use_threads=False).to_pylist()
     except (pa.ArrowException, OSError, ValueError) as error:
         raise CorruptError("task states can't be read", path=path, found=str(error)[:500]) from error
-    writer = path.rpartition("/")[2].partition("-")[0]
+    writer = writer_of(path)
     return [_attempt(row, writer) for row in rows]
 
 

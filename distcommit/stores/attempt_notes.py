@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 from distcommit.model.parallel import in_flight
 from distcommit.model.ports import FileSystem
-from distcommit.protocol.paths import bucket_folder, is_temporary, work_unit_of
-
-_SUFFIX = ".open"
+from distcommit.protocol.paths.staging import attempt_note, attempt_of, bucket_folder, noted_attempt, work_unit_of
+from distcommit.protocol.paths.temporary import is_temporary
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ def note_attempt(fs: FileSystem, staging_root: str, folder: str, sinks: Iterable
     Raises:
         OSError: if it can't be; then its writers may not be opened.
     """
-    fs.put_if_absent(f"{staging_root}/{folder}{_SUFFIX}", "\n".join(sinks).encode())
+    fs.put_if_absent(f"{staging_root}/{attempt_note(folder)}", "\n".join(sinks).encode())
 
 
 def noted_attempts(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> list[NotedAttempt]:
@@ -47,15 +46,16 @@ def noted_attempts(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -
     entries = sorted(entry.name for entry in fs.list_folder(f"{staging_root}/{folder}") if not entry.is_folder)
     found = []
     for name in entries:
-        if not name.endswith(_SUFFIX) or is_temporary(name):
+        own = noted_attempt(name)
+        if own is None:
             continue
         try:
             sinks = fs.read(f"{staging_root}/{folder}/{name}").decode().split("\n")
         except FileNotFoundError:  # somebody else was first
             continue
-        own = name.removesuffix(_SUFFIX)
-        attempt = own.rpartition(".")[2]
-        found.append(NotedAttempt(epoch, work_unit_of(own), attempt, f"{folder}/{own}", tuple(filter(None, sinks))))
+        found.append(
+            NotedAttempt(epoch, work_unit_of(own), attempt_of(own), f"{folder}/{own}", tuple(filter(None, sinks)))
+        )
     return found
 
 
@@ -69,4 +69,4 @@ def remove_unfinished_notes(fs: FileSystem, staging_root: str, epoch: int, bucke
 
 def remove_notes(fs: FileSystem, staging_root: str, noted: Iterable[NotedAttempt]) -> None:
     """Deletes notes; missing ones are fine."""
-    in_flight(fs.parallel_calls, lambda each: fs.delete(f"{staging_root}/{each.folder}{_SUFFIX}"), list(noted))
+    in_flight(fs.parallel_calls, lambda each: fs.delete(f"{staging_root}/{attempt_note(each.folder)}"), list(noted))

@@ -18,7 +18,7 @@ from distcommit.model.errors import CorruptError
 from distcommit.model.log_records import DatasetState
 from distcommit.model.parallel import in_flight
 from distcommit.model.work import MOST_SCHEMAS, SchemaIds
-from distcommit.protocol.paths import numbered_name
+from distcommit.protocol.paths.store import numbered_name
 from distcommit.protocol.renaming import NamedNow
 from distcommit.stores.documents import encode_document
 from distcommit.stores.job_store import JobStore

@@ -15,11 +15,11 @@ import msgspec
 
 from distcommit.model.errors import ConfigurationError, DistcommitError, StaleStoreError
 from distcommit.model.ports import FileSystem
-from distcommit.protocol.paths import CLAIM_FOLDER, is_published_name, mark_name, mark_of
+from distcommit.protocol.paths.output import is_published_name, mark_name, mark_of
+from distcommit.protocol.paths.parts import CLAIM_FOLDER, OWNER
 from distcommit.stores.documents import decode_document, encode_document
 
 OWNER_VERSION = 1
-_OWNER = "owner.json"
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -56,7 +56,7 @@ def claim(fs: FileSystem, root: str, owner: Owner) -> None:
     if found is None:
         fs.sync([owner.store], owner.store)  # its maker may have died before that: a claim must not outlive the store
         fs.make_folders(f"{root}/{CLAIM_FOLDER}")
-        fs.put_if_absent(f"{root}/{CLAIM_FOLDER}/{_OWNER}", encode_document(owner))
+        fs.put_if_absent(f"{root}/{CLAIM_FOLDER}/{OWNER}", encode_document(owner))
         fs.sync([f"{root}/{CLAIM_FOLDER}"], root)
         found = read_owner(fs, root) or owner
     if found.store_id != owner.store_id:
@@ -69,7 +69,7 @@ def read_owner(fs: FileSystem, root: str) -> Owner | None:
     Raises:
         UnknownVersionError, CorruptError: if what says so can't be read.
     """
-    path = f"{root}/{CLAIM_FOLDER}/{_OWNER}"
+    path = f"{root}/{CLAIM_FOLDER}/{OWNER}"
     try:
         return decode_document(fs.read(path), Owner, OWNER_VERSION, "the claim of a folder", path)
     except FileNotFoundError:

@@ -31,7 +31,7 @@ from distcommit.model.steps import CommitStep, StepContext
 from distcommit.model.urn import check_urn, folder_of
 from distcommit.model.watermark import Watermark
 from distcommit.protocol import next_record
-from distcommit.protocol.paths import STORE_MARKER
+from distcommit.protocol.paths.store import STORE_MARKER
 from distcommit.steps.registry import dump_steps, load_steps
 from distcommit.steps.sequence import CommitSequence, CommitStepStore
 from distcommit.steps.watermark import as_one_move

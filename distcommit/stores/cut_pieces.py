@@ -20,7 +20,7 @@ from distcommit.model.errors import CorruptError, DistcommitError
 from distcommit.model.lockstep import Work
 from distcommit.model.ports import FileSystem
 from distcommit.protocol.fold import Fold
-from distcommit.protocol.paths import PIECES, piece_name
+from distcommit.protocol.paths.store import PIECES, piece_name
 from distcommit.stores.documents import decode_document, encode_document
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.log import CommitLog, PutIfAbsent

@@ -21,7 +21,8 @@ from distcommit.model.errors import CorruptError, DistcommitError, StaleStoreErr
 from distcommit.model.log_records import CutPhase
 from distcommit.model.ports import FileSystem
 from distcommit.protocol.fold import Fold
-from distcommit.protocol.paths import CUTS, PIECES, cut_name, cut_of, is_temporary, piece_epoch
+from distcommit.protocol.paths.store import CUTS, PIECES, cut_name, cut_of, piece_epoch
+from distcommit.protocol.paths.temporary import is_temporary
 from distcommit.stores.cut_pieces import pieces_of, read_chain
 from distcommit.stores.deletion import delete_tree
 from distcommit.stores.documents import decode_document, encode_document

@@ -15,7 +15,7 @@ import msgspec
 
 from distcommit.model.errors import DistcommitError
 from distcommit.model.ports import FileSystem
-from distcommit.protocol.paths import HORIZONS, number_of, numbered_name
+from distcommit.protocol.paths.store import HORIZONS, number_of, numbered_name
 from distcommit.stores.documents import decode_document, encode_document
 from distcommit.stores.job_store import JobStore
 

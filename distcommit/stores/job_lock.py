@@ -21,7 +21,7 @@ import msgspec
 
 from distcommit.model.errors import LockHeldError
 from distcommit.model.ports import Clock, FileSystem
-from distcommit.protocol.paths import LOCK, is_run_name, number_of, numbered_name, run_name
+from distcommit.protocol.paths.store import LOCK, is_run_name, number_of, numbered_name, run_name
 from distcommit.stores.deletion import delete_tree
 from distcommit.stores.documents import UNREADABLE
 

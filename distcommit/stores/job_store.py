@@ -24,7 +24,8 @@ from distcommit.model.commit_groups import CommitGroups
 from distcommit.model.errors import ConfigurationError, CorruptError, StaleStoreError
 from distcommit.model.parallel import in_flight
 from distcommit.model.ports import FileSystem, ProbedFileSystem
-from distcommit.protocol.paths import GENERATIONS, JOB_LOG, STORE_MARKER, is_store_probe, log_folder, store_probe_name
+from distcommit.protocol.paths.store import GENERATIONS, JOB_LOG, STORE_MARKER, log_folder
+from distcommit.protocol.paths.temporary import is_store_probe, store_probe_name
 from distcommit.stores.claims import a_published_file, not_the_owner, read_owner
 from distcommit.stores.deletion import delete_entry, delete_tree
 from distcommit.stores.documents import decode_document, encode_document

@@ -21,7 +21,8 @@ from distcommit.model.constructs import KeptSchemas
 from distcommit.model.errors import ConfigurationError, CorruptError
 from distcommit.model.ports import FileSystem
 from distcommit.model.urn import folder_of
-from distcommit.protocol.paths import SCHEMAS, lasting_name, number_of, numbered_name
+from distcommit.protocol.paths.store import SCHEMAS, number_of, numbered_name
+from distcommit.protocol.paths.temporary import lasting_name
 from distcommit.stores.documents import decode_document, encode_document
 
 SCHEMA_VERSION = 1

@@ -18,7 +18,7 @@ from distcommit.model.log_records import Checkpoint, Record
 from distcommit.model.ports import FileSystem, NotPutError, not_put
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
-from distcommit.protocol.paths import segment_name
+from distcommit.protocol.paths.store import segment_name
 from distcommit.protocol.validity import valid
 from distcommit.stores.log_view import LogView
 from distcommit.stores.segment import Segment, checksum_in, encode_segment

@@ -9,7 +9,8 @@ from distcommit.model.log_records import Checkpoint, Head
 from distcommit.model.ports import FileSystem
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.folding import apply
-from distcommit.protocol.paths import is_temporary, segment_name, segment_number
+from distcommit.protocol.paths.store import segment_name, segment_number
+from distcommit.protocol.paths.temporary import is_temporary
 from distcommit.stores.segment import Segment, decode_segment
 
 

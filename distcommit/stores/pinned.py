@@ -14,7 +14,8 @@ import msgspec
 
 from distcommit.model.errors import ConfigurationError, storage_error
 from distcommit.model.pins import Pin, PinnedSettings
-from distcommit.protocol.paths import SETTINGS, is_temporary, number_of, numbered_name
+from distcommit.protocol.paths.store import SETTINGS, number_of, numbered_name
+from distcommit.protocol.paths.temporary import is_temporary
 from distcommit.stores.documents import decode_document, encode_document
 from distcommit.stores.job_store import JobStore
 

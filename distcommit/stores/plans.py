@@ -11,7 +11,8 @@ import msgspec
 
 from distcommit.model.ports import FileSystem
 from distcommit.model.work import DatasetPlan
-from distcommit.protocol.paths import MANIFEST, PLANS, bucket_of_work_unit, run_name
+from distcommit.protocol.paths.parts import bucket_of_work_unit
+from distcommit.protocol.paths.store import MANIFEST, PLANS, run_name
 from distcommit.stores.documents import decode_document, encode_document
 from distcommit.stores.tables import check_table, decode_plan, encode_plan, table_name
 

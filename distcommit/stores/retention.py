@@ -7,22 +7,22 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from distcommit.model.ports import FileSystem
-from distcommit.protocol.paths import (
+from distcommit.protocol.paths.parts import bucket_number
+from distcommit.protocol.paths.store import (
     LOCK,
     PLANS,
     RUN_DATASETS,
     RUN_TIMES,
     RUNS,
     TASK_STATES,
-    bucket_number,
     holds_bucket,
     is_run_name,
-    is_temporary,
     partition_of,
     record_of,
     run_id_of,
     run_name,
 )
+from distcommit.protocol.paths.temporary import is_temporary
 from distcommit.stores.deletion import delete_tree
 from distcommit.stores.task_states import PastStates
 

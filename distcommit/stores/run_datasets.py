@@ -16,7 +16,7 @@ import msgspec
 
 from distcommit.model.errors import plain_text
 from distcommit.model.ports import FileSystem
-from distcommit.protocol.paths import RUN_DATASETS, run_name
+from distcommit.protocol.paths.store import RUN_DATASETS, run_datasets_name, run_datasets_phase, run_name
 from distcommit.stores.run_tables import decode_rows, encode_rows
 from distcommit.stores.table_schemas import RUN_DATASETS_SCHEMA
 
@@ -57,7 +57,7 @@ def put_run_datasets(
     folder = run_datasets_folder(store_root, run_id)
     try:
         fs.make_folders(folder)
-        fs.put_if_absent(f"{folder}/{phase}-{partition:05d}.parquet", encode_run_datasets(rows))
+        fs.put_if_absent(f"{folder}/{run_datasets_name(phase, partition)}", encode_run_datasets(rows))
     except OSError as error:
         logger.warning(
             "what became of datasets can't be kept: %s", error, extra={"phase": phase, "partition": partition}
@@ -100,5 +100,5 @@ def read_run_datasets(fs: FileSystem, store_root: str, run_id: str) -> Iterator[
 
 
 def _in_order(names: Iterable[str]) -> list[str]:
-    known = [name for name in names if name.endswith(".parquet") and name.partition("-")[0] in PHASES]
-    return sorted(known, key=lambda name: (-PHASES.index(name.partition("-")[0]), name))
+    known = [name for name in names if run_datasets_phase(name) in PHASES]
+    return sorted(known, key=lambda name: (-PHASES.index(run_datasets_phase(name)), name))

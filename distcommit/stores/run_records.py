@@ -18,7 +18,7 @@ from distcommit.model.errors import ConflictError, DistcommitError, storage_erro
 from distcommit.model.flow_counts import FlowCounts
 from distcommit.model.ports import FileSystem
 from distcommit.model.run_outcome import RunOutcome
-from distcommit.protocol.paths import BEGUN, CANCEL, RUNS, record_name, record_of
+from distcommit.protocol.paths.store import BEGUN, CANCEL, RUNS, record_name, record_of
 from distcommit.stores.documents import decode_document, encode_document
 from distcommit.stores.job_store import JobStore
 

@@ -11,7 +11,6 @@ task's machine.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
@@ -19,13 +18,12 @@ import msgspec
 
 from distcommit.model.errors import CorruptError, plain_text
 from distcommit.model.ports import FileSystem
-from distcommit.protocol.paths import RUN_TIMES, run_name
+from distcommit.protocol.paths.store import RUN_TIMES, run_name, run_times_name, run_times_writer
 from distcommit.stores.run_tables import decode_rows, encode_rows
 from distcommit.stores.table_schemas import RUN_TIMES_SCHEMA
 
 logger = logging.getLogger(__name__)
 
-_NAME = re.compile(r"[a-z]+-\d{5,}-([0-9a-f]{32})\.parquet")
 _WHAT = "a table of what tasks did when"
 
 
@@ -66,7 +64,7 @@ def put_run_times(
     folder = f"{store_root}/{RUN_TIMES}/{run_name(run_id)}"
     try:
         fs.make_folders(folder)
-        fs.put_if_absent(f"{folder}/{phase}-{task:05d}-{writer}.parquet", encode_run_times(rows))
+        fs.put_if_absent(f"{folder}/{run_times_name(phase, task, writer)}", encode_run_times(rows))
     except OSError as error:
         logger.warning("when a task committed can't be kept: %s", error, extra={"phase": phase, "task": task})
 
@@ -106,6 +104,6 @@ def read_run_times(fs: FileSystem, store_root: str, run_id: str) -> Iterator[tup
     """
     folder = f"{store_root}/{RUN_TIMES}/{run_name(run_id)}"
     for name in sorted(entry.name for entry in fs.list_folder(folder)):
-        if found := _NAME.fullmatch(name):
+        if writer := run_times_writer(name):
             path = f"{folder}/{name}"
-            yield found[1], decode_run_times(fs.read(path), path)
+            yield writer, decode_run_times(fs.read(path), path)

@@ -16,7 +16,7 @@ import msgspec
 
 from distcommit.model.errors import DistcommitError, storage_error
 from distcommit.model.ports import FileSystem
-from distcommit.protocol.paths import PAUSED, SCHEDULE, is_trigger, trigger_name
+from distcommit.protocol.paths.store import PAUSED, SCHEDULE, is_trigger, trigger_name
 from distcommit.stores.documents import decode_document, encode_document
 from distcommit.stores.job_store import JobStore
 

@@ -10,7 +10,8 @@ from distcommit.model.ports import FileSystem, FolderEntry
 from distcommit.model.sink import AttemptIdentity, StagingArea
 from distcommit.model.work import BranchResult, StagedFile, TaskState
 from distcommit.protocol.fold import Fold
-from distcommit.protocol.paths import attempt_folder, bucket_folder, bucket_number, epoch_name, work_unit_of
+from distcommit.protocol.paths.parts import bucket_number, epoch_name
+from distcommit.protocol.paths.staging import attempt_folder, bucket_folder, work_unit_of
 from distcommit.steps.folders import GuardedFolders
 from distcommit.stores.deletion import delete_tree
 

@@ -28,6 +28,7 @@ from distcommit.model.work import (
     TaskState,
     WorkUnit,
 )
+from distcommit.protocol.paths.store import has_checksum, table_file_name
 from distcommit.stores.table_schemas import (
     CHECK,
     CONSTRUCT,
@@ -52,9 +53,9 @@ _skipped = msgspec.json.Decoder(tuple[SkippedRange, ...]).decode
 _schemas = msgspec.json.Decoder(SchemaIds).decode
 
 
-def table_name(stem: str, data: bytes) -> str:
+def table_name(start: str, data: bytes) -> str:
     """The name of a table file. It ends in the checksum of the bytes: Parquet's own covers pages, not their headers."""
-    return f"{stem}-{xxh3_64_hexdigest(data)}.parquet"
+    return table_file_name(start, xxh3_64_hexdigest(data))
 
 
 def check_table(data: bytes, path: str) -> bytes:
@@ -63,7 +64,7 @@ def check_table(data: bytes, path: str) -> bytes:
     Raises:
         CorruptError: if they are others.
     """
-    if not path.endswith(f"-{xxh3_64_hexdigest(data)}.parquet"):
+    if not has_checksum(path, xxh3_64_hexdigest(data)):
         raise _corrupt(path, "bytes that do not match the checksum in the name")
     return data
 

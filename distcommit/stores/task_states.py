@@ -15,14 +15,16 @@ from threading import Lock
 from distcommit.model.errors import CorruptError
 from distcommit.model.ports import FileSystem
 from distcommit.model.work import TaskState
-from distcommit.protocol.paths import (
+from distcommit.protocol.paths.parts import bucket_of_work_unit
+from distcommit.protocol.paths.store import (
     INGEST_ENDED,
     TASK_STATES,
-    bucket_of_work_unit,
     holds_bucket,
+    is_table,
     partition_name,
     run_id_of,
     run_name,
+    task_states_start,
 )
 from distcommit.stores.tables import check_table, decode_task_states, encode_task_states, table_name
 
@@ -116,11 +118,6 @@ class PastStates:
         return []
 
 
-def is_table(name: str) -> bool:
-    """Whether a file's name is that of a table, put as a whole."""
-    return name.endswith(".parquet") and not name.startswith(".")
-
-
 class TaskStateWriter:
     """Appends rows for buckets of one run, a whole file for each partition that owns some of them.
 
@@ -148,7 +145,7 @@ class TaskStateWriter:
         for partition, buckets in owned.items():
             self._number += 1
             data = encode_task_states([state for bucket in buckets for state in states[bucket]])
-            name = table_name(f"{self.writer}-{self._number:06d}", data)
+            name = table_name(task_states_start(self.writer, self._number), data)
             files.append((f"{self._folder}/{partition_name(partition, self._partitions)}/{name}", data))
         answers = self._fs.put_all_if_absent(files)
         return {

@@ -23,7 +23,7 @@ from distcommit.model.sink import AttemptIdentity, Publish, StagingArea
 from distcommit.model.urn import folder_of
 from distcommit.model.work import StagedFile
 from distcommit.protocol.path_checks import check_relative
-from distcommit.protocol.paths import REJECTED_FOLDER, tombstone_path
+from distcommit.protocol.paths.output import REJECTED_FOLDER, tombstone_path
 from distcommit.stores.documents import decode_document, encode_document
 
 TOMBSTONE_VERSION = 3

@@ -11,7 +11,7 @@ from distcommit.model.errors import CorruptError, UnknownVersionError
 from distcommit.model.log_records import Checkpoint
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.folding import apply
-from distcommit.protocol.paths import segment_name, set_aside_folder
+from distcommit.protocol.paths.store import segment_name, set_aside_folder
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.log import CommitLog
 from distcommit.stores.segment import Segment

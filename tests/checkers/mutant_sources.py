@@ -22,7 +22,10 @@ STORES = (
     *("by_hand", "commit_step_store", "fencing", "job_lock", "job_store", "log", "log_view", "plans"),
     *("retention", "run_records", "segment", "tables", "task_states"),
 )
-PROTOCOL = ("fold", "folding", "next_record", "path_checks", "paths", "readiness", "validity")
+PROTOCOL = (
+    *("fold", "folding", "next_record", "path_checks", "readiness", "validity"),
+    *(f"paths.{name}" for name in ("output", "parts", "staging", "store", "temporary")),
+)
 STEPS = ("execution", "folders", "publishing", "registry", "rename", "sink", "watermark")
 ENGINE = (
     *("clean_up", "committer", "failures", "open_datasets", "sealing"),

@@ -15,7 +15,7 @@ import msgspec
 from xxhash import xxh3_64_intdigest
 
 from distcommit.fs.local import LocalFileSystem
-from distcommit.protocol.paths import TEMPORARY
+from distcommit.protocol.paths.temporary import TEMPORARY
 from distcommit.testing.simulation.explore import Crash
 from distcommit.testing.simulation.simulated_posix import Operation, SimulatedPosix
 from tests.checkers.peer_rules import (

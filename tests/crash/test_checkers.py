@@ -27,7 +27,7 @@ from distcommit.model.log_records import (
     SetWatermark,
 )
 from distcommit.model.watermark import Watermark
-from distcommit.protocol.paths import segment_name
+from distcommit.protocol.paths.store import segment_name
 from distcommit.stores.by_hand import set_watermark
 from distcommit.stores.fencing import fence_bucket
 from distcommit.stores.job_store import JobStore

@@ -10,7 +10,7 @@ import pytest
 
 from distcommit.engine.drain import drain_partition
 from distcommit.model.errors import SourceUnavailableError
-from distcommit.protocol.paths import OUTPUT_PROBE, TEMPORARY
+from distcommit.protocol.paths.temporary import OUTPUT_PROBE, TEMPORARY
 from distcommit.stores.task_states import record_ingest_ended
 from distcommit.testing.models.model_source import ModelSource
 from distcommit.testing.simulation.simulated_posix import Crashed

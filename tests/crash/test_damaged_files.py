@@ -24,7 +24,8 @@ from distcommit.model.errors import ConflictError, CorruptError, DistcommitError
 from distcommit.model.log_records import Checkpoint
 from distcommit.model.urn import bucket_of
 from distcommit.model.watermark import Watermark
-from distcommit.protocol.paths import SEGMENT_SUFFIX, bucket_name, partition_name
+from distcommit.protocol.paths.parts import bucket_name
+from distcommit.protocol.paths.store import SEGMENT_SUFFIX, partition_name
 from distcommit.sinks.files.footer import read_footer
 from distcommit.stores import by_hand
 from distcommit.stores.segment import decode_segment

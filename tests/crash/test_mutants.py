@@ -185,18 +185,18 @@ def test_a_mutant_is_tried_first_on_the_quickest_tests_that_come_to_what_it_chan
 
 
 def test_which_tests_come_to_a_line_is_noted(tmp_path: Path) -> None:
-    module = tmp_path / "distcommit/protocol/paths.py"
+    module = tmp_path / "distcommit/protocol/fold.py"
     module.parent.mkdir(parents=True)
     module.write_text("def f(x):\n    if x:\n        return 1\n    return 2\n")
     (tmp_path / "test_f.py").write_text(
-        "import sys\nsys.path.insert(0, 'distcommit/protocol')\nimport paths\n"
-        "def test_yes(): assert paths.f(1)\ndef test_no(): assert paths.f(0)\n"
+        "import sys\nsys.path.insert(0, 'distcommit/protocol')\nimport fold\n"
+        "def test_yes(): assert fold.f(1)\ndef test_no(): assert fold.f(0)\n"
     )
     program = (
         "import pathlib, pytest\nfrom tests.checkers.reaching_tests import Recorder\n"
         "recorder = Recorder(pathlib.Path.cwd())\n"
         "assert pytest.main(['-q', 'test_f.py'], [recorder]) == 0\n"
-        "print(dict(recorder.reached().tests['distcommit/protocol/paths.py']))\n"
+        "print(dict(recorder.reached().tests['distcommit/protocol/fold.py']))\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(mutants.ROOT)}
     done = subprocess.run(

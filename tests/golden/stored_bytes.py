@@ -30,17 +30,9 @@ from distcommit.model.urn import folder_of
 from distcommit.model.work import DatasetPlan, TaskState
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.folding import apply
-from distcommit.protocol.paths import (
-    BEGUN,
-    CANCEL,
-    CLAIM_FOLDER,
-    MANIFEST,
-    PAUSED,
-    RUNS,
-    SCHEDULE,
-    record_name,
-    tombstone_path,
-)
+from distcommit.protocol.paths.output import tombstone_path
+from distcommit.protocol.paths.parts import CLAIM_FOLDER
+from distcommit.protocol.paths.store import BEGUN, CANCEL, MANIFEST, PAUSED, RUNS, SCHEDULE, record_name
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.sinks.files.footer import METADATA_KEY, Footer, read_footer, read_records
 from distcommit.sinks.files.offsets import OffsetSets

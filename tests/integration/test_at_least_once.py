@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from distcommit import Job
 from distcommit.app.demo.kill import RunProcess
 from distcommit.cli.main import app
-from distcommit.protocol.paths import CLAIM_FOLDER
+from distcommit.protocol.paths.parts import CLAIM_FOLDER
 from tests.jobs.victims import strike
 
 NAMES = [f"dataset-{number:02d}" for number in range(40)]

@@ -30,7 +30,7 @@ from distcommit.model.errors import (
     SourceUnavailableError,
     UnknownVersionError,
 )
-from distcommit.protocol.paths import CLAIM_FOLDER
+from distcommit.protocol.paths.parts import CLAIM_FOLDER
 from distcommit.spark.launch import SparkLaunch
 from distcommit.spark.session import check_java
 from distcommit.stores.job_lock import JobLock

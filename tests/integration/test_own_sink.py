@@ -15,7 +15,7 @@ import yaml
 
 from distcommit import Job
 from distcommit.app.demo.kill import RunProcess
-from distcommit.protocol.paths import CLAIM_FOLDER
+from distcommit.protocol.paths.parts import CLAIM_FOLDER
 from tests.integration.plain_sink import HALF_WAY, RELEASE
 from tests.jobs.victims import strike
 

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from distcommit import Job
 from distcommit.app.demo.kill import CommitWatcher, RunProcess
 from distcommit.engine.run import RunResult
-from distcommit.protocol.paths import CLAIM_FOLDER
+from distcommit.protocol.paths.parts import CLAIM_FOLDER
 from tests.servers.java import jars
 from tests.servers.postgresql import PostgresServer
 from tests.servers.process import ServerUnavailableError

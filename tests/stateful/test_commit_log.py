@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from distcommit.model.errors import OutcomeUnknownError
 from distcommit.model.log_records import Checkpoint, Record
 from distcommit.protocol.fold import Fold
-from distcommit.protocol.paths import segment_name, segment_number
+from distcommit.protocol.paths.store import segment_name, segment_number
 from distcommit.protocol.validity import valid
 from distcommit.stores.log import CommitLog
 from distcommit.stores.segment import Segment, decode_segment, encode_segment

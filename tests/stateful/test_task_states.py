@@ -16,7 +16,7 @@ from msgspec import structs
 from distcommit.model.errors import CorruptError
 from distcommit.model.watermark import as_offset
 from distcommit.model.work import DatasetPlan, TaskOutcome, TaskState
-from distcommit.protocol.paths import work_unit_name
+from distcommit.protocol.paths.parts import work_unit_name
 from distcommit.protocol.readiness import CommitPolicy, Ready, readiness
 from distcommit.stores.plans import (
     MANIFEST_VERSION,

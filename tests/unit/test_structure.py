@@ -145,14 +145,81 @@ def test_imports_make_no_circle_also_counting_those_for_types() -> None:
         raise AssertionError(f"a circle: {' -> '.join(error.args[1])}") from None
 
 
+def of_names(path: str) -> bool:
+    return path.startswith("protocol/paths/")
+
+
 def test_names_of_files_and_folders_are_made_and_read_in_one_place() -> None:
-    pattern = re.compile(r":0(10|12)d\}|/run=\{|bucket=\{\w+:|\"(\.tmp-|\.seg|\.probe-)\"")
-    assert [path for path, source in product() if pattern.search(source)] == ["protocol/paths.py"]
-    parts = r"\b(TEMPORARY|WRITING|OUTPUT_PROBE|STORE_PROBE|SET_ASIDE)\b|\.tmp-|\.writing\"|\.probe-"
-    made_by_hand = re.compile(rf":04d\}}|epoch=\{{epoch_name|{parts}")
-    assert [path for path, source in product() if made_by_hand.search(source)] == ["protocol/paths.py"]
-    below_the_store = re.compile(r"\bstore(_root)?\}/[a-z_]|\"(task_states|plans|set_aside|store\.json)\"")
-    assert [path for path, source in product() if below_the_store.search(source)] == ["protocol/paths.py"]
+    parts = r"\b(TEMPORARY|WRITING|OUTPUT_PROBE|STORE_PROBE|SET_ASIDE)\b|\.tmp-|\.writing\"|\.probe-|probe-[{\"]"
+    for pattern in (
+        r":0(10|12)d\}|/run=\{|bucket=\{\w+:|\"(\.tmp-|\.seg|\.probe-)\"",
+        rf":04d\}}|epoch=\{{epoch_name|{parts}",
+        r"\bstore(_root)?\}/[a-z_]|\"(task_states|plans|set_aside|store\.json)\"",
+        r"\}/(ledgers|frames)\"",
+    ):
+        found = [path for path, source in product() if re.search(pattern, source)]
+        assert found
+        assert all(map(of_names, found)), found
+
+
+NAMES_OF_OTHERS: dict[str, str] = {
+    "app/by_hand/positions.py": "Gobblin's properties",
+    "app/demo/count.py": "counts without the product's code",
+    "app/demo/story.py": "what its commands print",
+    "app/gobblin/properties.py": "Gobblin's job files",
+    "app/reading/readers.py": "the endings by which Spark's readers know a format",
+    "sinks/delta/tables.py": "Delta's log",
+    "sinks/files/footer.py": "the endings of formats",
+    "sinks/files/time_folders.py": "folders by time, which are a job file's",
+    "sinks/iceberg/snapshots.py": "Iceberg's manifests",
+    "sinks/iceberg/sql_tables.py": "Iceberg's metadata files",
+    "sinks/two_phase.py": "names of transactions",
+}
+"""Modules that make or read names like those of files, and why these are not the job's own."""
+
+
+def names_made_or_read(path: str, source: str) -> Iterator[str]:
+    """Where a file's name is made, or read: an ending, also in a pattern; a number with zeros before it; a name that is
+    taken apart."""
+    tree = ast.parse(source)
+    said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings
+    for node in ast.walk(tree):
+        match node:
+            case ast.Constant(value=str(text)) if id(node) not in said:
+                is_name = re.search(r"\.(arrows?|avro|json|open|orc|parquet|path|seg|tombstone|writing)$", text)
+            case ast.FormattedValue(format_spec=ast.JoinedStr(values=[ast.Constant(value=str(spec))])):
+                is_name = re.fullmatch(r"0\d+d?", spec)
+            case ast.Call(func=ast.Attribute(attr=attr), args=[ast.Constant(value="-"), *_]):
+                is_name = re.fullmatch("r?(partition|split)", attr)
+            case _:
+                continue
+        if is_name:
+            yield f"{path}:{node.lineno}: {ast.unparse(node)}"
+
+
+def test_no_name_of_a_file_is_made_or_read_elsewhere() -> None:
+    """`protocol/paths` has a function, or a constant, for each, whoever uses it."""
+    found = {path: [*names_made_or_read(path, source)] for path, source in product() if not of_names(path)}
+    elsewhere = {path: lines for path, lines in found.items() if lines}
+    assert not [line for path, lines in elsewhere.items() if path not in NAMES_OF_OTHERS for line in lines]
+    assert elsewhere.keys() == NAMES_OF_OTHERS.keys(), "a module that makes or reads none any more"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'name = f"{phase}-{task:05d}.parquet"',
+        'name = f"{number:05}"',
+        '_NOTE = ".path"',
+        '_NAME = re.compile(r"[0-9a-f]{32}\\.json")',
+        'task = name.rsplit("-", 2)[0]',
+        'phase = name.partition("-")[0]',
+    ],
+)
+def test_a_name_that_is_made_or_read_elsewhere_is_found(source: str) -> None:
+    assert [*names_made_or_read("x.py", source)]
+    told = '"""Leaves `0001-x.json`."""\n\nname = f"{checksum:016x}{size:.3f}"\nhead, _, tail = urn.partition("@")\n'
+    assert not [*names_made_or_read("x.py", told)]
 
 
 PARTS = (Sink, SinkWriter, SinkCommitter, Source, Extractor, Extraction)

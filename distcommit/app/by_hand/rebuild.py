@@ -14,7 +14,7 @@ from distcommit.model.errors import ConflictError, StaleStoreError
 from distcommit.model.log_records import DatasetState
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
-from distcommit.protocol.paths import set_aside_folder
+from distcommit.protocol.paths.store import set_aside_folder
 from distcommit.stores.anchors import cut_ended, forget_heads, heads_now
 from distcommit.stores.carried_schemas import carry, to_carry
 from distcommit.stores.claims import Mark, put_mark, read_marks

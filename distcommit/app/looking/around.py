@@ -14,7 +14,7 @@ from distcommit.fs.local import LocalFileSystem
 from distcommit.model.errors import DistcommitError
 from distcommit.model.freshness import NO_TARGETS, Freshness
 from distcommit.model.steps import StepContext
-from distcommit.protocol.paths import STORE_MARKER
+from distcommit.protocol.paths.store import STORE_MARKER
 from distcommit.stores.fencing import is_other_staging, newer_runs, older_output
 from distcommit.stores.job_store import JobStore
 

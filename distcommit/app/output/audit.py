@@ -26,7 +26,9 @@ from distcommit.model.notebook import Shown
 from distcommit.model.provenance import Provenance
 from distcommit.model.urn import folder_of
 from distcommit.protocol.fold import Fold
-from distcommit.protocol.paths import CLAIM_FOLDER, REJECTED_FOLDER, is_probe, is_tombstone
+from distcommit.protocol.paths.output import REJECTED_FOLDER, is_tombstone
+from distcommit.protocol.paths.parts import CLAIM_FOLDER
+from distcommit.protocol.paths.temporary import is_probe
 from distcommit.sinks.files.footer import Footer, read_footer, read_records
 from distcommit.sinks.files.offsets import OffsetSets, parsed
 from distcommit.stores.job_store import JobStore

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from distcommit.model.ports import FolderEntry
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.next_record import next_epoch
-from distcommit.protocol.paths import CLAIM_FOLDER, SPOOL_FOLDER, bucket_number, epoch_name, is_probe
+from distcommit.protocol.paths.parts import CLAIM_FOLDER, bucket_number, epoch_name
+from distcommit.protocol.paths.staging import SPOOL_FOLDER
+from distcommit.protocol.paths.temporary import is_probe
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.listing import files_below
 from distcommit.stores.staging import epoch_of, swept_epochs

@@ -11,7 +11,8 @@ from distcommit.model.parallel import in_flight
 from distcommit.model.ports import FileSystem
 from distcommit.model.steps import StepContext, Verdict
 from distcommit.model.urn import folder_of
-from distcommit.protocol.paths import CLAIM_FOLDER, REJECTED_FOLDER, is_published_name, is_tombstone
+from distcommit.protocol.paths.output import REJECTED_FOLDER, is_published_name, is_tombstone
+from distcommit.protocol.paths.parts import CLAIM_FOLDER
 from distcommit.sinks.files.footer import Footer, read_footer
 from distcommit.sinks.files.offsets import OffsetSets, parsed
 from distcommit.steps.registry import load_steps

@@ -18,6 +18,7 @@ from deltalake import DeltaTable
 
 from distcommit.model.committer import CommitterContext
 from distcommit.model.ledger import LedgerRow
+from distcommit.protocol.paths.output import ledger_text_name
 from distcommit.sinks.delta.tables import table_id
 from distcommit.sinks.ledger_files import Ledger, Ledgers
 
@@ -60,7 +61,7 @@ class TableLedgers:
         number = table.transaction_version(self._files.name)
         if number is None:
             return Ledger({})
-        name, found = _name_of(number), table_id(table)
+        name, found = ledger_text_name(number), table_id(table)
         data = self._files.get(name)
         if _number_of(data) != number:
             raise self._files.corrupt(f"other bytes in {name}")
@@ -78,8 +79,8 @@ class TableLedgers:
             _File(table=table_id(table), store=self._store, nonce=uuid.uuid4().hex, text=change.text)
         )
         number = _number_of(data)
-        self._files.put(_name_of(number), data)
-        put = (_name_of(number), *filter(None, [change.put]))
+        self._files.put(ledger_text_name(number), data)
+        put = (ledger_text_name(number), *filter(None, [change.put]))
         return LedgerChange((self._files.name, number), put, (*own, *change.superseded))
 
     def delete(self, names: Iterable[str]) -> None:
@@ -89,7 +90,3 @@ class TableLedgers:
 
 def _number_of(data: bytes) -> int:
     return int.from_bytes(sha256(data).digest()[:8], "big") >> 1
-
-
-def _name_of(number: int) -> str:
-    return f"txn-{number:016x}.json"

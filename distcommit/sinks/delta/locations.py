@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import uuid
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Protocol
@@ -19,7 +20,8 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from distcommit.model.errors import ConfigurationError, SinkUnavailableError
-from distcommit.sinks.data_files import PROBE_BYTES, probe_folder, probe_name
+from distcommit.protocol.paths.temporary import table_probe_name
+from distcommit.sinks.data_files import PROBE_BYTES, probe_folder
 from distcommit.sinks.in_bucket import requests_to, take_away
 
 
@@ -167,7 +169,7 @@ class InBucket:
             self._requests.list_folder(self._folder)
 
     def probe(self) -> None:
-        key = self._key(probe_name())
+        key = self._key(table_probe_name(uuid.uuid4().hex))
         with self._telling():
             self._requests.list_folder(self._folder)
             self._requests.put(key, os.urandom(PROBE_BYTES), {}, if_absent=True)

@@ -14,7 +14,8 @@ from deltalake import DeltaTable
 
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
-from distcommit.sinks.data_files import DataFileWriter, TableFiles, leave_note, name_prefix
+from distcommit.protocol.paths.output import data_file_name
+from distcommit.sinks.data_files import DataFileWriter, TableFiles, leave_note
 from distcommit.sinks.delta.data_files import partition_text
 from distcommit.sinks.delta.locations import opened
 from distcommit.sinks.delta.making import table_for
@@ -149,7 +150,7 @@ class DeltaFiles:
             ) from error
 
     def _begin(self, partition: dict[str, str | None], schema: pa.Schema) -> _OpenFile:
-        name = f"{name_prefix(self._attempt.epoch, self._attempt.attempt)}{self.begun:05d}.parquet"
+        name = data_file_name(self._attempt.epoch, self._attempt.attempt, self.begun)
         self.begun += 1
         path = f"{self._name}/{name}"
         leave_note(self._area, name, path)

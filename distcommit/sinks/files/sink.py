@@ -33,7 +33,8 @@ from distcommit.model.work import (
     StagedFile,
     added_content,
 )
-from distcommit.protocol.paths import published_folder, published_name, published_start, staged_name, writing_name
+from distcommit.protocol.paths.output import published_folder, published_name, published_start
+from distcommit.protocol.paths.staging import staged_name, writing_name
 from distcommit.sinks.files.field_folders import split
 from distcommit.sinks.files.layout import FileLayout
 from distcommit.sinks.files.open_file import ClosedFile, OpenFile, with_origins, without_origins

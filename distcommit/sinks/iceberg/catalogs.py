@@ -8,6 +8,7 @@ if it makes all of them or none.
 from __future__ import annotations
 
 import os
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -25,7 +26,8 @@ from pyiceberg.table.sorting import SortOrder
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
 from distcommit.model.parallel import in_flight
-from distcommit.sinks.data_files import PROBE_BYTES, local_path, probe_folder, probe_name
+from distcommit.protocol.paths.temporary import table_probe_name
+from distcommit.sinks.data_files import PROBE_BYTES, local_path, probe_folder
 
 Identifier = tuple[str, ...]
 _REMOTE_CALLS = 32
@@ -121,7 +123,9 @@ class Tables(ABC):
             if folder := local_path(location):
                 probe_folder(folder)
             elif "://" in location and not self.lends_credentials:
-                file = load_file_io(self.catalog.properties, location).new_output(f"{location}/{probe_name()}")
+                file = load_file_io(self.catalog.properties, location).new_output(
+                    f"{location}/{table_probe_name(uuid.uuid4().hex)}"
+                )
                 try:
                     with file.create() as stream:
                         stream.write(os.urandom(PROBE_BYTES))

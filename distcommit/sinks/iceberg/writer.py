@@ -26,7 +26,8 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 
 from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
-from distcommit.sinks.data_files import DataFileWriter, TableFiles, leave_note, name_prefix
+from distcommit.protocol.paths.output import data_file_name
+from distcommit.sinks.data_files import DataFileWriter, TableFiles, leave_note
 from distcommit.sinks.fitting import Fitting
 from distcommit.sinks.iceberg.data_files import data_folder, plain_file
 from distcommit.sinks.iceberg.leftovers import note_of
@@ -147,7 +148,7 @@ class IcebergFiles:
             yield part.partition_key.to_path(), part.partition_key, part.arrow_table_partition
 
     def _begin(self, partition: PartitionKey | None, schema: pa.Schema) -> _OpenFile:
-        name = f"{name_prefix(self._attempt.epoch, self._attempt.attempt)}{self.begun:05d}.parquet"
+        name = data_file_name(self._attempt.epoch, self._attempt.attempt, self.begun)
         self.begun += 1
         path = self.table.location_provider().new_data_location(name, partition)
         leave_note(self._area, name, path, *note_of(self.table))

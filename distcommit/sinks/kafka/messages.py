@@ -14,6 +14,7 @@ from distcommit.model.errors import ConfigurationError
 from distcommit.model.ports import FileSystem
 from distcommit.model.sink import Filtered, Origin, Origins, Prepared, SinkWriter, StagingArea
 from distcommit.model.work import SkippedRange
+from distcommit.protocol.paths.staging import messages_name
 from distcommit.sinks.covering import Covering
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -153,7 +154,7 @@ class KafkaWriter(SinkWriter):
     def _flush(self) -> None:
         if not self._held:
             return
-        name = f"messages-{len(self._paths)}.arrow"
+        name = messages_name(len(self._paths))
         buffer = pa.BufferOutputStream()
         with pa.ipc.new_stream(buffer, _MESSAGE) as stream:
             for part in self._held:

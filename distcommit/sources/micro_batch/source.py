@@ -27,11 +27,11 @@ from distcommit.model.source import DatasetProblem, Extraction, Extractor, Sourc
 from distcommit.model.urn import check_urn
 from distcommit.model.watermark import Position, Watermark
 from distcommit.model.work import DatasetPlan, WorkUnit
+from distcommit.protocol.paths.staging import SPOOL_INDEX, rows_name
 
 _ATTEMPTS, _ROWS = "attempts", "rows"
 """Properties of a work unit: the attempts that have rows of its dataset, by ordinal, and how many rows in all."""
 
-_INDEX = "index.json"
 _NOBODY = -1
 
 
@@ -112,11 +112,11 @@ class Spool:
 
     def index_of(self, attempt: str) -> SpoolIndex:
         """What an attempt has spooled."""
-        return msgspec.json.decode(self.fs.read(f"{self.folder}/{attempt}/{_INDEX}"), type=SpoolIndex)
+        return msgspec.json.decode(self.fs.read(f"{self.folder}/{attempt}/{SPOOL_INDEX}"), type=SpoolIndex)
 
     def path_of(self, attempt: str, owner: int) -> str:
         """The file of an attempt's rows for one owner: an Arrow stream, each batch in the order of its datasets."""
-        return f"{self.folder}/{attempt}/{owner:05d}.arrows"
+        return f"{self.folder}/{attempt}/{rows_name(owner)}"
 
 
 class _SpoolingAttempt:
@@ -161,7 +161,7 @@ class _SpoolingAttempt:
         if not (self._files or self._unnamed):
             return False
         self._spool.fs.make_folder(f"{self._spool.folder}/{self.name}")
-        index = self._spool.fs.create(f"{self._spool.folder}/{self.name}/{_INDEX}")
+        index = self._spool.fs.create(f"{self._spool.folder}/{self.name}/{SPOOL_INDEX}")
         unnamed = {plain_text(name, 300): error for name, error in self._unnamed.items()}
         index.write(msgspec.json.encode(SpoolIndex(self._rows, unnamed)))
         index.close_file(sync=False)

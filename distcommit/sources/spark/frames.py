@@ -21,6 +21,7 @@ from distcommit.model.ports import FileSystem, StagedWriter
 from distcommit.model.source import DatasetProblem, Extraction, Extractor, Planned, Source, SourceState
 from distcommit.model.watermark import Position, Watermark, at_or_past
 from distcommit.model.work import DatasetPlan, WorkUnit
+from distcommit.protocol.paths.staging import SPOOL_INDEX, rows_name, spooled_dataset
 from distcommit.sources.reading_again import end_by_itself
 from distcommit.sources.snapshots import plan_snapshot, stored_position
 from distcommit.sources.spark.source import extract_by
@@ -29,7 +30,6 @@ from distcommit.sources.watermark_column import BEGINNINGS, PARTITION, Kind, is_
 __all__ = ["FrameSpool", "StagedFrame", "StagedFrames", "StagedPart", "end_of"]
 
 _FILE_BYTES = 64 << 20
-_INDEX = "index.json"
 
 
 class StagedPart(msgspec.Struct, frozen=True):
@@ -117,7 +117,7 @@ class _Attempt:
         if self._spool.column:
             self._look_at(batch.column(self._spool.column))
         if self._file is None:
-            self._file = self._spool.fs.create(f"{self._spool.folder}/{self._name}-{self._files:05d}.arrows")
+            self._file = self._spool.fs.create(f"{self._spool.folder}/{rows_name(self._files, self._name)}")
             self._file.write(memoryview(batch.schema.serialize()))
             self._files += 1
         self._file.write(memoryview(batch.serialize()))
@@ -168,17 +168,17 @@ class StagedFrames(Source):
 
     def folder_of(self, urn: str) -> str:
         """Where a dataset is staged."""
-        return f"{self.folder}/{self.datasets.index(urn):05d}"
+        return f"{self.folder}/{spooled_dataset(self.datasets.index(urn))}"
 
     def put(self, urn: str, frame: StagedFrame) -> None:
         """Writes down what is staged of a dataset."""
-        index = self.fs.create(f"{self.folder_of(urn)}/{_INDEX}")
+        index = self.fs.create(f"{self.folder_of(urn)}/{SPOOL_INDEX}")
         index.write(msgspec.json.encode(frame))
         index.close_file(sync=False)
 
     def get(self, urn: str) -> StagedFrame:
         """What is staged of a dataset."""
-        return msgspec.json.decode(self.fs.read(f"{self.folder_of(urn)}/{_INDEX}"), type=StagedFrame)
+        return msgspec.json.decode(self.fs.read(f"{self.folder_of(urn)}/{SPOOL_INDEX}"), type=StagedFrame)
 
     def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
         for urn in filter(owned, self.datasets):
@@ -300,7 +300,7 @@ class _FrameExtraction(Extraction):
 
 def _paths(folder: str, parts: Sequence[StagedPart]) -> Iterator[str]:
     for part in parts:
-        yield from (f"{folder}/{part.attempt}-{number:05d}.arrows" for number in range(part.files))
+        yield from (f"{folder}/{rows_name(number, part.attempt)}" for number in range(part.files))
 
 
 def _scalar(position: Position, column: pa.DataType) -> pa.Scalar:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import msgspec
 from xxhash import xxh3_64_hexdigest
 
-from distcommit.protocol.paths import SEGMENT_SUFFIX
+from distcommit.protocol.paths.store import SEGMENT_SUFFIX
 from distcommit.stores.documents import encode_document
 from distcommit.stores.job_store import StoreMarker
 from distcommit.stores.segment import FORMAT_VERSION

@@ -26,7 +26,7 @@ from xxhash import xxh3_64_intdigest
 
 from distcommit.model.errors import DistcommitError
 from distcommit.model.log_records import Checkpoint
-from distcommit.protocol.paths import WRITING
+from distcommit.protocol.paths.staging import WRITING
 from distcommit.stores.segment import decode_segment
 from distcommit.testing.simulation.decoded import decoded_once
 from distcommit.testing.simulation.meeting import Meeting, Met

@@ -30,7 +30,7 @@ from typing import Any, cast
 
 from distcommit.fs.posix import PosixCalls
 from distcommit.model.errors import ConflictError, DistcommitError, StaleStoreError
-from distcommit.protocol.paths import SEGMENT_SUFFIX
+from distcommit.protocol.paths.store import SEGMENT_SUFFIX
 from distcommit.stores.job_store import has_store
 from distcommit.testing.simulation.casts import CASTS
 from distcommit.testing.simulation.casts.parts import Act, Cast, Scene, let_go

@@ -28,7 +28,7 @@ from distcommit.model.steps import StepContext
 from distcommit.model.unread import Unread
 from distcommit.model.watermark import Watermark, as_offset
 from distcommit.protocol.fold import Fold
-from distcommit.protocol.paths import segment_number
+from distcommit.protocol.paths.store import segment_number
 from distcommit.steps.registry import load_steps
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores.job_store import JobStore

@@ -26,7 +26,8 @@ from distcommit.engine.planner import plan_partition
 from distcommit.engine.recover import RecoverReport, recover_partition
 from distcommit.engine.settings import RunSettings
 from distcommit.model.errors import DistcommitError
-from distcommit.protocol.paths import BEGUN, CLAIM_FOLDER, CUTS, SEGMENT_SUFFIX
+from distcommit.protocol.paths.parts import CLAIM_FOLDER
+from distcommit.protocol.paths.store import BEGUN, CUTS, SEGMENT_SUFFIX
 from distcommit.stores.cuts import CUT_VERSION, CutRoot
 from distcommit.stores.documents import decode_document
 from distcommit.stores.run_records import BEGINNING_VERSION, RunBeginning

@@ -28,7 +28,9 @@ from distcommit.model.ports import Clock, FolderEntry
 from distcommit.model.sink import Sink
 from distcommit.model.source import Source
 from distcommit.model.watermark import Watermark, as_offset
-from distcommit.protocol.paths import CLAIM_FOLDER, CUTS, OUTPUT_PROBE, PIECES, RUNS, TEMPORARY, is_store_probe
+from distcommit.protocol.paths.parts import CLAIM_FOLDER
+from distcommit.protocol.paths.store import CUTS, PIECES, RUNS
+from distcommit.protocol.paths.temporary import OUTPUT_PROBE, TEMPORARY, is_store_probe
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.protocol.retries import RetryPolicy
 from distcommit.sinks.files.sink import FileSink

@@ -20,7 +20,7 @@ from distcommit.fs.local import LocalFileSystem
 from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import ConfigurationError, CorruptError, CutGoneError, NotSettledError
 from distcommit.model.log_records import CutPhase
-from distcommit.protocol.paths import CUTS, PIECES
+from distcommit.protocol.paths.store import CUTS, PIECES
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.cuts import counted_roots, forget_cuts, put_cut, read_root, root_path

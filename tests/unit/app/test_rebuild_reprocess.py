@@ -9,7 +9,7 @@ import pytest
 
 from distcommit.app.output.published import PublishedFile
 from distcommit.app.output.replaced import Replaced
-from distcommit.protocol.paths import is_tombstone
+from distcommit.protocol.paths.output import is_tombstone
 from distcommit.sinks.files.footer import Footer
 from distcommit.sinks.files.offsets import OffsetSets
 from distcommit.stores import by_hand

@@ -20,7 +20,7 @@ from distcommit.ingest.retained import AgedDataset, Horizon
 from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import ConfigurationError, CorruptError, CutGoneError
 from distcommit.model.work import MAIN_BRANCH
-from distcommit.protocol.paths import is_tombstone
+from distcommit.protocol.paths.output import is_tombstone
 from distcommit.sinks.files.sink import FileSink
 from distcommit.sinks.files.time_folders import TimePartition, folder_end_ms
 from distcommit.stores.by_hand import set_watermark

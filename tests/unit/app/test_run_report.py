@@ -15,7 +15,7 @@ from distcommit.engine.run import run
 from distcommit.model.errors import ConfigurationError, TransientError
 from distcommit.model.source import Lag
 from distcommit.model.work import WorkUnit
-from distcommit.protocol.paths import BEGUN, RUNS, record_name
+from distcommit.protocol.paths.store import BEGUN, RUNS, record_name
 from distcommit.testing.simulation.world import ROOTS, World
 from tests.unit.engine.machines import Machine, OddSource, QuickClock, dies, go, launch, source, with_folders
 from tests.unit.engine.situations import WORLD

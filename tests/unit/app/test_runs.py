@@ -13,7 +13,7 @@ from distcommit.engine.observed import observed
 from distcommit.engine.run import run
 from distcommit.model.errors import ConfigurationError, SourceUnavailableError
 from distcommit.model.work import WorkUnit
-from distcommit.protocol.paths import BEGUN, RUNS, record_name
+from distcommit.protocol.paths.store import BEGUN, RUNS, record_name
 from distcommit.stores.job_lock import JobLock
 from distcommit.stores.run_records import RunFacts
 from distcommit.testing.simulation.world import ROOTS, World

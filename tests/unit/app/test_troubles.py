@@ -29,7 +29,7 @@ from distcommit.model.errors import NEW_FIELDS, TURNED_AWAY, ConfigurationError,
 from distcommit.model.source import DatasetProblem
 from distcommit.model.steps import StepContext
 from distcommit.model.work import WorkUnit
-from distcommit.protocol.paths import RUNS, record_name
+from distcommit.protocol.paths.store import RUNS, record_name
 from distcommit.stores import by_hand
 from distcommit.stores.job_lock import JobLock, LockRecord
 from distcommit.testing.models.model_source import ModelSource

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from distcommit.app.looking.verify_store import VerifyResult, verify_store
 from distcommit.model.log_records import Checkpoint, Fence
-from distcommit.protocol.paths import record_name, segment_name
+from distcommit.protocol.paths.store import record_name, segment_name
 from distcommit.stores.documents import decode_document, encode_document
 from distcommit.stores.run_datasets import decode_run_datasets, encode_run_datasets
 from distcommit.stores.run_records import RunRecord

@@ -47,7 +47,7 @@ from distcommit.model.unread import Unread, UnreadDataset
 from distcommit.model.urn import bucket_of
 from distcommit.model.watermark import Watermark
 from distcommit.protocol.fold import Fold
-from distcommit.protocol.paths import segment_name
+from distcommit.protocol.paths.store import segment_name
 from distcommit.stores.job_lock import JobLock
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.run_records import put_record

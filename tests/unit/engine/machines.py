@@ -29,7 +29,7 @@ from distcommit.model.source import Extraction, Extractor, Planned, SourceState
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import WorkUnit
 from distcommit.protocol.fold import Fold
-from distcommit.protocol.paths import CLAIM_FOLDER
+from distcommit.protocol.paths.parts import CLAIM_FOLDER
 from distcommit.stores.fencing import end_run
 from distcommit.stores.plans import put_manifest
 from distcommit.stores.segment import decode_segment

@@ -36,7 +36,7 @@ from distcommit.model.sink import AttemptIdentity, Origin, Origins, Publish, Sin
 from distcommit.model.source import Extraction, Extractor, Planned, Source
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import WorkUnit
-from distcommit.protocol.paths import work_unit_name
+from distcommit.protocol.paths.parts import work_unit_name
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.files.field_folders import FieldPartition
 from distcommit.sinks.files.sink import FileSink

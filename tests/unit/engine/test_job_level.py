@@ -26,7 +26,7 @@ from distcommit.model.errors import FencedError
 from distcommit.model.lockstep import alone
 from distcommit.model.log_records import Decide
 from distcommit.model.ports import FolderEntry
-from distcommit.protocol.paths import OUTPUT_PROBE, TEMPORARY
+from distcommit.protocol.paths.temporary import OUTPUT_PROBE, TEMPORARY
 from distcommit.stores import by_hand
 from distcommit.stores.fencing import fence_bucket, fence_job
 from distcommit.stores.job_store import JobStore

@@ -11,7 +11,7 @@ import pytest
 from distcommit.app.by_hand.compare import compare_outputs
 from distcommit.app.output.audit import AuditResult
 from distcommit.model.errors import DistcommitError
-from distcommit.protocol.paths import is_tombstone
+from distcommit.protocol.paths.output import is_tombstone
 from distcommit.sinks.files.field_folders import FieldPartition
 from distcommit.sinks.files.footer import read_footer, read_records
 from distcommit.sinks.files.sink import FileSink

@@ -15,7 +15,7 @@ from distcommit.ingest.task_flow import Check, TaskFlow
 from distcommit.model.sink import Sink
 from distcommit.model.source import Source
 from distcommit.model.watermark import Watermark
-from distcommit.protocol.paths import is_tombstone, tombstone_path
+from distcommit.protocol.paths.output import is_tombstone, tombstone_path
 from distcommit.sinks.files.footer import read_footer, read_records
 from distcommit.stores import by_hand
 from distcommit.stores.documents import encode_document

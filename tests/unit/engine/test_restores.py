@@ -22,7 +22,7 @@ from distcommit.model.log_records import Cut, CutPhase, Done, Fence, Intent
 from distcommit.model.ports import FolderEntry
 from distcommit.model.watermark import Watermark
 from distcommit.protocol import next_record
-from distcommit.protocol.paths import CLAIM_FOLDER
+from distcommit.protocol.paths.parts import CLAIM_FOLDER
 from distcommit.stores.by_hand import retry_all, set_watermark
 from distcommit.stores.fencing import require_newest
 from distcommit.stores.rebucket import Move, rebucket

@@ -24,7 +24,7 @@ from distcommit.model.errors import (
 )
 from distcommit.model.run_outcome import RunOutcome
 from distcommit.model.work import WorkUnit
-from distcommit.protocol.paths import BEGUN, RUNS, record_name, record_of
+from distcommit.protocol.paths.store import BEGUN, RUNS, record_name, record_of
 from distcommit.stores.fencing import begin_run
 from distcommit.stores.retention import Retention
 from distcommit.stores.run_datasets import RunDataset, decode_run_datasets, encode_run_datasets, read_run_datasets

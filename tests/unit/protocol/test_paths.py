@@ -11,24 +11,61 @@ from distcommit.model.errors import ConfigurationError
 from distcommit.model.steps import StepContext
 from distcommit.model.work import StagedFile
 from distcommit.protocol.path_checks import check_relative
-from distcommit.protocol.paths import (
-    is_probe,
+from distcommit.protocol.paths.output import (
+    LEDGERS,
+    data_file_name,
+    is_data_file_of,
     is_published_name,
-    is_store_probe,
-    is_temporary,
-    lasting_name,
-    number_of,
-    numbered_name,
-    output_probe_name,
-    probed_bucket,
+    ledger_file_name,
+    ledger_text_name,
     published_epoch,
     published_name,
     published_start,
-    set_aside_folder,
+)
+from distcommit.protocol.paths.parts import CLAIM_FOLDER, OWNER, work_unit_name
+from distcommit.protocol.paths.staging import (
+    SPOOL_INDEX,
+    SPOOLED_FRAMES,
+    attempt_folder,
+    attempt_note,
+    attempt_of,
+    data_file_note,
+    is_data_file_note,
+    messages_name,
+    noted_attempt,
+    rows_name,
+    spooled_dataset,
+    spooled_micro_batch,
+    spooled_query,
     staged_name,
+    work_unit_of,
+)
+from distcommit.protocol.paths.store import (
+    has_checksum,
+    is_table,
+    number_of,
+    numbered_name,
+    progress_name,
+    progress_task,
+    run_datasets_name,
+    run_datasets_phase,
+    run_times_name,
+    run_times_writer,
+    set_aside_folder,
+    table_file_name,
+    task_states_start,
+    writer_of,
+)
+from distcommit.protocol.paths.temporary import (
+    is_probe,
+    is_store_probe,
+    is_temporary,
+    lasting_name,
+    output_probe_name,
+    probed_bucket,
     store_probe_name,
+    table_probe_name,
     temporary_name,
-    work_unit_name,
 )
 from distcommit.steps.rename import FsRenameCommitStep
 
@@ -71,7 +108,19 @@ def test_names_on_disk_stay_what_they_are() -> None:
     assert temporary_name("000000000001.seg", NONCE) == f".tmp-000000000001.seg-{NONCE}"
     assert output_probe_name(3, NONCE) == f".probe-3-{NONCE}"
     assert store_probe_name(NONCE) == f"probe-{NONCE}"
+    assert table_probe_name(NONCE) == f"_distcommit-probe-{NONCE}"
     assert set_aside_folder(7) == "set_aside/epoch=0000000007"
+
+
+def test_names_of_a_table_s_data_files_stay_what_they_are() -> None:
+    name = data_file_name(7, NONCE, 3)
+    assert name == f"distcommit-000007-{NONCE}-00003.parquet"
+    assert is_data_file_of(f"/table/a=1/{name}", 7, NONCE)
+    assert not is_data_file_of(f"/table/{name}", 70, NONCE)
+    assert not is_data_file_of(f"/distcommit-000007-{NONCE}-/other", 7, NONCE)
+    assert data_file_note(name) == f"{name}.path"
+    assert is_data_file_note(data_file_note(name))
+    assert not is_data_file_note(name)
 
 
 def test_a_published_name_is_read_as_it_was_made() -> None:
@@ -91,6 +140,54 @@ def test_a_temporary_name_says_what_it_is_to_become() -> None:
     assert is_temporary(name)
     assert number_of(lasting_name(name)) == number_of(lasting_name(numbered_name(4))) == 4
     assert number_of(name) is None
+
+
+def test_names_of_what_is_staged_stay_what_they_are() -> None:
+    folder = attempt_folder(7, 3, work_unit_name(3, 12), NONCE)
+    name = folder.rpartition("/")[2]
+    assert folder == f"0000000007/bucket=00003/00003_000012.{NONCE}"
+    assert (work_unit_of(name), attempt_of(name)) == ("00003_000012", NONCE)
+    assert attempt_note(folder) == f"{folder}.open"
+    assert noted_attempt(attempt_note(name)) == name
+    assert noted_attempt(name) is noted_attempt(temporary_name(attempt_note(name), NONCE)) is None
+    assert (rows_name(3), rows_name(3, NONCE), messages_name(12)) == (
+        "00003.arrows",
+        f"{NONCE}-00003.arrows",
+        "messages-12.arrow",
+    )
+    assert (SPOOLED_FRAMES, spooled_dataset(3), SPOOL_INDEX) == ("batches/frames", "00003", "index.json")
+    assert spooled_query("q") == "batches/q"
+    assert spooled_micro_batch("q", 4, NONCE) == f"batches/q/4-{NONCE}"
+
+
+def test_names_of_tables_and_progress_stay_what_they_are() -> None:
+    name = table_file_name(task_states_start(NONCE, 4), "0123456789abcdef")
+    assert name == f"{NONCE}-000004-0123456789abcdef.parquet"
+    assert has_checksum(f"/store/{name}", "0123456789abcdef")
+    assert not has_checksum(name, "123456789abcdef0")
+    assert is_table(name)
+    assert not is_table(temporary_name(name, NONCE))
+    assert not is_table("_manifest.json")
+    assert writer_of(f"/store/task_states/run=a-b/{name}") == NONCE
+
+    assert run_datasets_name("drain", 3) == "drain-00003.parquet"
+    assert run_datasets_phase("drain-00003.parquet") == "drain"
+    assert not run_datasets_phase("drain-00003.json")
+
+    times = run_times_name("ingest", 3, NONCE)
+    assert times == f"ingest-00003-{NONCE}.parquet"
+    assert run_times_writer(times) == NONCE
+    assert run_times_writer(temporary_name(times, NONCE)) is None
+
+    progress = progress_name("ingest-large", 3, NONCE, 12)
+    assert progress == f"ingest-large-00003-{NONCE}-00000012"
+    assert progress_task(progress) == "ingest-large-00003"
+
+
+def test_names_of_claims_and_ledgers_stay_what_they_are() -> None:
+    assert (CLAIM_FOLDER, OWNER, LEDGERS) == (".distcommit", "owner.json", ".distcommit/ledgers")
+    assert ledger_file_name("00ff") == "00ff.json"
+    assert ledger_text_name(255) == "txn-00000000000000ff.json"
 
 
 @pytest.mark.parametrize("bucket", [0, 12])

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from distcommit.engine.run import run
 from distcommit.model.ports import FolderEntry
-from distcommit.protocol.paths import CLAIM_FOLDER
+from distcommit.protocol.paths.parts import CLAIM_FOLDER
 from distcommit.stores.anchors import cut_ended
 from distcommit.stores.claims import Mark, read_marks
 from distcommit.stores.fencing import begin_run, end_run

@@ -13,7 +13,7 @@ from distcommit.model.errors import ConflictError, CorruptError, FencedError, Un
 from distcommit.model.steps import CommitStep, StepContext, Verdict
 from distcommit.model.urn import bucket_of
 from distcommit.model.watermark import Watermark
-from distcommit.protocol.paths import bucket_name
+from distcommit.protocol.paths.parts import bucket_name
 from distcommit.steps.registry import register
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.steps.watermark import HighWatermarkCommitStep

@@ -17,7 +17,8 @@ from distcommit.model.log_records import Decide, Done, Fence, Intent, Record, Se
 from distcommit.model.ports import FolderEntry, NotPutError
 from distcommit.model.watermark import Watermark
 from distcommit.protocol.fold import Fold
-from distcommit.protocol.paths import TEMPORARY, segment_name
+from distcommit.protocol.paths.store import segment_name
+from distcommit.protocol.paths.temporary import TEMPORARY
 from distcommit.stores.log import CommitLog
 from distcommit.stores.segment import Segment, decode_segment, encode_segment
 from distcommit.testing.simulation.damage import of_version

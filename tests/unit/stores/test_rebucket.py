@@ -22,7 +22,8 @@ from distcommit.model.errors import (
 from distcommit.model.log_records import Checkpoint, DatasetState
 from distcommit.model.watermark import Watermark
 from distcommit.protocol import next_record
-from distcommit.protocol.paths import SEGMENT_SUFFIX, bucket_number, log_folder
+from distcommit.protocol.paths.parts import bucket_number
+from distcommit.protocol.paths.store import SEGMENT_SUFFIX, log_folder
 from distcommit.stores import by_hand
 from distcommit.stores.fencing import fence_bucket, fence_job, require_fence
 from distcommit.stores.job_store import JobStore, open_store

@@ -22,7 +22,7 @@ from distcommit.model.errors import CorruptError
 from distcommit.model.ports import FileSystem, FolderEntry
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import BranchResult, DatasetPlan, SkippedRange, StagedFile, TaskOutcome, TaskState, WorkUnit
-from distcommit.protocol.paths import work_unit_name
+from distcommit.protocol.paths.parts import work_unit_name
 from distcommit.stores.plans import (
     MANIFEST_VERSION,
     Lent,

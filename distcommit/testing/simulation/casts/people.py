@@ -12,7 +12,7 @@ from distcommit.engine.settings import RunSettings
 from distcommit.model.errors import ConflictError
 from distcommit.model.log_records import Done, SequenceName, SetWatermark
 from distcommit.model.watermark import Watermark
-from distcommit.protocol.paths import SEGMENT_SUFFIX
+from distcommit.protocol.paths.store import SEGMENT_SUFFIX
 from distcommit.stores import by_hand
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.segment import decode_segment

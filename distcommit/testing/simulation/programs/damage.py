@@ -23,7 +23,8 @@ from distcommit.model.errors import ConfigurationError, CorruptError
 from distcommit.model.log_records import Decide, Done, Record, SequenceName
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import TaskOutcome, TaskState
-from distcommit.protocol.paths import MANIFEST, TEMPORARY, partition_name, segment_name
+from distcommit.protocol.paths.store import MANIFEST, partition_name, segment_name
+from distcommit.protocol.paths.temporary import TEMPORARY
 from distcommit.stores.job_store import open_store
 from distcommit.stores.plans import PlanReader, put_manifest, read_manifest
 from distcommit.stores.segment import Segment, encode_segment

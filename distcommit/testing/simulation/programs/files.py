@@ -16,7 +16,7 @@ from distcommit.fs.posix import PosixCalls
 from distcommit.model.log_records import DatasetStatus
 from distcommit.model.ports import FileSystem
 from distcommit.model.steps import StepContext
-from distcommit.protocol.paths import bucket_folder
+from distcommit.protocol.paths.staging import bucket_folder
 from distcommit.steps.registry import load_steps
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores import by_hand

@@ -8,7 +8,7 @@ from functools import partial
 from distcommit.app.looking.run_report import make_report
 from distcommit.app.looking.runs import RunStatus, read_run, read_runs
 from distcommit.model.errors import ConfigurationError, CorruptError, DistcommitError
-from distcommit.protocol.paths import PAUSED, RUN_DATASETS, RUN_TIMES
+from distcommit.protocol.paths.store import PAUSED, RUN_DATASETS, RUN_TIMES
 from distcommit.stores import by_hand
 from distcommit.stores.job_store import open_any_store
 from distcommit.stores.kept_schemas import SchemaStore

@@ -26,7 +26,8 @@ from distcommit.model.log_records import DatasetStatus
 from distcommit.model.ports import FileSystem
 from distcommit.model.sink import AttemptIdentity, Origin, Origins, Prepared, SinkWriter, StagingArea
 from distcommit.model.urn import folder_of
-from distcommit.protocol.paths import epoch_name, is_temporary
+from distcommit.protocol.paths.parts import epoch_name
+from distcommit.protocol.paths.temporary import is_temporary
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.stores import by_hand

@@ -11,7 +11,7 @@ import msgspec
 from distcommit.model.errors import ConfigurationError, ConflictError, CorruptError, LostError
 from distcommit.model.steps import CommitStep, StepContext
 from distcommit.model.watermark import Watermark, as_offset
-from distcommit.protocol.paths import SEGMENT_SUFFIX
+from distcommit.protocol.paths.store import SEGMENT_SUFFIX
 from distcommit.steps.registry import register
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.steps.sequence import CommitSequence

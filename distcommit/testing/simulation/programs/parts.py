@@ -20,7 +20,7 @@ from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.pins import PinnedSettings
 from distcommit.model.urn import folder_of
 from distcommit.model.watermark import Watermark
-from distcommit.protocol.paths import CLAIM_FOLDER
+from distcommit.protocol.paths.parts import CLAIM_FOLDER
 from distcommit.stores.fencing import end_run
 from distcommit.stores.pinned import require_settings
 from distcommit.stores.plans import put_manifest

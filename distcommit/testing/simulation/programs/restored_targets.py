@@ -19,7 +19,7 @@ from distcommit.model.log_records import DatasetStatus
 from distcommit.model.ports import FileSystem
 from distcommit.model.sink import AttemptIdentity, Origin, Origins, Prepared, SinkWriter, StagingArea
 from distcommit.model.urn import folder_of
-from distcommit.protocol.paths import is_temporary
+from distcommit.protocol.paths.temporary import is_temporary
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.sinks.ledgers import answered, committed
 from distcommit.testing.models.model_source import ModelDataset, ModelSource

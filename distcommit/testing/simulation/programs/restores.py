@@ -11,7 +11,8 @@ from distcommit.app.by_hand.rebuild import known_states, plan_rebuild, rebuild_s
 from distcommit.app.output.audit import audit_store
 from distcommit.model.errors import DistcommitError, LostError, LostTailError, StaleStoreError
 from distcommit.model.log_records import DatasetState, Intent, Record
-from distcommit.protocol.paths import SEGMENT_SUFFIX, bucket_name
+from distcommit.protocol.paths.parts import bucket_name
+from distcommit.protocol.paths.store import SEGMENT_SUFFIX
 from distcommit.stores.log import CommitLog
 from distcommit.stores.retention import Retention
 from distcommit.stores.segment import decode_segment

@@ -19,7 +19,7 @@ from distcommit.model.constructs import Converted, Converter
 from distcommit.model.log_records import DatasetStatus
 from distcommit.model.sink import Sink
 from distcommit.model.source import Source
-from distcommit.protocol.paths import REJECTED_FOLDER
+from distcommit.protocol.paths.output import REJECTED_FOLDER
 from distcommit.sinks.files.sink import FileSink
 from distcommit.sinks.files.time_folders import TimePartition
 from distcommit.stores import by_hand

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from distcommit.protocol.paths import RUNS
+from distcommit.protocol.paths.store import RUNS
 from distcommit.stores.retention import Retention
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulation.programs.parts import Program, new_machine, run_and_look

@@ -29,7 +29,8 @@ from distcommit.model.sink import BY_DATASET, AttemptIdentity, Origin, Origins, 
 from distcommit.model.steps import StepContext
 from distcommit.model.urn import folder_of
 from distcommit.model.watermark import Watermark
-from distcommit.protocol.paths import epoch_name, is_temporary
+from distcommit.protocol.paths.parts import epoch_name
+from distcommit.protocol.paths.temporary import is_temporary
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.steps.registry import load_steps
 from distcommit.stores import by_hand

@@ -11,7 +11,8 @@ from typing import Any, cast
 
 from distcommit.app.looking.status import NextRun, read_status
 from distcommit.fs.posix import PosixCalls
-from distcommit.protocol.paths import CLAIM_FOLDER, OUTPUT_PROBE
+from distcommit.protocol.paths.parts import CLAIM_FOLDER
+from distcommit.protocol.paths.temporary import OUTPUT_PROBE
 from distcommit.stores import by_hand
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulation.faults import Fault, FaultyCalls

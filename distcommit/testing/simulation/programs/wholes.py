@@ -15,7 +15,7 @@ from distcommit.model.ledger import LedgerRow
 from distcommit.model.log_records import DatasetStatus
 from distcommit.model.ports import FileSystem
 from distcommit.model.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
-from distcommit.protocol.paths import is_temporary
+from distcommit.protocol.paths.temporary import is_temporary
 from distcommit.sinks.aggregated import AggregatedCommitter
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.sinks.ledgers import allowed_again, answered, committed, taken_back

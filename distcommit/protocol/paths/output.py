@@ -1,0 +1,117 @@
+"""Names below the output root."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from urllib.parse import quote
+
+from distcommit.model.errors import ConfigurationError
+from distcommit.model.urn import folder_of
+from distcommit.model.work import MAIN_BRANCH, is_errors, rejecting_branch
+from distcommit.protocol.paths.parts import CLAIM_FOLDER, epoch_name
+from distcommit.protocol.paths.staging import staged_name
+
+REJECTED_FOLDER = "_rejected"
+"""Folder of the output root for the error branches of all datasets; readers take names with `_` for hidden."""
+
+LEDGERS = f"{CLAIM_FOLDER}/ledgers"
+"""Folder of the output root for the ledgers of tables, as far as the tables do not have them themselves."""
+
+_MARK = re.compile(r"(\d{10,})-([a-z]+)")
+_MAX_START_BYTES = 240  # leaves room for numbers and suffixes in the 255 bytes that file systems allow
+_PUBLISHED = re.compile(r"\d{10,}-\d{5,}_\d{6,}-[0-9a-f]{32}-\d{4,}\.[a-z]+(\.[a-z]+)?")
+_TOMBSTONE_SUFFIX = ".tombstone"
+_TOMBSTONE = re.compile(rf"_\d{{10,}}-\d{{5,}}_\d{{6,}}-[0-9a-f]{{32}}{re.escape(_TOMBSTONE_SUFFIX)}")
+
+
+def mark_name(epoch: int, mark: str) -> str:
+    """File name of what the run of an epoch says in the output, beside whose it is."""
+    return f"{epoch_name(epoch)}-{mark}"
+
+
+def mark_of(name: str) -> tuple[int, str] | None:
+    """The epoch and the mark of such a file name, None for any other name."""
+    found = _MARK.fullmatch(name)
+    return (int(found[1]), found[2]) if found else None
+
+
+def published_folder(dataset_urn: str, branch: str = MAIN_BRANCH) -> str:
+    """Folder of a branch's published files, below the output root: the dataset's, or one of the branch's name in it."""
+    parts = [REJECTED_FOLDER, folder_of(dataset_urn)] if is_errors(branch) else [folder_of(dataset_urn)]
+    named = rejecting_branch(branch) if is_errors(branch) else branch
+    return "/".join(parts if named in ("", MAIN_BRANCH) else [*parts, named])
+
+
+def published_start(epoch: int, work_unit_id: str, attempt: str) -> str:
+    """Start of a published file's name that no other run, work unit or attempt has: the work unit's part never contains
+    `-`.
+
+    Raises:
+        ConfigurationError: if it is too long.
+    """
+    work_unit = quote(work_unit_id, safe="=@").replace("-", "%2D")
+    start = f"{epoch_name(epoch)}-{work_unit}-{quote(attempt, safe='=@')}"
+    if len(start) <= _MAX_START_BYTES:
+        return start
+    raise ConfigurationError(
+        "the names of a work unit and its attempt are too long for a file name",
+        expected=f"at most {_MAX_START_BYTES} bytes",
+        found=f"{len(start)} bytes: {start[:80]}...",
+        todo="shorten the work unit ids that the source plans",
+    )
+
+
+def published_name(start: str, number: int, ending: str) -> str:
+    """Name of an attempt's file of that number, as it is published; `start` as by `published_start`."""
+    return f"{start}-{staged_name(number, ending)}"
+
+
+def is_published_name(name: str) -> bool:
+    """Whether a file's name is one that the sink for files gives to what a job publishes: epoch, work unit, attempt and
+    number."""
+    return _PUBLISHED.fullmatch(name) is not None
+
+
+def published_epoch(name: str) -> int:
+    """The epoch that such a file's name begins with; a tombstone's, too."""
+    return int(name.removeprefix("_").partition("-")[0])
+
+
+def data_file_name(epoch: int, attempt: str, number: int) -> str:
+    """Name of an attempt's data file of that number, where a table has its own."""
+    return f"{_data_file_start(epoch, attempt)}{number:05d}.parquet"
+
+
+def is_data_file_of(path: str, epoch: int, attempt: str) -> bool:
+    """Whether a file's name is one that an attempt gives to its data files."""
+    return path.rpartition("/")[2].startswith(_data_file_start(epoch, attempt))
+
+
+def _data_file_start(epoch: int, attempt: str) -> str:
+    return f"distcommit-{epoch:06d}-{attempt}-"
+
+
+def ledger_file_name(checksum: str) -> str:
+    """Name of a file of a table's ledger: the SHA-256 of its bytes."""
+    return f"{checksum}.json"
+
+
+def ledger_text_name(number: int) -> str:
+    """Name of the file with the text of a ledger whose table can keep nothing but a number."""
+    return f"txn-{number:016x}.json"
+
+
+def tombstone_path(dataset_folder: str, epoch: int, work_unit_id: str, attempt: str) -> str:
+    """Path of a tombstone, below the output root: beside the dataset's error files, whose readers pass it over."""
+    return f"{REJECTED_FOLDER}/{dataset_folder}/_{epoch_name(epoch)}-{work_unit_id}-{attempt}{_TOMBSTONE_SUFFIX}"
+
+
+def tombstones_among(paths: Iterable[str]) -> list[str]:
+    """Those of these paths that `is_tombstone`."""
+    return [path for path in paths if path.endswith(_TOMBSTONE_SUFFIX) and is_tombstone(path)]
+
+
+def is_tombstone(path: str) -> bool:
+    """Whether a file's name is one that a job gives to tombstones."""
+    return path.endswith(_TOMBSTONE_SUFFIX) and _TOMBSTONE.fullmatch(path.rpartition("/")[2]) is not None
