@@ -18,6 +18,7 @@ from distcommit.model.errors import StaleStoreError
 from distcommit.model.sink import Sink
 from distcommit.model.source import Source
 from distcommit.model.watermark import Watermark
+from distcommit.stores import by_hand
 from distcommit.testing.models.model_source import ModelSource
 from distcommit.testing.models.sqlite_sink import SqliteCommitter, SqliteSink
 from distcommit.testing.simulation.simulated_posix import Crashed
@@ -210,3 +211,18 @@ def test_a_ledger_that_can_not_be_read_stops_the_rebuild(tmp_path: Path) -> None
     found = job.rebuild()
     assert not found.written
     assert found.problems[0].startswith("ledger of branch right, sink sqlite: ")
+
+
+def test_a_target_that_is_lost_for_good_is_gone_on_with_as_its_error_says(tmp_path: Path) -> None:
+    job = LedgerJob(tmp_path, ALONE, flow=plain)
+    assert job.run(FIRST).succeeded
+    job.path.unlink()
+    refused = job.run(SECOND)
+    assert not refused.succeeded
+    assert "`distcommit rebuild`, then set the watermark" in refused.totals.reasons[0].text
+    assert (job.rebuild().written, job.rows()) == (True, [])
+    for urn in states(job.world, job.machine):
+        by_hand.set_watermark(job.store, urn, None, "a person")
+    assert job.run(THIRD).succeeded
+    assert job.audit().exact
+    assert len(job.rows()) == 17 + 9 + 5
