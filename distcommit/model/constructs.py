@@ -61,6 +61,12 @@ class Converter(ABC):
     makes_several: ClassVar[bool] = False
     """Whether several records may come of one."""
 
+    @property
+    def refuses_fields_by(self) -> str:
+        """The setting by which a record with a field that is not known fails its work unit, unless it is made `evolve`;
+        empty if none does."""
+        return ""
+
     def convert_schema(self, schema: pa.Schema) -> pa.Schema | None:
         """The schema of what comes of records of that schema; asked before any record is read.
 

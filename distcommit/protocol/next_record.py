@@ -42,6 +42,7 @@ from distcommit.model.log_records import (
 )
 from distcommit.model.unread import Unread, UnreadDataset
 from distcommit.model.watermark import Watermark
+from distcommit.model.work import SchemaIds
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.renaming import NamedNow, renamed
 from distcommit.protocol.validity import may_close, may_seal, valid
@@ -158,15 +159,20 @@ def set_watermarks(
     return record if left and as_before and valid(record, fold) else None
 
 
+def is_rebuilt(fold: Fold, epoch: int, state: DatasetState) -> bool:
+    """Whether the dataset is as the rebuild of `epoch` makes it by this state: no run that has begun can seal it."""
+    return fold.state_of(state.dataset_urn) == replace(state, closed_epoch=epoch)
+
+
 def rebuild(
     fold: Fold, epoch: int, states: tuple[DatasetState, ...], known: Mapping[str, DatasetState], who: str
 ) -> Rebuilt | None:
-    """Puts states made from the published files in the place of what the log knew, if none of these datasets has
-    changed since: people need no fence."""
+    """Puts states made from the published files in the place of what the log knew, closed for all runs that have begun,
+    if none of these datasets has changed since: people need no fence."""
     urns = [state.dataset_urn for state in states]
     as_planned = all(fold.state_of(urn) == known.get(urn, DatasetState(urn)) for urn in urns)
-    there = all(fold.state_of(state.dataset_urn) == state for state in states)
-    record = Rebuilt(epoch, states, who)
+    there = all(is_rebuilt(fold, epoch, state) for state in states)
+    record = Rebuilt(epoch, tuple(replace(state, closed_epoch=epoch) for state in states), who)
     return record if as_planned and not there and valid(record, fold) else None
 
 
@@ -232,8 +238,17 @@ def move(fold: Fold, epoch: int, generation: int) -> Moved | None:
     return record if valid(record, fold) else None
 
 
+def beginning() -> Checkpoint:
+    """How a log begins of which nothing is known yet."""
+    return Fold().checkpoint()
+
+
 def beginnings(
-    ended: Iterable[Fold], buckets: int, bucket_of: Callable[[str], int], named_now: NamedNow | None = None
+    ended: Iterable[Fold],
+    buckets: int,
+    bucket_of: Callable[[str], int],
+    named_now: NamedNow | None = None,
+    schemas: Mapping[str, SchemaIds] | None = None,
 ) -> list[Checkpoint]:
     """How the logs of a generation begin, by bucket: whoever writes them writes the same.
 
@@ -242,16 +257,19 @@ def beginnings(
         buckets: how many there are in the new one.
         bucket_of: which of these a dataset is in.
         named_now: names datasets, if they are named otherwise in the new one.
+        schemas: ids by converter of the datasets whose schemas have others in the new one.
 
     Raises:
         ConflictError: as `renaming.renamed`.
     """
+    ids = schemas or {}
     folds = list(ended)
     newest = max(folds, key=lambda fold: (fold.fence_epoch, fold.fence_run_id))
     states = [state for fold in folds for state in fold.datasets.values()]
     within: list[list[DatasetState]] = [[] for _ in range(buckets)]
     for state in sorted(renamed(states, named_now) if named_now else states, key=lambda state: state.dataset_urn):
-        within[bucket_of(state.dataset_urn)].append(state)
+        urn = state.dataset_urn
+        within[bucket_of(urn)].append(replace(state, schemas=ids[urn]) if urn in ids else state)
     return [Checkpoint(newest.fence_epoch, newest.fence_run_id, (), tuple(mine), 0) for mine in within]
 
 

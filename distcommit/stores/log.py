@@ -79,7 +79,7 @@ class CommitLog(LogView):
         """Makes the log: a folder with a checkpoint as segment 1 (an empty one, if none is given), so that a log
         without segments is a damaged one, never a new one. Idempotent; durable after a sync of the folder above."""
         self._fs.make_folders(self.folder)
-        genesis = Segment(self.epoch, self._writer_id, beginning or Fold().checkpoint())
+        genesis = Segment(self.epoch, self._writer_id, beginning or next_record.beginning())
         for attempt in range(_TRIES):
             if self._numbers():
                 return

@@ -13,13 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-import msgspec
-
 from distcommit.model.errors import ConflictError, CorruptError
 from distcommit.model.lockstep import Work, in_step
-from distcommit.model.log_records import Checkpoint, DatasetState, DatasetStatus
+from distcommit.model.log_records import Checkpoint, DatasetStatus
 from distcommit.model.parallel import in_flight
 from distcommit.model.steps import StepContext
+from distcommit.model.work import SchemaIds
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.renaming import NamedNow, renamed
@@ -219,9 +218,10 @@ def _begin_logs(after: JobStore, epoch: int, ended: Sequence[Fold], move: Move) 
     """Makes the new logs, durably, and sees that each is what it has to be: what a backup or another program may have
     left there would count from the switch on. How many datasets are in them."""
     logs = _logs(after, epoch)
-    wanted = next_record.beginnings(ended, after.buckets, after.bucket_of, move.named_now)
+    begun = partial(next_record.beginnings, ended, after.buckets, after.bucket_of, move.named_now)
+    wanted = begun()
     if move.named_now:
-        wanted = _with_schemas(after, ended, wanted, move.named_now)
+        wanted = begun(_carried_schemas(after, ended, wanted, move.named_now))
 
     def make(one: tuple[CommitLog, Checkpoint]) -> str:
         log, beginning = one
@@ -244,19 +244,14 @@ def _begin_logs(after: JobStore, epoch: int, ended: Sequence[Fold], move: Move) 
     return sum(len(beginning.datasets) for beginning in wanted)
 
 
-def _with_schemas(
+def _carried_schemas(
     after: JobStore, ended: Sequence[Fold], wanted: list[Checkpoint], named_now: NamedNow
-) -> list[Checkpoint]:
-    """The beginnings with the ids that schemas have under new names; they are there then. Their numbers are of the
+) -> dict[str, SchemaIds]:
+    """The ids that schemas have under the new names of these beginnings; they are there then. Their numbers are of the
     newest epoch in the logs that have ended, as these are, so that whoever goes on with it puts the same."""
     before = [state for fold in ended for state in fold.datasets.values()]
     renamed_to = [state for beginning in wanted for state in beginning.datasets]
-    ids = carry(after, to_carry(after, before, renamed_to, named_now, wanted[0].fence_epoch))
-
-    def known(state: DatasetState) -> DatasetState:
-        return msgspec.structs.replace(state, schemas=ids.get(state.dataset_urn, state.schemas))
-
-    return [msgspec.structs.replace(each, datasets=tuple(map(known, each.datasets))) for each in wanted]
+    return carry(after, to_carry(after, before, renamed_to, named_now, wanted[0].fence_epoch))
 
 
 def _switch(store: JobStore, epoch: int, after: JobStore) -> None:

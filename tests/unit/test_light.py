@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -186,3 +188,55 @@ def test_an_executor_imports_what_its_format_needs(tmp_path: Path, form: str) ->
     assert told.returncode == 0, told.stderr
     of_formats = {name for names in OF_A_FORMAT.values() for name in names}
     assert of_formats.intersection(json.loads(told.stdout)) == OF_A_FORMAT[form]
+
+
+NOT_TO_RUN = ("confluent_kafka", "duckdb", "pandas", "pyspark")
+"""What an executor of a job without them would wait for."""
+FUNCTIONS = """
+import distcommit.engine.drain, distcommit.engine.ingest, distcommit.engine.planner, distcommit.engine.recover
+import json, pickle, sys
+from pathlib import Path
+
+flow = pickle.loads(Path(sys.argv[1]).read_bytes())
+flow.source.open().close()
+print(json.dumps(sorted(sys.modules)))
+"""
+SOURCES = {
+    "files": '{type: files, paths: ["%s/{dataset}/*.jsonl"], format: jsonl}',
+    "python": '{type: python, class: "own:Own"}  # %s',
+}
+OWN = """
+from distcommit import Extractor, Source
+
+class Own(Source):
+    def plan(self, owned, states):
+        return iter(())
+
+    def open(self):
+        return Nothing()
+
+class Nothing(Extractor):
+    def extract(self, unit):
+        raise NotImplementedError
+
+    def close(self):
+        pass
+"""
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_an_executor_does_not_wait_for_what_its_job_does_not_have(tmp_path: Path, source: str) -> None:
+    from distcommit.app.job_file.config import load_config
+
+    job_file, flow = tmp_path / "job.yaml", tmp_path / "flow"
+    paths = "paths: {store: store, staging: staging, output: output}"
+    job_file.write_text(f"job: lines\nsource: {SOURCES[source] % tmp_path}\n{paths}\n")
+    flow.write_bytes(pickle.dumps(load_config(job_file).task_flow()))
+    (tmp_path / "own.py").write_text(OWN)
+    found = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
+    words = [sys.executable, "-c", FUNCTIONS, str(flow)]
+    told = subprocess.run(words, capture_output=True, text=True, check=False, env=found)
+    assert told.returncode == 0, told.stderr
+    loaded: list[str] = json.loads(told.stdout)
+    assert f"distcommit.sources.{source}.source" in loaded
+    assert sorted({name.partition(".")[0] for name in loaded}.intersection(NOT_TO_RUN)) == []

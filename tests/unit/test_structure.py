@@ -6,9 +6,12 @@ import ast
 import importlib
 import inspect
 import re
+import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
 
@@ -307,3 +310,48 @@ def test_who_alone_may_know_a_library_is_said_of_the_whole_package() -> None:
     only = [each for name, each in contracts().items() if name.startswith("only ")]
     assert len(only) == 9
     assert all(each["source_modules"] == ["distcommit"] for each in only)
+
+
+OF_DEVELOPERS = ("dev", "bench")
+
+
+def declared() -> set[str]:
+    """The packages that `pyproject.toml` asks for, for the product or an extra of it."""
+    project = tomllib.loads((ROOT.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = [wanted for name, wanted in project["optional-dependencies"].items() if name not in OF_DEVELOPERS]
+    return {normal(re.split(r"[^\w.-]", each)[0]) for wanted in (project["dependencies"], *extras) for each in wanted}
+
+
+def normal(name: str) -> str:
+    """A package's name, of which there are several spellings."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+packages_of_modules = cache(packages_distributions)
+
+
+def undeclared(source: str, known: set[str]) -> Iterator[str]:
+    """What is imported that no package has that is declared."""
+    packages, no_package = packages_of_modules(), {"distcommit", "_typeshed", *sys.stdlib_module_names}
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Import(names=names):
+                modules = [each.name for each in names]
+            case ast.ImportFrom(module=str(module), level=0):
+                modules = [module]
+            case _:
+                continue
+        for top in {module.partition(".")[0] for module in modules} - no_package:
+            if known.isdisjoint(map(normal, packages.get(top, [top]))):
+                yield top
+
+
+def test_what_the_product_imports_it_declares() -> None:
+    """Not only a package that brings it along, and may do so no more."""
+    known = declared()
+    assert {(path, name) for path, source in product() for name in undeclared(source, known)} == set()
+
+
+def test_an_import_that_is_not_declared_is_found() -> None:
+    source = "import os\n\nfrom yaml import dump\n\ndef f():\n    import hypothesis.strategies\n"
+    assert list(undeclared(source, declared())) == ["hypothesis"]

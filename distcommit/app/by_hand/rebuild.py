@@ -107,15 +107,14 @@ def _write(store: JobStore, made: list[DatasetState], known: dict[str, DatasetSt
     """Puts the states into the logs of their buckets. Raises as `rebuild_store`."""
     by_bucket: dict[int, list[DatasetState]] = {}
     for state in made:
-        closed = msgspec.structs.replace(state, closed_epoch=epoch)
-        by_bucket.setdefault(store.bucket_of(state.dataset_urn), []).append(closed)
+        by_bucket.setdefault(store.bucket_of(state.dataset_urn), []).append(state)
     for bucket, states in by_bucket.items():
         log = store.bucket_log(bucket, epoch)
         written = partial(next_record.rebuild, epoch=epoch, states=tuple(states), known=known, who=who)
         fold = log.settle(written)
         require_fence(fold, epoch, log.folder)  # else others are at work here
         for state in states:
-            _require_written(state, fold)
+            _require_written(state, epoch, fold)
 
 
 def _end(store: JobStore, epoch: int, who: str) -> None:
@@ -172,9 +171,9 @@ def _fence(store: JobStore, epoch: int, run_id: str) -> None:
         )
 
 
-def _require_written(state: DatasetState, fold: Fold) -> None:
-    found = fold.state_of(state.dataset_urn)
-    if found != state:
+def _require_written(state: DatasetState, epoch: int, fold: Fold) -> None:
+    if not next_record.is_rebuilt(fold, epoch, state):
+        found = fold.state_of(state.dataset_urn)
         raise ConflictError(
             "a dataset was changed by hand while the store was being rebuilt",
             dataset=state.dataset_urn,

@@ -14,6 +14,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
+from distcommit.model.errors import ConfigurationError
+
 Section = Literal["source", "sink", "converter", "row_checker", "task_checker", "fork"]
 _PACKAGES: dict[Section, str] = {
     "source": "distcommit.sources",
@@ -27,10 +29,26 @@ _PACKAGES: dict[Section, str] = {
 
 @cache
 def types_of(section: Section) -> tuple[str, ...]:
-    """The types that a section can have, in the order of the alphabet."""
+    """The types that a section can have, in the order of the alphabet.
+
+    Raises:
+        ConfigurationError: if two places have one of the same name: an import would take the first and hide the other.
+    """
     package, of_packages = import_module(_PACKAGES[section]), section in ("source", "sink")
-    modules = pkgutil.iter_modules(package.__path__)
-    return tuple(sorted(m.name for m in modules if m.ispkg == of_packages and not m.name.startswith("_")))
+    places: dict[str, str] = {}
+    for place in dict.fromkeys(package.__path__):
+        for module in pkgutil.iter_modules([place]):
+            if module.ispkg != of_packages or module.name.startswith("_"):
+                continue
+            if module.name in places:
+                raise ConfigurationError(
+                    f"two {section}s have the name {module.name!r}",
+                    expected="one of each name",
+                    found=f"one in {places[module.name]} and one in {place}",
+                    todo="take one of them away, or give it another name",
+                )
+            places[module.name] = place
+    return tuple(sorted(places))
 
 
 @cache
@@ -55,6 +73,7 @@ def validated(section: Section, value: Any, default: str = "") -> Any:
 
     Raises:
         ValueError: if it is no section, or of no type that there is; pydantic's, if its settings are wrong.
+        ConfigurationError: as `types_of`.
     """
     if not isinstance(value, Mapping):
         if isinstance(value, BaseModel):

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.looking.status import StatusResult, waiting
 from distcommit.app.looking.steps import StepRow, read_steps
-from distcommit.fs.local import LocalFileSystem
+from distcommit.model.constructs import Converter
 from distcommit.model.errors import DistcommitError
 from distcommit.model.freshness import NO_TARGETS, Freshness
 from distcommit.model.steps import StepContext
@@ -54,7 +54,7 @@ def look_around(folders: JobFolders, store: JobStore, status: StatusResult, now_
         closed=tuple(_closed(store, folders_used)),
         now_ms=now_ms,
         turned_away_fails=folders.config.on_rejected == "fail",
-        fails_for_fields=_fails_for_fields(folders.tree),
+        fails_for_fields=_fails_for_fields(folders.config.converters),
         freshness=folders.config.targets,
         newer=_told(newer_runs, store, ""),
         older=older,
@@ -88,7 +88,7 @@ def _lacking(folders: JobFolders, store: JobStore, status: StatusResult) -> Iter
 def _closed(store: JobStore, names: Sequence[str]) -> Iterator[str]:
     """Of these folders, if they are of this machine: those on a full file system, and those that this user should be
     able to write, as the store is theirs, and can't."""
-    if not isinstance(store.fs, LocalFileSystem):
+    if store.fs.scheme != "file":
         return
     roots, full = store.roots, set[int]()
     for name in names:
@@ -108,9 +108,8 @@ def _closed(store: JobStore, names: Sequence[str]) -> Iterator[str]:
             yield f"paths.{name} can't be written: {path} has lost its permission for user {os.geteuid()}: give it back"
 
 
-def _fails_for_fields(tree: Mapping[str, Any]) -> str:
-    converters = tree.get("converters")
-    for number, converter in enumerate(converters if isinstance(converters, list) else ()):
-        if isinstance(converter, dict) and converter.get("type") == "json" and converter.get("evolution") == "fail":
-            return f"converters.{number}.evolution"
+def _fails_for_fields(converters: Sequence[Converter]) -> str:
+    for number, converter in enumerate(converters):
+        if converter.refuses_fields_by:
+            return f"converters.{number}.{converter.refuses_fields_by}"
     return ""

@@ -67,6 +67,10 @@ class JsonConverter(ConverterSettings, frozen=True, extra="forbid", ignored_type
             reader_of(columns_of(self.fields))
         return self
 
+    @property
+    def refuses_fields_by(self) -> str:
+        return "evolution" if self.evolution == "fail" else ""
+
     @cached_property
     def _inferred(self) -> InferredFields:
         return InferredFields(self.evolution)

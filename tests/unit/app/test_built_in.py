@@ -10,6 +10,7 @@ import pytest
 
 import distcommit.sinks
 from distcommit.app.job_file import built_in
+from distcommit.model.errors import ConfigurationError
 from distcommit.sinks.files.sink import FileSink
 
 
@@ -53,6 +54,22 @@ def test_a_package_is_all_that_a_new_type_takes() -> None:
     found = built_in.validated("sink", {"type": "another", "limit": 5, "format": "avro"})
     assert (type(found).__name__, found.name, found.limit, found.format) == ("Another", "another", 5, "avro")
     assert isinstance(found, FileSink)
+
+
+def test_a_second_package_of_a_name_is_refused_and_both_are_named(another: None, tmp_path: Path) -> None:
+    second = tmp_path / "second"
+    (second / "another").mkdir(parents=True)
+    (second / "another" / "__init__.py").write_text('"""Another sink, of the same name."""\n')
+    distcommit.sinks.__path__.append(str(second))
+    with pytest.raises(ConfigurationError, match="two sinks have the name 'another'") as caught:
+        built_in.validated("sink", {"type": "files"})
+    assert caught.value.found == f"one in {tmp_path} and one in {second}"
+
+
+@pytest.mark.usefixtures("another")
+def test_a_place_that_is_named_twice_is_one_place() -> None:
+    distcommit.sinks.__path__.append(distcommit.sinks.__path__[0])
+    assert built_in.types_of("sink") == ("another", *SINKS)
 
 
 @pytest.mark.parametrize(("value", "found"), [({}, "none"), ({"type": "pyton"}, "pyton"), ({"type": None}, "none")])

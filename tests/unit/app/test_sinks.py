@@ -124,6 +124,24 @@ def test_a_sink_section_that_is_wrong_is_an_error_that_names_the_key(tmp_path: P
         config(tmp_path, sink)
 
 
+FORKED = """\
+fork:
+  type: all
+  branches:
+    left: {sink: {type: postgresql, url: "postgresql://host/a", table: a}}
+    right: {sink: {type: postgresql, url: "postgresql://host/b", table: %s}}
+"""
+
+
+def test_two_branches_whose_commits_are_stored_with_one_name_are_refused(tmp_path: Path) -> None:
+    """Also of two databases."""
+    fork = config(tmp_path, FORKED % "b").fork
+    assert fork is not None
+    assert [branch.sink.name for branch in fork.branches.values()] == ["postgresql:a", "postgresql:b"]
+    with pytest.raises(ConfigurationError, match="fork: 2 branches have a sink of the name 'postgresql:a'"):
+        config(tmp_path, FORKED % "a")
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [

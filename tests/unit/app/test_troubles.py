@@ -251,6 +251,16 @@ def test_records_that_fail_their_work_unit_are_told_with_the_setting_that_lets_t
     assert troubles(machine)[0].command == "distcommit run /jobs/job.yaml", "the job file says otherwise"
 
 
+def test_the_setting_by_which_new_fields_fail_is_the_one_of_the_converter_that_has_it(tmp_path: Path) -> None:
+    chain = [{"type": "schema", "evolution": "fail"}, {"type": "json"}, {"type": "json", "evolution": "fail"}]
+    paths = {name: str(tmp_path / name) for name in ("store", "staging", "output")}
+    for converters, key in ((chain, "converters.2.evolution"), (chain[:2], "")):
+        tree = {**TREE, "paths": paths, "converters": converters}
+        job = JobFolders(parse_config(tree, tmp_path / "job.yaml"), tmp_path / "job.yaml")
+        store = job.open_store(create=True)
+        assert look_around(job, store, read_status(store), 1).fails_for_fields == key
+
+
 def test_a_lock_that_is_not_renewed_is_told_with_who_holds_it_and_cancel_takes_it_away() -> None:
     machine, clock = Machine(), QuickClock()
     go(WORLD, machine, source(a=1))

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
-from msgspec import structs
+import pytest
 from rich.console import Console, RenderableType
 
 from distcommit.app.by_hand.rebucket import RebucketResult
-from distcommit.app.job import Job
 from distcommit.cli.output import rebucket_view
-from distcommit.cli.status_view import status_view
 from distcommit.engine.clock import SystemClock
+from distcommit.fs.local import LocalFileSystem
+from distcommit.fs.posix import RealPosixCalls
 from distcommit.model.log_records import DatasetStatus
 from distcommit.stores import by_hand
 from distcommit.stores.job_lock import JobLock
 from distcommit.stores.job_store import JobStore
+from distcommit.stores.rebucket import Move, rebucket
 from tests.unit.cli.test_cli import JOB, invoke, job_file, last_json, store
 
 __all__ = ["job_file", "store"]
@@ -97,11 +99,42 @@ def test_a_run_that_is_alive_is_not_disturbed(store: JobStore, job_file: Path) -
     assert store.job_log().refresh().under_way is None
 
 
-def test_status_says_that_a_move_is_half_made(store: JobStore, job_file: Path) -> None:
-    found = structs.replace(Job.from_file(job_file).status(), moving_to=9)
-    shown = invoke("status", job_file).stdout
-    assert "half made" not in shown
-    assert "`distcommit rebucket JOB.yaml --buckets 9` finishes it" in text_of(status_view(found))
+class Killed(BaseException):
+    """As a kill: nothing goes on."""
+
+
+class Dying(RealPosixCalls):
+    """The process dies when it is about to end the second log."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._puts = 0
+
+    def rename_noreplace(self, source: str, target: str) -> None:
+        self._puts += "/log/bucket=00001/" in target
+        if self._puts == 2:  # the first is its fence
+            raise Killed
+        super().rename_noreplace(source, target)
+
+
+def test_status_of_what_is_half_moved_tells_it_with_the_command_that_finishes_it(
+    store: JobStore, job_file: Path
+) -> None:
+    assert "half made" not in invoke("status", job_file).stdout
+    made_idle(store)
+    with pytest.raises(Killed):
+        rebucket(replace(store, fs=LocalFileSystem(Dying())), Move(9), "dies", lambda step: None)
+    assert [store.bucket_log(bucket).refresh().moved_to for bucket in range(4)] == [1, 0, 0, 0]
+    told = json.loads(invoke("status", job_file, "--json").stdout)
+    assert told["moving_to"] == 9
+    shown = " ".join(invoke("status", job_file).stdout.split())
+    assert "a move to 9 buckets: `distcommit rebucket JOB.yaml --buckets 9` finishes it; until then no run" in shown
+    assert f"distcommit rebucket --buckets=9 {job_file}" in shown
+    finished = invoke("rebucket", job_file, "--buckets", 9)
+    assert finished.exit_code == 0, finished.stderr
+    assert "an earlier command had begun it" in finished.stdout
+    job_file.write_text(JOB.replace("buckets: 4, ", ""))
+    assert "half made" not in invoke("status", job_file).stdout
 
 
 def test_what_was_begun_before_and_what_is_left_to_do_is_shown() -> None:

@@ -66,7 +66,7 @@ def questions(draw: st.DrawFn, fold: Fold) -> Asked:
     wanted = {urn: draw(watermarks()) for urn in urns}
     action = draw(st.sampled_from(HandAction))
     once, told = draw(st.booleans()), [LeftSequence(name.dataset_urn, name.epoch, "why") for name in names]
-    rebuilt = tuple(DatasetState(urn, watermark=wanted[urn], closed_epoch=epoch) for urn in urns)
+    rebuilt = tuple(DatasetState(urn, watermark=wanted[urn]) for urn in urns)
     unread = [UnreadDataset(urn, low, wanted[urn], "why", outage=once) for urn in urns]
     heads = [Head(bucket, draw(st.integers(1, 9)), "0123456789abcdef") for bucket in range(2)]
     asked: list[Asked] = [
@@ -225,3 +225,22 @@ def test_heads_of_logs_that_do_not_count_any_more_are_never_said() -> None:
         apply(number, record, fold)
     assert next_record.heads(fold, 0, [Head(3, 57, "a")], "me") is None, "a head that the new log will not have"
     assert next_record.heads(fold, 1, [Head(3, 1, "b")], "me") is not None
+
+
+def test_a_rebuild_closes_what_it_makes_for_all_runs_that_have_begun() -> None:
+    fold, made = Fold(), DatasetState("d", watermark=Watermark({"0": 5}))
+    apply(1, Fence(3, "rebuild"), fold)
+    record = next_record.rebuild(fold, 3, (made,), {}, "me")
+    assert record is not None
+    apply(2, record, fold)
+    assert fold.state_of("d").closed_epoch == 3
+    assert next_record.is_rebuilt(fold, 3, made)
+    assert next_record.rebuild(fold, 3, (made,), {"d": made}, "me") is None
+
+
+def test_a_generation_begins_with_the_ids_that_its_schemas_have_there() -> None:
+    fold = Fold()
+    apply(1, Checkpoint(3, "run", (), tuple(DatasetState(urn, schemas={"avro": (1,)}) for urn in ("d", "e")), 0), fold)
+    [begun] = next_record.beginnings([fold], 1, lambda urn: 0, schemas={"d": {"avro": (7, 8)}})
+    assert [state.schemas for state in begun.datasets] == [{"avro": (7, 8)}, {"avro": (1,)}]
+    assert next_record.beginning() == Fold().checkpoint()

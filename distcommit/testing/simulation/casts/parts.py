@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from msgspec import structs
 
@@ -16,9 +17,9 @@ from distcommit.engine.recover import recover_partition
 from distcommit.engine.settings import RunSettings
 from distcommit.fs.posix import PosixCalls
 from distcommit.model.errors import ConflictError
-from distcommit.model.log_records import DatasetStatus, Failed, Record, SequenceName
+from distcommit.model.log_records import DatasetStatus, SequenceName
 from distcommit.model.watermark import Watermark
-from distcommit.protocol.fold import Fold
+from distcommit.protocol import next_record
 from distcommit.stores import by_hand
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.log import CommitLog
@@ -203,12 +204,7 @@ def reprocesses(world: World, source: ModelSource) -> Act:
 
 def quarantine(log: CommitLog, name: SequenceName) -> None:
     """Quarantines a pending sequence, by a log of its run's epoch."""
-
-    def decide(fold: Fold) -> Record | None:
-        pending = fold.state_of(name.dataset_urn).status is DatasetStatus.PENDING
-        return Failed(log.epoch, name, True, "by the test") if pending else None
-
-    log.settle(decide)
+    log.settle(partial(next_record.fail, epoch=log.epoch, name=name, reason="by the test", for_good=True))
 
 
 def let_go(store: JobStore) -> None:

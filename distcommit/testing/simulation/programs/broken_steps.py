@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, ClassVar
 
 import msgspec
 
 from distcommit.engine.recover import recover_partition
 from distcommit.model.errors import LostError, TransientError
-from distcommit.model.log_records import DatasetStatus, Intent, Record, SealedSequence, StepBatch
+from distcommit.model.log_records import DatasetStatus, SealedSequence, StepBatch
 from distcommit.model.steps import StepContext
 from distcommit.model.watermark import Watermark
-from distcommit.protocol.fold import Fold
+from distcommit.protocol import next_record
 from distcommit.steps import registry
 from distcommit.steps.registry import dump_steps, register
 from distcommit.steps.rename import FsRenameCommitStep
@@ -71,11 +72,7 @@ def _sealed(batches: dict[str, tuple[StepBatch, ...]]) -> SimulatedPosix:
     recover_partition(settings, 0)
     epoch = settings.epoch
     sequences = tuple(SealedSequence(urn, epoch, None, None, steps) for urn, steps in batches.items())
-
-    def decide(fold: Fold) -> Record | None:
-        return None if fold.pending() else Intent(epoch, sequences)
-
-    settings.store.bucket_log(0, epoch).settle(decide)
+    settings.store.bucket_log(0, epoch).settle(partial(next_record.seal, epoch=epoch, sequences=sequences))
     put_file(machine, _BROKEN, b"")
     machine.syncfs("/")
     return machine
