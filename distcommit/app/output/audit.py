@@ -6,6 +6,7 @@ default; with `deep` every record of a file is read, and targets count what thei
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from distcommit.model.notebook import Shown
 from distcommit.model.provenance import Provenance
 from distcommit.model.urn import folder_of
 from distcommit.protocol.fold import Fold
-from distcommit.protocol.paths.output import REJECTED_FOLDER, is_tombstone
+from distcommit.protocol.paths.output import REJECTED_FOLDER, is_published_name, is_tombstone, published_epoch
 from distcommit.protocol.paths.parts import CLAIM_FOLDER
 from distcommit.protocol.paths.temporary import is_probe
 from distcommit.sinks.files.footer import Footer, read_footer, read_records
@@ -195,7 +196,7 @@ class _Audit:
             for parent in (self._roots.output, f"{self._roots.output}/{REJECTED_FOLDER}")
             for path in files_below(self._fs, f"{parent}/{folder}")
         ]
-        paths, replaced = self._live(paths, state)
+        paths, replaced, retired_epochs = self._live(paths, state)
         coverage, holes = Coverage(), OffsetSets()
         incarnation = state.watermark.incarnation if state and state.watermark else ""
         for each in replaced:
@@ -204,7 +205,8 @@ class _Audit:
         published: dict[str, OffsetSets] = {}
         repeated = records = 0
         pending_epoch = state.sequence.epoch if state and state.sequence else 0
-        content, footers = SequenceContent(state) if state else None, list[Footer]()
+        is_whole = state is not None and self._provenance is not None and state.done_epoch not in retired_epochs
+        content, footers = SequenceContent(state, is_whole) if state else None, list[Footer]()
         if state and state.status is not DatasetStatus.IDLE:
             self._result.pending.append(f"{state.dataset_urn} ({state.status.value})")
         for path, found in zip(paths, self._read_all(paths, pool), strict=True):
@@ -279,9 +281,8 @@ class _Audit:
         if len(self._result.not_as_stored) < _LISTED:
             self._result.not_as_stored.append(f"{_name(row)}: {why}")
 
-    def _live(self, paths: list[str], state: DatasetState | None) -> tuple[list[str], list[ReplacedRecords]]:
-        """The paths of a dataset without those of tombstones and of what these have retired; and what is known of that
-        which was replaced."""
+    def _live(self, paths: list[str], state: DatasetState | None) -> tuple[list[str], list[ReplacedRecords], set[int]]:
+        """Paths without those of tombstones and of what these have retired; what was replaced; retired epochs."""
         stones: list[Tombstone] = []
         done_epoch = state.done_epoch if state else 0
         pending_epoch = state.sequence.epoch if state and state.sequence else 0
@@ -305,7 +306,8 @@ class _Audit:
         live = [path for path in live if path.removeprefix(f"{self._roots.output}/") not in retired]
         newest = newest_replacements(stones, done_epoch)
         self._result.retired += len(paths) - len(live) - len(newest)
-        return live, [each for stone in newest for each in stone.replaced]
+        epochs = {published_epoch(name) for name in map(posixpath.basename, retired) if is_published_name(name)}
+        return live, [each for stone in newest for each in stone.replaced], epochs
 
     def _share(self, urn: str, published: dict[str, OffsetSets]) -> None:
         """Adds up what datasets before this one have published too."""

@@ -28,9 +28,11 @@ def altered(footer: Footer, records: pa.Table) -> str:
 
 @dataclass(slots=True)
 class SequenceContent:
-    """The files of the sequence that a dataset's state says was done last, as their footers have them."""
+    """The files of the sequence that a dataset's state says was done last, as their footers have them. `is_whole`: all
+    that it published has to be there: nothing has retired any of it since."""
 
     state: DatasetState
+    is_whole: bool = False
     records: int = 0
     sums: list[str] = field(default_factory=list)
 
@@ -44,13 +46,22 @@ class SequenceContent:
         """How they differ from what was sealed; empty if they do not.
 
         Also empty where that says nothing: one of them is older than such sums, a person has accepted the sequence as
-        it is, or there are more or fewer of them than were sealed, which shows as duplicates or gaps.
+        it is, or there are more of them than were sealed, which shows as duplicates. That there are none is a gap.
         """
         state, found = self.state, added_content(self.sums)
+        if state.done_epoch in state.accepted_epochs:
+            return ""
+        if self.is_whole and 0 < len(self.sums) < state.done_files:
+            # several output records of one input record may be in several files, each of which names its offset
+            return (
+                f"of the {state.done_files} files of epoch {state.done_epoch}, as the commit log counts them, only"
+                f" {len(self.sums)} are there; restore the others from a backup, or read their offsets from the source"
+                " again"
+            )
         counts = (len(self.sums), self.records)
         if not (found and state.done_content_sum) or counts != (state.done_files, state.done_records):
             return ""
-        if found == state.done_content_sum or state.done_epoch in state.accepted_epochs:
+        if found == state.done_content_sum:
             return ""
         return (
             f"the {len(self.sums)} files of epoch {state.done_epoch} are not those that were sealed: expected content"

@@ -9,7 +9,7 @@ from distcommit.model.ports import FolderEntry
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.next_record import next_epoch
 from distcommit.protocol.paths.parts import CLAIM_FOLDER, bucket_number, epoch_name
-from distcommit.protocol.paths.staging import SPOOL_FOLDER
+from distcommit.protocol.paths.staging import SPOOL_FOLDER, noted_attempt
 from distcommit.protocol.paths.temporary import is_probe
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.listing import files_below
@@ -18,7 +18,7 @@ from distcommit.stores.staging import epoch_of, swept_epochs
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """An attempt's folder, or a file, relative to the staging root. `why_not`: why the next run leaves it there."""
+    """An attempt's folder or note, or a file, relative to the staging root. `why_not`: why the next run leaves it."""
 
     path: str
     why_not: str = ""
@@ -49,7 +49,7 @@ def _of_epoch(store: JobStore, folds: Mapping[int, Fold], staged: int, epoch: in
             continue
         fold = folds.get(bucket)
         for below in store.fs.list_folder(f"{store.roots.staging}/{path}"):
-            if not below.is_folder:
+            if not below.is_folder and noted_attempt(below.name) is None:
                 yield from _foreign(store, below, f"{path}/{below.name}")
             elif staged >= epoch:
                 yield Leftover(f"{path}/{below.name}", f"the next run is of epoch {epoch}, and sweeps older ones")

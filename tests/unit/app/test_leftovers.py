@@ -140,3 +140,14 @@ def test_what_lies_under_buckets_of_another_generation_is_said_to_be_swept_and_i
     go(resized, machine, ModelSource({}))
     assert left(audit(resized, machine)) == (True, 0, 0)
     assert machine.paths(STAGING) == {}
+
+
+def test_a_note_of_an_attempt_goes_as_its_folder_does() -> None:
+    machine = after_a_failure()
+    (folder, *_) = sorted({path.rpartition("/")[0] for path in machine.paths(STAGING)})
+    machine.put(f"{folder}.open", b"")
+    found = audit(WORLD, machine)
+    assert (found.exact, found.staged_left) == (True, [])
+    assert f"{folder}.open".removeprefix(f"{STAGING}/") in found.to_be_swept
+    go(WORLD, machine, ModelSource({}))
+    assert machine.paths(STAGING) == {}
