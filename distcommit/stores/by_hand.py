@@ -8,19 +8,22 @@ they were written to, the job log is told before the command answers (`stores.an
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 
 from distcommit.model.committer import OpensCommitter
-from distcommit.model.errors import ConflictError, DistcommitError
+from distcommit.model.errors import ConflictError, DistcommitError, UnknownStepTypeError
 from distcommit.model.log_records import DatasetState, DatasetStatus, HandAction, SealedSequence, SequenceName
-from distcommit.model.steps import CommitStep, StepContext
+from distcommit.model.steps import CommitStep, StepContext, Verdict
 from distcommit.model.unread import FailedReading
 from distcommit.model.watermark import Watermark
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
+from distcommit.protocol.paths.output import is_tombstone
 from distcommit.steps.registry import load_steps
+from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores.anchors import by_hand, many_by_hand
 from distcommit.stores.generation import require_not_moved
 from distcommit.stores.job_store import JobStore
@@ -125,10 +128,13 @@ def accept(store: JobStore, urn: str, who: str) -> None:
     and that can never be finished.
 
     Raises:
-        ConflictError: if the dataset is neither quarantined nor being abandoned, or not any more as this is written.
+        ConflictError: if the dataset is neither quarantined nor being abandoned, or not any more as this is written; or
+            if what it replaces would be read beside it, as what says so is not published: nothing was changed.
     """
     with by_hand(store, store.bucket_of(urn), who) as log:
         sequence = _quarantined(log, urn, DatasetStatus.QUARANTINED, DatasetStatus.REVOKING)
+        if log.refresh().state_of(urn).status is DatasetStatus.QUARANTINED:
+            _require_replaced(store, sequence)
         _act(log, HandAction.GIVEN_UP, sequence, who)
         after = _act(log, HandAction.ACCEPT, sequence, who).state_of(urn)
         if sequence.epoch not in after.accepted_epochs:
@@ -247,6 +253,24 @@ def _quarantined(log: CommitLog, urn: str, *allowed: DatasetStatus) -> SealedSeq
     if state.sequence is None or state.status not in (allowed or (DatasetStatus.QUARANTINED,)):
         raise _not(urn, state, "quarantined")
     return state.sequence
+
+
+def _require_replaced(store: JobStore, sequence: SealedSequence) -> None:
+    """Makes sure that a sequence of files that takes the place of others says so, if it is to count as it is."""
+    if any(batch.type_name != FsRenameCommitStep.type_name for batch in sequence.steps):
+        return  # it may be of a kind that can't be abandoned
+    context = StepContext(store.fs, store.roots.staging, store.roots.output)
+    with suppress(UnknownStepTypeError):
+        for step in load_steps(sequence.steps, context):
+            replaces = isinstance(step, FsRenameCommitStep) and is_tombstone(step.file.final_path)
+            if replaces and step.verify() is not Verdict.DONE:
+                raise ConflictError(
+                    "this sequence takes the place of files, and what says so is not published",
+                    dataset=sequence.dataset_urn,
+                    epoch=sequence.epoch,
+                    found=repr(step),
+                    todo="release the dataset with abandon: its records are read again. Accepted, both would be read",
+                )
 
 
 def _name(sequence: SealedSequence) -> SequenceName:

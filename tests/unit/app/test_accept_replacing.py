@@ -1,0 +1,47 @@
+"""A person accepts a sequence that takes the place of files, of which what says so can't be published any more."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+
+import pytest
+
+from distcommit.app.by_hand.rebuild import known_states
+from distcommit.app.output.audit import audit_store
+from distcommit.model.errors import ConflictError
+from distcommit.model.log_records import DatasetStatus
+from distcommit.sinks.files.sink import FileSink
+from distcommit.stores import by_hand
+from distcommit.testing.models.model_source import ModelDataset, ModelSource
+from distcommit.testing.simulation.simulated_posix import Crashed, Operation
+from distcommit.testing.simulation.world import ROOTS, World
+from tests.unit.engine.machines import OUTPUT, Machine
+
+WORLD = World(max_attempts=1, files=FileSink(compression="none", publish="replace"))
+FIRST, SECOND = ModelSource({"a": ModelDataset({"0": 3})}), ModelSource({"a": ModelDataset({"0": 5})})
+
+
+def test_accept_is_refused_and_abandon_goes_on() -> None:
+    machine = Machine()
+    assert WORLD.run(machine, FIRST).succeeded
+
+    def dies(operation: Operation) -> None:
+        if operation.kind.startswith("rename") and re.match(f"{OUTPUT}/_rejected/a", operation.path):
+            raise Crashed
+
+    machine.faults.append(dies)
+    with suppress(Crashed):
+        WORLD.run(machine, SECOND)
+    machine.restart()
+    for path in [path for path in machine.paths(ROOTS.staging) if "tombstone" in path]:
+        machine.remove(path)
+    WORLD.run(machine, SECOND)
+    store = WORLD.store(machine)
+    with pytest.raises(ConflictError, match="release the dataset with abandon"):
+        by_hand.accept(store, "a", "a person")
+    assert known_states(store)["a"].status is DatasetStatus.QUARANTINED
+    by_hand.abandon(store, "a", "a person")
+    assert WORLD.run(machine, SECOND).succeeded
+    found = audit_store(store, ModelSource.provenance, deep=True)
+    assert (found.exact, found.records) == (True, 2), found
