@@ -14,7 +14,13 @@ from enum import StrEnum
 from functools import partial
 
 from distcommit.model.committer import OpensCommitter
-from distcommit.model.errors import ConflictError, DistcommitError, UnknownStepTypeError
+from distcommit.model.errors import (
+    ConflictError,
+    CorruptError,
+    DistcommitError,
+    UnknownStepTypeError,
+    UnknownVersionError,
+)
 from distcommit.model.log_records import DatasetState, DatasetStatus, HandAction, SealedSequence, SequenceName
 from distcommit.model.steps import CommitStep, StepContext, Verdict
 from distcommit.model.unread import FailedReading
@@ -260,7 +266,7 @@ def _require_replaced(store: JobStore, sequence: SealedSequence) -> None:
     if any(batch.type_name != FsRenameCommitStep.type_name for batch in sequence.steps):
         return  # it may be of a kind that can't be abandoned
     context = StepContext(store.fs, store.roots.staging, store.roots.output)
-    with suppress(UnknownStepTypeError):
+    with suppress(UnknownStepTypeError, UnknownVersionError, CorruptError):  # what only accept can end
         for step in load_steps(sequence.steps, context):
             replaces = isinstance(step, FsRenameCommitStep) and is_tombstone(step.file.final_path)
             if replaces and step.verify() is not Verdict.DONE:
