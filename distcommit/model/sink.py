@@ -178,7 +178,8 @@ class SinkWriter(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """What a sink can do beside committing exactly once.
+    """What a sink can do beside committing exactly once. Where it stages is no question: each writer gets an area; and
+    whether its attempts leave anything elsewhere is its committer's to say (`OpensCommitter.discards`).
 
     Attributes:
         exactly_once: whether it does that. One that does not has no commit steps: its records are visible as they are
