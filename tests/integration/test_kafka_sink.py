@@ -164,7 +164,13 @@ def test_a_topic_that_may_not_be_written_to_holds_up_its_dataset_alone(
 def test_the_messages_of_a_topic_of_ones_own_are_counted_and_no_others(target: Target) -> None:
     """As readers of committed transactions see them, from several partitions; what others have sent there counts."""
     admin, topic = AdminClient({"bootstrap.servers": target.brokers}), f"{target.name}-a"
-    admin.create_topics([NewTopic(topic, 3, 1)])[topic].result(20)
+
+    def created(new: NewTopic) -> None:
+        admin.create_topics([new])[new.topic].result(20)
+        while new.topic not in admin.list_topics(timeout=20).topics:  # the controller knows it, the broker soon
+            time.sleep(0.05)
+
+    created(NewTopic(topic, 3, 1))
 
     def counted(urn: str = "a", **settings: Any) -> int | None:
         committer = target.sink(**settings).open_committer(target.context)
@@ -184,8 +190,7 @@ def test_the_messages_of_a_topic_of_ones_own_are_counted_and_no_others(target: T
     assert counted(topic=f"{target.name}-all", create=True) is None, "whose they are can't be told"
     admin.delete_records([TopicPartition(topic, 0, 1)])[TopicPartition(topic, 0, 1)].result(20)
     assert counted() is None, "some are gone"
-    compacted = NewTopic(f"{target.name}-c", 1, 1, config={"cleanup.policy": "compact"})
-    admin.create_topics([compacted])[compacted.topic].result(20)
+    created(NewTopic(f"{target.name}-c", 1, 1, config={"cleanup.policy": "compact"}))
     assert counted("c") is None, "some may be gone"
 
 
