@@ -70,7 +70,9 @@ class Job(StoredJob):
 
         With a source of type `micro_batch` each row goes to the dataset that it names, and counts once: a query that is
         started again from its checkpoint hands over its last micro-batch again, and what was committed of it is left
-        out. With any other source the micro-batch is the trigger of a run, and its rows are not looked at.
+        out. So it is called once for each, with all of its rows: what a second call hands over of the same datasets
+        would count as done. With any other source the micro-batch is the trigger of a run, and its rows are not looked
+        at.
 
         Raises:
             TransientError: if not all datasets of the micro-batch are committed. The query ends, and commits the rest

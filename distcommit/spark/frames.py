@@ -13,6 +13,7 @@ import msgspec
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import max as max_of
 
 from distcommit.model.errors import DistcommitError, SourceError, TransientError, plain_text, printable
 from distcommit.model.log_records import DatasetState
@@ -99,9 +100,10 @@ class _Reading:
             return StagedFrame(self._parts(read, Kind.INTEGER))
         frame = StagedFrame(column=column, kind=self._kind(read))
         stored = stored_position(self.urn, state, frame.incarnation, lambda position: is_position(frame.kind, position))
-        now = position_of(Kind.TIME, datetime.now(UTC))  # before anything is read
-        parts = self._parts(_from(read, column, stored), frame.kind)
-        end = end_of(frame.kind, parts, self.source.lookback or 0, now)
+        wanted = _from(read, column, stored)
+        before = _greatest(wanted, column) if frame.kind is Kind.INTEGER else position_of(Kind.TIME, datetime.now(UTC))
+        parts = self._parts(wanted, frame.kind)
+        end = end_of(frame.kind, parts, self.source.lookback or 0, before)
         return StagedFrame(parts, column, frame.kind, stored, end)
 
     def _parts(self, read: DataFrame, kind: Kind) -> tuple[StagedPart, ...]:
@@ -134,6 +136,12 @@ class _Reading:
             found=plain_text(found, 1000),
             todo="correct the reader's options, name its jars (spark.conf), or see to what it reads; then run again",
         )
+
+
+def _greatest(read: DataFrame, column: str) -> int | None:
+    """Of a column of integers; None if there is none."""
+    (row,) = read.agg(max_of(read[f"`{column}`"])).collect()
+    return None if row[0] is None else int(row[0])
 
 
 def _from(read: DataFrame, column: str, stored: Position | None) -> DataFrame:

@@ -53,7 +53,7 @@ def _read_pause(fs: FileSystem, path: str) -> ScheduleRequest | None:
         return decode_document(fs.read(path), ScheduleRequest, REQUEST_VERSION, "the request to pause a job", path)
     except FileNotFoundError:
         return None
-    except DistcommitError:
+    except (DistcommitError, OSError):
         return ScheduleRequest(REQUEST_VERSION, "somebody", 0)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import OFFSET_END, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
@@ -188,7 +188,8 @@ def test_the_messages_of_a_topic_of_ones_own_are_counted_and_no_others(target: T
         end(20)
         assert counted() == then
     assert counted(topic=f"{target.name}-all", create=True) is None, "whose they are can't be told"
-    admin.delete_records([TopicPartition(topic, 0, 1)])[TopicPartition(topic, 0, 1)].result(20)
+    for result in admin.delete_records([TopicPartition(topic, number, OFFSET_END) for number in range(3)]).values():
+        result.result(20)
     assert counted() is None, "some are gone"
     created(NewTopic(f"{target.name}-c", 1, 1, config={"cleanup.policy": "compact"}))
     assert counted("c") is None, "some may be gone"

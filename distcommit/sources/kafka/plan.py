@@ -107,7 +107,10 @@ def _begins(
         if not topic_id:
             raise unreadable(urn, "its topic id: the cluster shows no controller to ask")
         raise _made_again(urn, f"topic id {planned_low.incarnation}", f"topic id {topic_id}")
-    if not stored.keys() <= {str(partition) for partition in logs}:
+    missing = stored.keys() - {str(partition) for partition in logs}
+    if missing and planned_low is not None and planned_low.incarnation == topic_id != "":  # a topic never loses any
+        raise unreadable(urn, f"the broker does not know partitions {', '.join(sorted(missing))} of the topic yet")
+    if missing:
         raise _made_again(urn, f"partitions {', '.join(stored)}", f"{len(logs)} partitions")
     start: dict[str, Position] = {}
     skipped: list[SkippedRange] = []

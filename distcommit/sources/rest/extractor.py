@@ -107,7 +107,7 @@ class RestExtraction(Extraction):
         of, urn = self._list, self._unit.dataset_urn
         asked = of.watermark.asked(low, self._high)
         request: Request | None = of.paging.first(Request(url=of.request.url, params={**of.request.params, **asked}))
-        seen, before, empty = set[bytes](), b"", 0
+        seen, before, empty, uneven = set[bytes](), b"", 0, 0
         while request is not None:
             seen.add(_digest(request))
             reply = self._client.get(request, urn)
@@ -117,6 +117,9 @@ class RestExtraction(Extraction):
             except ValueError as error:
                 raise self._unreadable(f"{error}; it begins with {reply.body[:60]!r}") from None
             empty = 0 if answer.records else empty + 1
+            if answer.records and uneven:
+                raise self._uneven(uneven)
+            uneven = 0 if of.paging.is_whole(answer) else len(answer.records)
             if answer.records and reply.body == before:
                 raise self._endless("the same answer twice")
             if empty > _MOST_EMPTY_PAGES:
@@ -185,6 +188,16 @@ class RestExtraction(Extraction):
             expected="that each leads to another one, and one of them to none",
             found=found,
             todo="correct source.paging; nothing of it is published",
+        )
+
+    def _uneven(self, found: int) -> SourceError:
+        return SourceError(
+            "an answer had not as many records as the offset moved on, and is not the last one",
+            dataset=self._unit.dataset_urn,
+            expected="source.paging.step records in each but the last",
+            found=str(found),
+            todo="set step, and the server's parameter for the size of a page, to what the server gives at most;"
+            " nothing of it is published",
         )
 
     def _unreadable(self, found: str) -> SourceError:

@@ -35,6 +35,10 @@ class _Paging(BaseModel):
         """
         raise NotImplementedError
 
+    def is_whole(self, answer: Answer) -> bool:
+        """Whether another answer with records may come after this one, as far as their number tells."""
+        return True
+
 
 class LinkPaging(_Paging):
     """The next answer's URL stands in the answer, at `path`, or with no path in its header `Link`, as rel="next".
@@ -88,7 +92,8 @@ class PageNumberPaging(_Paging):
         type: `page`.
         param: the parameter that the number is sent as.
         first_page: the first number.
-        step: what is added to it each time.
+        step: what is added to it each time. With more than 1 it is an offset, and each page but the last has to have as
+            many records: else some would be passed over.
     """
 
     type: Literal["page"]
@@ -101,6 +106,10 @@ class PageNumberPaging(_Paging):
 
     def following(self, request: Request, answer: Answer) -> Request | None:
         return _with(request, self.param, str(int(request.params[self.param]) + self.step)) if answer.records else None
+
+    def is_whole(self, answer: Answer) -> bool:
+        """Of offsets: whether it has as many records as the next offset is behind."""
+        return self.step == 1 or len(answer.records) == self.step
 
 
 class NoPaging(_Paging):

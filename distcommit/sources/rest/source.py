@@ -148,6 +148,9 @@ class RestSource(BaseModel, SourceSettings):
         )
         return {"url": Pin(urlsplit(self.url).path, another)}
 
+    def selects(self, dataset_urn: str, partition: str) -> bool:
+        return dataset_urn in self.datasets
+
     def extract_of(self, dataset_urn: str) -> Extract:
         """By the columns that are added, and the watermark field, which is in each record."""
         columns = (PARTITION_COLUMN, OFFSET_COLUMN)

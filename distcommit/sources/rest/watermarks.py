@@ -28,7 +28,8 @@ class WatermarkField(BaseModel):
             the server takes it as inclusive. With text there is nothing less: there it has to be.
         until: of times, the parameter that asks for records up to a value; empty if there is none.
         format: of times, how they are sent, as strftime has it, in UTC.
-        lookback: how far the end of what is read stays behind, in seconds for times, and as a number for integers.
+        lookback: how far the end of what is read stays behind, in seconds for times, and as a number for integers. Of
+            times that are no finer than a second at least 1, of minutes 60: others of the present one may still come.
         unique: of integers, whether no two records have the same: the newest is read then.
     """
 

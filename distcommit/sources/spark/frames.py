@@ -72,16 +72,20 @@ class StagedFrame(msgspec.Struct, frozen=True):
         return sum(part.rows for part in self.parts)
 
 
-def end_of(kind: Kind, parts: Iterable[StagedPart], lookback: int, now: Position) -> Position | None:
-    """Where what may be published ends: before the greatest value, whose group may still grow, and of times before the
-    present; and by `lookback` before that. None if there is no value."""
+def end_of(kind: Kind, parts: Iterable[StagedPart], lookback: int, before: Position | None) -> Position | None:
+    """Where what may be published ends: before the greatest value, whose group may still grow, and not after `before`;
+    and by `lookback` before that. None if there is no value.
+
+    `before`: as it was before anything was read, of times the present, and of integers the greatest value: tasks of
+    Spark read at moments of their own, and one may see a value while another was too early for the one before it.
+    """
     found = [part.newest for part in parts if part.newest is not None]
-    if not found:
+    if not found or before is None:
         return None
-    if kind is Kind.INTEGER:
-        greatest = max(position for position in found if isinstance(position, int))
+    if isinstance(before, int):
+        greatest = min(before, max(position for position in found if isinstance(position, int)))
         return max(greatest - lookback, -(1 << 63))
-    newest = min(max(map(str, found)), str(now))
+    newest = min(max(map(str, found)), str(before))
     return position_of(Kind.TIME, time_at(newest) - timedelta(seconds=lookback))
 
 

@@ -85,6 +85,9 @@ class SparkSource(BaseModel, SourceSettings):
     def is_snapshot(self) -> bool:
         return not self.watermark
 
+    def selects(self, dataset_urn: str, partition: str) -> bool:
+        return dataset_urn in self.datasets
+
     def extract_of(self, dataset_urn: str) -> Extract:
         return extract_by(self.format, self.watermark, dataset_urn)
 

@@ -312,6 +312,14 @@ def test_position_of_a_known_topic_waits_for_a_cluster_that_tells_ids() -> None:
         plan_dataset(source(), "t", {0: PartitionLog(0, 5, 0)}, state)
 
 
+def test_a_broker_that_does_not_know_all_partitions_of_the_same_topic_yet_is_asked_again_later() -> None:
+    """What is stored is right: setting the watermark would publish records twice."""
+    state = DatasetState("t", watermark=Watermark({"0": 3, "1": 2}, "topic-id"))
+    with pytest.raises(SourceError, match="does not know partitions 1 of the topic yet") as raised:
+        plan_dataset(source(), "t", {0: PartitionLog(0, 5, 0)}, state, "topic-id")
+    assert not isinstance(raised.value, PlanError)
+
+
 @pytest.mark.parametrize("stored", ["", "topic-id"])
 def test_planned_positions_carry_the_topic_id(stored: str) -> None:
     state = DatasetState("t", watermark=Watermark({"0": 2}, stored))

@@ -43,7 +43,9 @@ class Staged:
             for found in spool(batches):
                 parts += [msgspec.json.decode(text, type=StagedPart) for text in found["part"].to_pylist()]
         self.parts = tuple(parts)
-        end = end_of(kind, parts, about.pop("lookback", 0), NOON)
+        values = [value for part in partitions for value in part.to_pylist() if value is not None]
+        before = NOON if kind is Kind.TIME else about.pop("before", max(values, default=None))
+        end = end_of(kind, parts, about.pop("lookback", 0), before)
         Path(self.frames.folder_of("t"), "index.json").unlink(missing_ok=True)
         self.frames.put("t", StagedFrame(self.parts, column, kind, about.get("bound"), end))
 
@@ -98,6 +100,14 @@ def test_rows_that_could_not_be_read_are_planned_up_to_where_they_were_to_end(st
     for nowhere in (2, 12):
         (plan,) = staged.plan_again(nowhere, 2)
         assert sorted(staged.read(plan)) == [2, 3, 4, 5]
+
+
+def test_what_another_task_saw_first_waits_for_what_was_there_before_any_read(staged: Staged) -> None:
+    """A task of Spark has read before 4 came, and another one after 5 did."""
+    staged.stage([integers(1, 2), integers(3, 5)], "c", before=3)
+    (plan,) = staged.plan()
+    assert sorted(staged.read(plan)) == [1, 2]
+    assert plan.work_units[0].expected_high == Watermark({"": 3}, "c:integer")
 
 
 def test_the_end_stays_behind_by_lookback(staged: Staged) -> None:

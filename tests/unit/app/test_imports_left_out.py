@@ -1,0 +1,41 @@
+"""Positions of another job of the same source, which knows datasets that this one does not name any more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from distcommit.app.by_hand.imports import import_watermarks
+from distcommit.app.by_hand.positions import ForeignPositions
+from distcommit.app.by_hand.take_over import _take_partitions
+from distcommit.model.log_records import DatasetState
+from distcommit.model.source import Source
+from distcommit.model.watermark import Position, Watermark
+from distcommit.sources.rest.source import RestSource
+from distcommit.sources.sql.source import SqlSource
+
+SQL = SqlSource(type="sql", url="sqlite:////db", tables=("orders",), watermark="id", lookback=0)
+REST = RestSource.model_validate(
+    {
+        "type": "rest",
+        "url": "http://h/{dataset}",
+        "datasets": ("orders",),
+        "paging": {"type": "none"},
+        "watermark": {"field": "id", "type": "integer", "since": "s", "lookback": 0},
+    }
+)
+
+
+@pytest.mark.parametrize(("source", "at"), [(SQL, {"": 5}), (REST, {"": (5,), "rows": 5})])
+def test_a_dataset_that_is_not_named_any_more_is_left_out_and_the_others_are_taken(
+    source: Source, at: Mapping[str, Position]
+) -> None:
+    states = {urn: DatasetState(urn, watermark=Watermark(dict(at), "id:integer")) for urn in ("orders", "given_up")}
+    found = ForeignPositions("job other", {})
+    for state in states.values():
+        _take_partitions(source, source, state, states, found)
+    store = None
+    result = import_watermarks(store, source, found, "me", overwrite=False, dry_run=True)
+    assert result.datasets_set == 1
+    assert [why.partition(":")[0] for why in result.left_out] == ["given_up"]

@@ -1,0 +1,50 @@
+"""Pages that are asked for by an offset, of a server that gives fewer records a page than the offset moves on."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from distcommit.model.errors import SourceError
+from distcommit.model.watermark import Watermark
+from distcommit.model.work import WorkUnit
+from distcommit.sources.rest.client import Reply
+from distcommit.sources.rest.extractor import ListOfRecords, RestExtractor
+from distcommit.sources.rest.paging import PageNumberPaging, Request
+from distcommit.sources.rest.watermarks import ROWS, WatermarkField
+
+FIELD = WatermarkField(field="i", type="integer", since="since", lookback=0, unique=True)
+
+
+class Server:
+    """Gives at most `most` of 500 records at once, from an offset on."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+
+    def get(self, request: Request, urn: str) -> Reply:
+        low, offset = int(request.params.get("since", -1)), int(request.params["offset"])
+        found = [{"i": number} for number in range(500) if number > low]
+        return Reply(json.dumps(found[offset : offset + min(self._most, 100)]).encode(), "")
+
+    def close(self) -> None:
+        pass
+
+
+def read_from(server: Server) -> list[int]:
+    paging = PageNumberPaging(type="page", param="offset", first_page=0, step=100)
+    listed = ListOfRecords(Request(url="http://h/x"), "", FIELD, paging)
+    low = Watermark({"": FIELD.beginning, ROWS: 0}, FIELD.incarnation)
+    unit = WorkUnit("0", "d", low, Watermark({}, FIELD.incarnation), 1)
+    extraction = RestExtractor(server, {"d": listed}).extract(unit)  # type: ignore[arg-type]
+    return [json.loads(value)["i"] for batch in extraction for value in batch.column("value").to_pylist()]
+
+
+def test_all_pages_but_the_last_have_as_many_records_as_the_offset_moves_on() -> None:
+    assert read_from(Server(100)) == list(range(500))
+
+
+def test_a_server_that_gives_fewer_is_told_and_nothing_is_passed_over() -> None:
+    with pytest.raises(SourceError, match="not as many records as the offset moved on"):
+        read_from(Server(50))

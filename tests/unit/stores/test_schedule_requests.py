@@ -1,0 +1,24 @@
+"""What is asked of services that run a job, where it can't be read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from distcommit.fs.local import LocalFileSystem
+from distcommit.stores.schedule_requests import put_pause, read_asked
+
+
+class Closed(LocalFileSystem):
+    """Another user's file."""
+
+    def read(self, path: str) -> bytes:
+        raise PermissionError(13, "Permission denied", path)
+
+
+def test_a_pause_that_can_not_be_read_is_one(tmp_path: Path) -> None:
+    store: Any = SimpleNamespace(fs=LocalFileSystem(durable=False), roots=SimpleNamespace(store=str(tmp_path)))
+    put_pause(store, "ann@host", 1)
+    found = read_asked(Closed(durable=False), str(tmp_path))
+    assert found.paused is not None
