@@ -36,7 +36,7 @@ def query_id_of(batch: DataFrame) -> str:
         raise ConfigurationError(
             "Job.on_batch was not called by a streaming query",
             expected=f"the property {_QUERY_ID}, which Spark sets where it calls foreachBatch",
-            todo="stream.writeStream.foreachBatch(job.on_batch), or call it, once for each, from a function of your own",
+            todo="stream.writeStream.foreachBatch(job.on_batch), or call it once for each, from a function of your own",
         )
     return str(found)
 
