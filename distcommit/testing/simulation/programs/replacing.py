@@ -20,7 +20,14 @@ from distcommit.stores.claims import Mark, read_marks, read_owner
 from distcommit.stores.job_store import open_store
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.models.turning_away import TurningAway
-from distcommit.testing.simulation.programs.parts import Program, files_below, new_machine, staged, unsettled
+from distcommit.testing.simulation.programs.parts import (
+    Program,
+    files_below,
+    new_machine,
+    require_refused,
+    staged,
+    unsettled,
+)
 from distcommit.testing.simulation.simulated_posix import Crashed, Operation, SimulatedPosix
 from distcommit.testing.simulation.world import ROOTS, SimulatedFileSystem, World
 
@@ -136,6 +143,12 @@ def _abandon(machine: SimulatedPosix) -> None:
     by_hand.abandon(_FOLDER.store(machine), unsettled(machine).dataset_urn, "person")
 
 
+def _accept_and_abandon(machine: SimulatedPosix) -> None:
+    """As old and new would be read, it is not accepted."""
+    require_refused((partial(by_hand.accept, _FOLDER.store(machine), unsettled(machine).dataset_urn, "person"),))
+    _abandon(machine)
+
+
 def _abandon_and_run(machine: SimulatedPosix) -> str:
     while unsettled(machine).status in (DatasetStatus.QUARANTINED, DatasetStatus.REVOKING):
         _abandon(machine)
@@ -206,6 +219,7 @@ REPLACING = (
     _replacing("replace-deleting", _FOLDER, _source(1, 1), _FIRST),
     Program("replace-reprocess", partial(_found, _BEFORE, _FIRST, _SECOND), _fed_again, _feed_and_run),
     Program("replace-abandoned", _quarantined, _abandon, _abandon_and_run),
+    Program("replace-not-accepted", _quarantined, _accept_and_abandon, _abandon_and_run),
     _rebuilt("replace-rebuilt", _FOLDER, _FIRST),
     _rebuilt("replace-rebuilt-first", _FOLDER),
     _rebuilt("replace-rebuilt-partitions", _PARTITIONS, _FIRST),
