@@ -18,11 +18,10 @@ from distcommit.model.committer import CommitterContext, LostAttempt
 from distcommit.model.ports import FileSystem
 from distcommit.model.sink import AttemptIdentity, Filtered, Origin, Origins, Prepared, SinkWriter, StagingArea
 from distcommit.model.work import SkippedRange
-from distcommit.protocol.paths.output import is_data_file_of
-from distcommit.protocol.paths.staging import data_file_note, is_data_file_note
 from distcommit.protocol.paths.temporary import table_probe_name
 from distcommit.sinks.covering import Covering
 from distcommit.sinks.fitting import Fitting
+from distcommit.sinks.target_files import data_file_note, is_data_file_note, is_data_file_of
 
 logger = logging.getLogger(__name__)
 _WAITING_BYTES = 64 << 20

@@ -20,7 +20,8 @@ import msgspec
 from distcommit.model.errors import CorruptError
 from distcommit.model.ledger import LedgerRow
 from distcommit.model.ports import FileSystem
-from distcommit.protocol.paths.output import LEDGERS, ledger_file_name
+from distcommit.protocol.paths.output import LEDGERS
+from distcommit.sinks.target_files import ledger_file_name
 
 Key = tuple[str, str]
 """A dataset and a branch."""

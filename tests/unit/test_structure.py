@@ -176,6 +176,7 @@ NAMES_OF_OTHERS: dict[str, str] = {
     "sinks/files/time_folders.py": "folders by time, which are a job file's",
     "sinks/iceberg/snapshots.py": "Iceberg's manifests",
     "sinks/iceberg/sql_tables.py": "Iceberg's metadata files",
+    "sinks/target_files.py": "the one place for files that only sinks with a target of their own know",
     "sinks/two_phase.py": "names of transactions",
 }
 """Modules that make or read names like those of files, and why these are not the job's own."""

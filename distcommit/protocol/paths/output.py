@@ -78,30 +78,6 @@ def published_epoch(name: str) -> int:
     return int(name.removeprefix("_").partition("-")[0])
 
 
-def data_file_name(epoch: int, attempt: str, number: int) -> str:
-    """Name of an attempt's data file of that number, where a table has its own."""
-    return f"{_data_file_start(epoch, attempt)}{number:05d}.parquet"
-
-
-def is_data_file_of(path: str, epoch: int, attempt: str) -> bool:
-    """Whether a file's name is one that an attempt gives to its data files."""
-    return path.rpartition("/")[2].startswith(_data_file_start(epoch, attempt))
-
-
-def _data_file_start(epoch: int, attempt: str) -> str:
-    return f"distcommit-{epoch:06d}-{attempt}-"
-
-
-def ledger_file_name(checksum: str) -> str:
-    """Name of a file of a table's ledger: the SHA-256 of its bytes."""
-    return f"{checksum}.json"
-
-
-def ledger_text_name(number: int) -> str:
-    """Name of the file with the text of a ledger whose table can keep nothing but a number."""
-    return f"txn-{number:016x}.json"
-
-
 def tombstone_path(dataset_folder: str, epoch: int, work_unit_id: str, attempt: str) -> str:
     """Path of a tombstone, below the output root: beside the dataset's error files, whose readers pass it over."""
     return f"{REJECTED_FOLDER}/{dataset_folder}/_{epoch_name(epoch)}-{work_unit_id}-{attempt}{_TOMBSTONE_SUFFIX}"

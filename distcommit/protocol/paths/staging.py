@@ -19,7 +19,6 @@ SPOOL_INDEX = "index.json"
 """Beside what is spooled: what of it counts, and what it is of."""
 
 _ATTEMPT_NOTE = ".open"
-_DATA_FILE_NOTE = ".path"
 
 
 def staged_name(number: int, ending: str = "") -> str:
@@ -31,16 +30,6 @@ def staged_name(number: int, ending: str = "") -> str:
 def writing_name(name: str) -> str:
     """Under which a staged file is written until it is closed, where it can be renamed then."""
     return f"{name}{WRITING}"
-
-
-def data_file_note(name: str) -> str:
-    """Name of the note that says where a table's data file of that name is to be."""
-    return f"{name}{_DATA_FILE_NOTE}"
-
-
-def is_data_file_note(name: str) -> bool:
-    """Whether a file's name is that of such a note."""
-    return name.endswith(_DATA_FILE_NOTE)
 
 
 def bucket_folder(epoch: int, bucket: int) -> str:
@@ -78,11 +67,6 @@ def rows_name(number: int, of: str = "") -> str:
     """Name of a file of rows that only this program reads again, an Arrow stream; `of`: whose, where several write to
     one folder."""
     return f"{of}{'-' if of else ''}{number:05d}.arrows"
-
-
-def messages_name(number: int) -> str:
-    """Name of a file of messages that are staged for a topic."""
-    return f"messages-{number}.arrow"
 
 
 def spooled_dataset(number: int) -> str:

@@ -18,9 +18,9 @@ from deltalake import DeltaTable
 
 from distcommit.model.committer import CommitterContext
 from distcommit.model.ledger import LedgerRow
-from distcommit.protocol.paths.output import ledger_text_name
 from distcommit.sinks.delta.tables import table_id
 from distcommit.sinks.ledger_files import Ledger, Ledgers
+from distcommit.sinks.target_files import ledger_text_name
 
 _VERSION = 1
 

@@ -14,7 +14,6 @@ from deltalake import DeltaTable
 
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
-from distcommit.protocol.paths.output import data_file_name
 from distcommit.sinks.data_files import DataFileWriter, TableFiles, leave_note
 from distcommit.sinks.delta.data_files import partition_text
 from distcommit.sinks.delta.locations import opened
@@ -23,6 +22,7 @@ from distcommit.sinks.delta.schemas import columns_of, schema_id
 from distcommit.sinks.delta.settings import DeltaSettings
 from distcommit.sinks.delta.tables import DeltaTables, table_id
 from distcommit.sinks.fitting import Fitting
+from distcommit.sinks.target_files import data_file_name
 
 _OPEN_FILES = 32
 _ROW = "_row"

@@ -26,7 +26,6 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 
 from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
-from distcommit.protocol.paths.output import data_file_name
 from distcommit.sinks.data_files import DataFileWriter, TableFiles, leave_note
 from distcommit.sinks.fitting import Fitting
 from distcommit.sinks.iceberg.data_files import data_folder, plain_file
@@ -34,6 +33,7 @@ from distcommit.sinks.iceberg.leftovers import note_of
 from distcommit.sinks.iceberg.making import table_for
 from distcommit.sinks.iceberg.opening import known_tables
 from distcommit.sinks.iceberg.settings import IcebergSettings
+from distcommit.sinks.target_files import data_file_name
 
 _OPEN_FILES = 32
 

@@ -14,8 +14,8 @@ from distcommit.model.errors import ConfigurationError
 from distcommit.model.ports import FileSystem
 from distcommit.model.sink import Filtered, Origin, Origins, Prepared, SinkWriter, StagingArea
 from distcommit.model.work import SkippedRange
-from distcommit.protocol.paths.staging import messages_name
 from distcommit.sinks.covering import Covering
+from distcommit.sinks.target_files import messages_name
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _MESSAGE: pa.Schema = pa.schema(

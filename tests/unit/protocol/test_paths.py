@@ -13,11 +13,7 @@ from distcommit.model.work import StagedFile
 from distcommit.protocol.path_checks import check_relative
 from distcommit.protocol.paths.output import (
     LEDGERS,
-    data_file_name,
-    is_data_file_of,
     is_published_name,
-    ledger_file_name,
-    ledger_text_name,
     published_epoch,
     published_name,
     published_start,
@@ -29,9 +25,6 @@ from distcommit.protocol.paths.staging import (
     attempt_folder,
     attempt_note,
     attempt_of,
-    data_file_note,
-    is_data_file_note,
-    messages_name,
     noted_attempt,
     rows_name,
     spooled_dataset,
@@ -66,6 +59,15 @@ from distcommit.protocol.paths.temporary import (
     store_probe_name,
     table_probe_name,
     temporary_name,
+)
+from distcommit.sinks.target_files import (
+    data_file_name,
+    data_file_note,
+    is_data_file_note,
+    is_data_file_of,
+    ledger_file_name,
+    ledger_text_name,
+    messages_name,
 )
 from distcommit.steps.rename import FsRenameCommitStep
 
