@@ -164,13 +164,7 @@ def test_a_topic_that_may_not_be_written_to_holds_up_its_dataset_alone(
 def test_the_messages_of_a_topic_of_ones_own_are_counted_and_no_others(target: Target) -> None:
     """As readers of committed transactions see them, from several partitions; what others have sent there counts."""
     admin, topic = AdminClient({"bootstrap.servers": target.brokers}), f"{target.name}-a"
-
-    def created(new: NewTopic) -> None:
-        admin.create_topics([new])[new.topic].result(20)
-        while new.topic not in admin.list_topics(timeout=20).topics:  # the controller knows it, the broker soon
-            time.sleep(0.05)
-
-    created(NewTopic(topic, 3, 1))
+    admin.create_topics([NewTopic(topic, 3, 1)])[topic].result(20)
 
     def counted(urn: str = "a", **settings: Any) -> int | None:
         committer = target.sink(**settings).open_committer(target.context)
@@ -191,7 +185,8 @@ def test_the_messages_of_a_topic_of_ones_own_are_counted_and_no_others(target: T
     for result in admin.delete_records([TopicPartition(topic, number, OFFSET_END) for number in range(3)]).values():
         result.result(20)
     assert counted() is None, "some are gone"
-    created(NewTopic(f"{target.name}-c", 1, 1, config={"cleanup.policy": "compact"}))
+    compacted = NewTopic(f"{target.name}-c", 1, 1, config={"cleanup.policy": "compact"})
+    admin.create_topics([compacted])[compacted.topic].result(20)
     assert counted("c") is None, "some may be gone"
 
 

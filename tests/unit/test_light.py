@@ -217,7 +217,7 @@ class Own(Source):
 
 class Nothing(Extractor):
     def extract(self, unit):
-        raise NotImplementedError
+        raise AssertionError("there is no work unit")
 
     def close(self):
         pass
