@@ -17,8 +17,8 @@ from distcommit.stores.table_schemas import VERSION_KEY
 def encode_rows(schema: pa.Schema, columns: Mapping[str, Sequence[Any]]) -> bytes:
     """The columns as a Parquet file.
 
-    By way of JSON: of Python's lists Arrow makes columns only once it has imported pandas, for which a new process needs
-    0.2 s: as long as for its part of a drain.
+    By way of JSON: of lists of Python Arrow makes columns only once it has imported pandas, for which a new process has
+    to wait 0.2 s: as long as for its part of a drain.
     """
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     sink = pa.BufferOutputStream()
