@@ -20,6 +20,7 @@ from distcommit.model.log_records import (
     HandAction,
     Intent,
     Moved,
+    Rebucket,
     Rebuilt,
     Record,
     SealedSequence,
@@ -405,3 +406,22 @@ def test_a_watermark_set_by_hand_leaves_what_targets_have() -> None:
     sealed = Intent(1, (with_targets(1, None, at(5), main=(1,)),))
     fold = folded(FENCED, sealed, Done(1, (D1,)), SetWatermark("d", at(2), "p"))
     assert fold.state_of("d").bases("main") == (1,)
+
+
+@pytest.mark.parametrize(
+    ("record", "counts"),
+    [
+        (Rebucket(1, 1, 8, {"names": "a"}), True),
+        (Rebucket(1, 1, 9, {"names": "a"}), False),
+        (Rebucket(1, 1, 8, {"names": "b"}), False),
+        (Rebucket(1, 2, 8, {"names": "a"}), False),
+        (Rebucket(1, 1, 0, {"names": "a"}), False),
+    ],
+    ids=["the same", "other buckets", "other settings", "the one after", "no bucket"],
+)
+def test_a_move_that_is_under_way_is_gone_on_with_and_no_other_is_begun(record: Rebucket, counts: bool) -> None:
+    fold = Fold()
+    apply(1, Fence(1, "r"), fold)
+    apply(2, Rebucket(1, 1, 8, {"names": "a"}), fold)
+    assert fold.under_way is not None
+    assert valid(record, fold) is counts

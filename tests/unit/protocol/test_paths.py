@@ -137,6 +137,13 @@ def test_a_work_unit_whose_name_is_too_long_for_a_file_is_told() -> None:
         published_start(1, "w" * 240, NONCE)
 
 
+def test_the_longest_name_of_a_work_unit_is_one_that_a_file_name_has_room_for() -> None:
+    room = 240 - len(published_start(1, "", NONCE))
+    assert len(published_start(1, "w" * room, NONCE)) == 240
+    with pytest.raises(ConfigurationError):
+        published_start(1, "w" * (room + 1), NONCE)
+
+
 def test_a_temporary_name_says_what_it_is_to_become() -> None:
     name = temporary_name(numbered_name(4), NONCE)
     assert is_temporary(name)
