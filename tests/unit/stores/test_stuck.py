@@ -144,12 +144,20 @@ def test_a_step_that_never_works_is_pending_until_it_is_quarantined(store: LogCo
     with pytest.raises(ConflictError, match=r"quarantine\('job', 'd'\)"):
         store.remove("job", "d")
     store.quarantine("job", "d")
+    before = recorded(store)
     with pytest.raises(ConflictError, match=r"can't be abandoned .*retry or accept"):
         store.release("job", "d", "abandon")
+    assert recorded(store) == before, "what is refused is never begun, not even for a moment"
     store.release("job", "d", "retry")  # as the message says, though it was to be abandoned
     store.quarantine("job", "d")
     store.release("job", "d", "accept")
     assert store.watermark("job", "d") == Watermark({"": 5})
+
+
+def recorded(store: LogCommitStepStore) -> list[int]:
+    """Numbers of the records in d's log."""
+    opened = store._opened("job")
+    return [number for number, _ in opened.logs[bucket_of("d", opened.store.buckets)].segments()]
 
 
 def batch(store: LogCommitStepStore, steps: StepBatch) -> None:
