@@ -78,7 +78,7 @@ def mutants(
 
     Returns:
         plain values: `mutants` (tried), `killed`, `by` stage, `survivors` with `argued`, `named`, `skipped` (argued
-        equivalent before, not tried), `not_tried`, `tried_again`, `product` (a checksum of its sources).
+        equivalent before, not tried), `not_tried`, `tried_again`, `product` (a checksum of the modules that they are of).
 
     Raises:
         ConfigurationError: if this is not a checkout, the sound product does not pass, or `before` is of another one.
@@ -147,10 +147,10 @@ def _killed_before(before: Mapping[str, Any] | None, chosen: Sequence[Mutant], p
 
 
 def _checksum() -> str:
-    """Of the product's sources: in another one a name may be another mutant's."""
-    product = ROOT / "distcommit"
-    paths = [path for path in sorted(product.rglob("*.py")) if product / "testing" not in path.parents]
-    return xxh3_64_hexdigest(b"".join(path.read_bytes() for path in paths))
+    """Of the modules that mutants are of: in other ones a name may be another mutant's."""
+    every = [*generated_mutants(ROOT), *named_mutants(ROOT)]
+    paths = sorted({path for mutant in every for path in mutant.sources})
+    return xxh3_64_hexdigest(b"".join((ROOT / path).read_bytes() for path in paths))
 
 
 def _shown(mutant: Mutant, argued: Mapping[str, str]) -> dict[str, Any]:
