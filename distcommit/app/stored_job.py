@@ -109,7 +109,7 @@ class StoredJob:
         whole_job = config.commit.scope == "job"
         status = read_status(store, published_in, config.source.extract_of, whole_job=whole_job, idle=idle)
         runs = read_runs(store, clock, newest=_NEWEST_RUNS)
-        around = look_around(self._folders, store, status, clock.now_ms())
+        around = look_around(self._folders, store, status, runs, clock.now_ms())
         if self.config.schedule is not None:
             status = msgspec.structs.replace(status, paused_by=paused_by(store.fs, store.roots.store))
         return msgspec.structs.replace(
@@ -133,7 +133,7 @@ class StoredJob:
         """
         store = self.open_store(create=False)
         newest = read_runs(store, SystemClock(), newest=1).runs if query.read else []
-        status = msgspec.structs.replace(read_status(store), runs=newest[:1])
+        status = msgspec.structs.replace(read_status(store), runs=[row for row in newest if row.epoch][:1])
         ask_lag = partial(self._lags, store) if lag else None
         found = list_datasets(store, status, query, ask_lag, self.config.targets)
         published_in, extract_of = self._published_in, self.config.source.extract_of
