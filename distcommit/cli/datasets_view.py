@@ -126,7 +126,8 @@ def replay_plan_view(result: ReplayPlan) -> RenderableType:
         good_verdict("dry run", "nothing was changed"),
         table if rows else None,
         and_more(len(rows) - LISTED, "sequences (--json has them all)") if len(rows) > LISTED else None,
-        listing("logs that can't be read", [f"{name}: {error}" for name, error in result.unreadable.items()]),
+        listing("logs that can't be recovered", [f"{name}: {error}" for name, error in result.unreadable.items()]),
+        None if result.goes_through else Text("recover would end with exit code 1", style="red"),
         fact_table({"job": escape(result.job), "sequences": escape(told)}),
     )
 

@@ -47,7 +47,9 @@ def recover(
     succeeded = True
     with opened(job, overrides, as_json, verbose) as (terminal, configured):
         if dry_run:
-            terminal.show(configured.replay_plan(dataset), replay_plan_view)
+            plan = configured.replay_plan(dataset)
+            terminal.show(plan, replay_plan_view)
+            succeeded = plan.goes_through
         else:
             with shown_progress(terminal.err) as shown:
                 result = configured.recover(shown, dataset=dataset or "")

@@ -50,6 +50,7 @@ from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.store import segment_name
 from distcommit.stores.job_lock import JobLock
 from distcommit.stores.job_store import JobStore
+from distcommit.stores.pinned import record_settings
 from distcommit.stores.run_records import put_record
 from distcommit.stores.segment import Segment, encode_segment
 from tests.golden import samples
@@ -429,6 +430,28 @@ class TestRunsThatDoNotBegin:
         assert result.exit_code == 3
         assert last_json(result)["kind"] == "LockHeldError"
         assert "another run of this job is alive [run=run-2]" in result.stderr
+
+    @pytest.mark.parametrize("command", ["recover", "gc"])
+    def test_what_is_refused_is_refused_when_it_is_only_shown_too(
+        self, store: JobStore, job_file: Path, command: str
+    ) -> None:
+        record_settings(store, Job.from_file(job_file)._folders.pinned())
+        changed = "--set=source.dataset=partition"
+        dry, real = (invoke(command, job_file, changed, "--json", *more) for more in (["--dry-run"], []))
+        assert last_json(dry)["kind"] == last_json(real)["kind"] == "ConfigurationError"
+        assert (dry.exit_code, dry.stdout) == (real.exit_code, real.stdout) == (2, real.stdout)
+
+    def test_what_would_not_go_through_is_shown_with_the_exit_code_of_recover(
+        self, store: JobStore, job_file: Path
+    ) -> None:
+        shown = invoke("recover", job_file, "--dry-run")
+        assert (shown.exit_code, "recover would end" in shown.stdout) == (0, False)
+        path = max((job_file.parent / "store" / "log" / f"bucket={bucket_of('waiting', 4):05d}").glob("*.seg"))
+        path.write_bytes(b"torn")
+        shown = invoke("recover", job_file, "--dry-run")
+        assert shown.exit_code == 1
+        assert "recover would end with exit code 1" in shown.stdout
+        assert "logs that can't be recovered: 1" in shown.stdout
 
 
 class TestErrors:
