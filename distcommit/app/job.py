@@ -22,13 +22,14 @@ from distcommit.app.by_hand.repair import RepairResult, repair_job
 from distcommit.app.by_hand.retain import RetainResult, retain_job
 from distcommit.app.by_hand.take_over import ANOTHER_SOURCE, closed, names_of, positions_of
 from distcommit.app.by_hand.watermarks import set_watermark
+from distcommit.app.looking.release_plan import ReleasePlan, plan_release
 from distcommit.app.running.cancel import CancelResult, cancel_runs
 from distcommit.app.stored_job import StoredJob, is_job_file
 from distcommit.engine.clock import SystemClock
 from distcommit.engine.events import Observer
 from distcommit.engine.observed import Nobody
 from distcommit.engine.run import RecoverResult, RunResult, recover, run
-from distcommit.model.errors import ConfigurationError
+from distcommit.model.errors import ConfigurationError, DistcommitError
 from distcommit.model.pins import Pin
 from distcommit.model.watermark import Position
 from distcommit.stores import by_hand
@@ -161,6 +162,31 @@ class Job(StoredJob):
         """Lets the next run replay every quarantined dataset again, and read every stopped one: mends what a mistake
         has quarantined or stopped."""
         return by_hand.retry_all(self.open_store(create=False), who_am_i())
+
+    def abandon_all(self) -> list[str]:
+        """Undoes the sequences of all datasets that can't be finished as they are: of quarantined ones of which a
+        sealed file is gone, and of those that a person began to abandon. The next run reads their records again.
+
+        Returns:
+            which they are.
+
+        Raises:
+            DistcommitError: the first that one of them met, as `abandon`; the others are abandoned.
+        """
+        todo = [row.dataset for row in self.release_plan(by_hand.Release.ABANDON).rows if row.acts]
+        failed: list[DistcommitError] = []
+        for urn in todo:
+            try:
+                self.abandon(urn)
+            except DistcommitError as error:
+                failed.append(error)
+        if failed:
+            raise failed[0]
+        return todo
+
+    def release_plan(self, how: by_hand.Release, urn: str | None = None) -> ReleasePlan:
+        """What releasing a dataset, or all that wait for it (None), would do to each. Reads only; raises as `steps`."""
+        return plan_release(self.status(), self.steps(urn), how, urn)
 
     def quarantine(self, urn: str) -> None:
         """Lets no run go on with a pending dataset until it is released. Raises ConflictError if it is not pending."""

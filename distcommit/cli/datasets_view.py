@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from distcommit.app.looking.datasets import DatasetRow, DatasetsResult
+from distcommit.app.looking.release_plan import ReleasePlan
 from distcommit.app.looking.replay_plan import ReplayPlan
 from distcommit.app.looking.status import standing
 from distcommit.app.looking.steps import SequenceSteps, StepsResult
@@ -129,6 +130,22 @@ def replay_plan_view(result: ReplayPlan) -> RenderableType:
         listing("logs that can't be recovered", [f"{name}: {error}" for name, error in result.unreadable.items()]),
         None if result.goes_through else Text("recover would end with exit code 1", style="red"),
         fact_table({"job": escape(result.job), "sequences": escape(told)}),
+    )
+
+
+def release_plan_view(result: ReleasePlan) -> RenderableType:
+    """What becomes of each dataset; first those to which nothing is done."""
+    table = ExplainedTable("dataset", "status", ">records", explained=f"what {result.how} does")
+    rows = sorted(result.rows, key=lambda row: (row.acts, row.dataset))
+    for row in rows[:LISTED]:
+        status = Text(row.status, style=DATASET_STYLES.get(row.status, ""))
+        table.add_row(row.dataset, status, f"{row.records:,}", why=short(row.does))
+    acted_on = sum(row.acts for row in rows)
+    return page(
+        good_verdict("dry run", "nothing was changed"),
+        table if rows else None,
+        and_more(len(rows) - LISTED, "datasets (--json has them all)") if len(rows) > LISTED else None,
+        fact_table({"job": escape(result.job), "datasets": f"{acted_on:,} of {len(rows):,} would be released"}),
     )
 
 

@@ -122,6 +122,7 @@ _MEANS = {
 def _of_quarantined(result: StatusResult, command: Command, around: Around) -> Iterator[Trouble]:
     """Those that wait for a person, with one reason together; what is lost of one is looked at as it is now."""
     groups = waiting(result)
+    many_gone = sum(step.gone for step in around.lacking.values()) > 1
     for rows in groups[:NAMED]:
         first, status = rows[0], rows[0].status
         others = f" and {len(rows) - 1:,} more with the same reason" if len(rows) > 1 else ""
@@ -139,7 +140,8 @@ def _of_quarantined(result: StatusResult, command: Command, around: Around) -> I
                 f"{first.dataset}{others}: quarantined, as something else is where its file belongs:"
                 f" {_short(lost.why)}. Move that away, then release it"
             )
-        words = ("--all", how) if len(rows) > 1 and how == "retry" else (first.dataset, how)
+        is_one_of_many = status != "revoking" and (len(rows) > 1 or (how == "abandon" and many_gone))
+        words = ("--all", how) if is_one_of_many else (first.dataset, how)
         mend = ("abandon", *(row.dataset for row in rows)) if status == "revoking" else ()
         yield Trouble(what, command("release", *words, named=words[0] != "--all"), len(rows), mend)
     left = groups[NAMED:]

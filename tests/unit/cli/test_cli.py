@@ -43,11 +43,14 @@ from distcommit.model.log_records import (
     SealedSequence,
     SequenceName,
 )
+from distcommit.model.steps import StepContext
 from distcommit.model.unread import Unread, UnreadDataset
 from distcommit.model.urn import bucket_of
 from distcommit.model.watermark import Watermark
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.store import segment_name
+from distcommit.steps.registry import dump_steps
+from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores.job_lock import JobLock
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.pinned import record_settings
@@ -210,11 +213,33 @@ class TestRelease:
         assert result.exit_code == 5
         assert [row["dataset"] for row in last_json(result)["datasets"]] == ["stuck"]
 
-    @pytest.mark.parametrize("how", ["accept", "abandon"])
-    def test_all_can_only_be_retried(self, store: JobStore, job_file: Path, how: str) -> None:
-        result = invoke("release", job_file, "--all", how)
+    def test_all_can_not_be_accepted(self, store: JobStore, job_file: Path) -> None:
+        result = invoke("release", job_file, "--all", "accept")
         assert result.exit_code == 2
-        assert f"expected retry; found {how}" in result.stderr
+        assert "expected retry|abandon; found accept" in result.stderr
+
+    def test_all_of_which_a_sealed_file_is_gone_are_abandoned_and_no_others(
+        self, store: JobStore, job_file: Path
+    ) -> None:
+        context = StepContext(store.fs, store.roots.staging, store.roots.output)
+        for urn in ("lost", "lost too", "kept well"):
+            store.fs.create(f"{store.roots.staging}/{urn}").close_file(sync=False)
+            steps = dump_steps([FsRenameCommitStep(context, urn, f"{urn}/file")])
+            sequence = SealedSequence(urn, 1, None, Watermark({"0": 5}), steps, {"0": 0}, records=5)
+            append(store, bucket_of(urn, store.buckets), Intent(1, (sequence,)))
+            if urn != "kept well":
+                store.fs.delete(f"{store.roots.staging}/{urn}")
+            failed = Failed(1, SequenceName(urn, 1), quarantine=True, reason=f"the file is of size {len(urn)}")
+            append(store, bucket_of(urn, store.buckets), failed)
+        told = last_json(invoke("status", job_file, "--json"))["troubles"]
+        gone = [trouble["command"] for trouble in told if "a sealed file is gone" in trouble["what"]]
+        assert gone == [f"distcommit release --all {job_file} abandon"] * 2
+        shown = invoke("release", "--all", job_file, "abandon", "--dry-run")
+        assert (shown.exit_code, "2 of 4 would be released" in shown.stdout) == (0, True)
+        rows = last_json(invoke(*gone[0].split()[1:], "--json"))["datasets"]
+        assert {row["dataset"]: row["status"] for row in rows} == {"lost": "idle", "lost too": "idle"}
+        left = last_json(invoke("status", job_file, "--json"))["datasets"]
+        assert {row["dataset"] for row in left if row["status"] == "quarantined"} == {"kept well", "stuck"}
 
     @pytest.mark.parametrize(
         "words", [["stuck"], ["stuck", "forget"], ["retry", "stuck"], ["stuck", "waiting", "retry"]]
