@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from distcommit.app.by_hand.abandon_all import abandon_each
 from distcommit.app.by_hand.ask_service import AskedResult, Wish, ask_service
 from distcommit.app.by_hand.imports import ImportResult, import_watermarks
 from distcommit.app.by_hand.positions import ForeignPositions, read_positions, require_some
@@ -29,7 +30,7 @@ from distcommit.engine.clock import SystemClock
 from distcommit.engine.events import Observer
 from distcommit.engine.observed import Nobody
 from distcommit.engine.run import RecoverResult, RunResult, recover, run
-from distcommit.model.errors import ConfigurationError, DistcommitError
+from distcommit.model.errors import ConfigurationError
 from distcommit.model.pins import Pin
 from distcommit.model.watermark import Position
 from distcommit.stores import by_hand
@@ -164,25 +165,8 @@ class Job(StoredJob):
         return by_hand.retry_all(self.open_store(create=False), who_am_i())
 
     def abandon_all(self) -> list[str]:
-        """Undoes the sequences of all datasets that can't be finished as they are: of quarantined ones of which a
-        sealed file is gone, and of those that a person began to abandon. The next run reads their records again.
-
-        Returns:
-            which they are.
-
-        Raises:
-            DistcommitError: the first that one of them met, as `abandon`; the others are abandoned.
-        """
-        todo = [row.dataset for row in self.release_plan(by_hand.Release.ABANDON).rows if row.acts]
-        failed: list[DistcommitError] = []
-        for urn in todo:
-            try:
-                self.abandon(urn)
-            except DistcommitError as error:
-                failed.append(error)
-        if failed:
-            raise failed[0]
-        return todo
+        """Undoes all sequences that can't be finished as they are, and returns whose: see `abandon_each`."""
+        return abandon_each(self.release_plan(by_hand.Release.ABANDON), self.abandon)
 
     def release_plan(self, how: by_hand.Release, urn: str | None = None) -> ReleasePlan:
         """What releasing a dataset, or all that wait for it (None), would do to each. Reads only; raises as `steps`."""

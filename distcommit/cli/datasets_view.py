@@ -6,6 +6,7 @@ import time
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
+from rich.padding import Padding
 from rich.text import Text
 
 from distcommit.app.looking.datasets import DatasetRow, DatasetsResult
@@ -22,7 +23,6 @@ from distcommit.cli.views import (
     fact_table,
     good_verdict,
     listing,
-    new_table,
     page,
     short,
 )
@@ -116,12 +116,12 @@ def steps_view(result: StepsResult) -> RenderableType:
 
 def replay_plan_view(result: ReplayPlan) -> RenderableType:
     """What becomes of each sequence, those that are not simply closed first."""
-    table = new_table("dataset", ">epoch", "what", ">executes", ">found done", ">records", "why")
+    table = ExplainedTable("dataset", ">epoch", "what", ">executes", ">found done", ">records", explained="why")
     rows = sorted(result.rows, key=lambda row: (row.does == "closes", row.dataset))
     for row in rows[:LISTED]:
         does = Text(row.does, style="" if row.does == "closes" else "yellow")
         counts = (f"{number:,}" for number in (row.executes, row.found_done, row.records))
-        table.add_row(Text(row.dataset), str(row.epoch), does, *counts, Text(short(row.why)))
+        table.add_row(row.dataset, str(row.epoch), does, *counts, why=short(row.why))
     told = ", ".join(f"{count:,} {does}" for does, count in sorted(result.counts.items())) or "nothing to replay"
     return page(
         good_verdict("dry run", "nothing was changed"),
@@ -158,13 +158,13 @@ def _sequence(sequence: SequenceSteps) -> RenderableType:
     lines: list[RenderableType] = [head]
     if sequence.reason:
         failed = f"{counted_runs(sequence.failed_runs)} could not finish it: " if sequence.failed_runs else ""
-        lines.append(Text(f"  {failed}{short(sequence.reason)}", style="yellow"))
+        lines.append(Padding(Text(f"{failed}{short(sequence.reason)}", style="yellow"), (0, 0, 0, 2)))
     counts = ", ".join(f"{count:,} {state}" for state, count in sorted(sequence.counts.items())) or "none"
     lines.append(Text(f"  steps: {counts}"))
-    table = new_table("state", "step", "why")
+    table = ExplainedTable("step", "state", explained="why")
     open_first = sorted(sequence.steps, key=lambda step: step.state == "DONE")
     for step in open_first[:LISTED]:
-        table.add_row(Text(step.state, style=_STEPS.get(step.state, "")), Text(step.what), Text(short(step.why)))
+        table.add_row(step.what, Text(step.state, style=_STEPS.get(step.state, "")), why=short(step.why))
     if open_first:
         lines.append(table)
     if len(open_first) > LISTED:

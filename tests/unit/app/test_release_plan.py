@@ -6,10 +6,12 @@ from contextlib import suppress
 
 import pytest
 
-from distcommit.app.looking.release_plan import ReleaseRow, plan_release
+from distcommit.app.by_hand.abandon_all import abandon_each
+from distcommit.app.looking.release_plan import ReleasePlan, ReleaseRow, plan_release
 from distcommit.app.looking.status import read_status
 from distcommit.app.looking.steps import read_steps
 from distcommit.engine.run import run
+from distcommit.model.errors import ConflictError
 from distcommit.model.steps import StepContext
 from distcommit.stores import by_hand
 from distcommit.stores.by_hand import Release
@@ -73,3 +75,18 @@ def test_of_what_is_still_there_retry_executes_what_is_missing_and_not_all_is_ab
     (row,) = planned(machine, Release.RETRY)
     assert (row.acts, row.does) == (False, "refused: it is idle")
     assert planned(machine, Release.RETRY, None) == []
+
+
+def test_one_that_refuses_to_be_abandoned_keeps_no_other_from_it_and_is_told() -> None:
+    rows = [ReleaseRow(urn, "quarantined", 1, "", urn != "left alone") for urn in ("a", "b", "c", "left alone")]
+    asked: list[str] = []
+
+    def abandon(urn: str) -> None:
+        asked.append(urn)
+        if urn == "a":
+            raise ConflictError("its sink can't take it back", dataset=urn)
+
+    with pytest.raises(ConflictError, match="can't take it back"):
+        abandon_each(ReleasePlan("job", Release.ABANDON, rows), abandon)
+    assert asked == ["a", "b", "c"]
+    assert abandon_each(ReleasePlan("job", Release.ABANDON, rows[1:]), abandon) == ["b", "c"]
