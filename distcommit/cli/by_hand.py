@@ -23,12 +23,12 @@ def release(
     words: Annotated[
         list[str],
         typer.Argument(
-            metavar="[DATASET] HOW",
+            metavar="DATASET HOW",
             show_default=False,
             help="The dataset's URN, as status shows it, and how. retry: the next run replays it again, or"
             " reads it again if it was stopped. accept: it"
             " counts as done as it is, what is not published is lost. abandon: it is undone, and the next run reads its"
-            " records again. With --all retry, or abandon.",
+            " records again. With --all no dataset, and retry or abandon.",
         ),
     ],
     everything: Annotated[
@@ -74,7 +74,7 @@ def release(
 
 def quarantine(
     job: JobFile,
-    dataset: Annotated[str, typer.Argument(help="The dataset's URN, as status shows it.")],
+    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="The dataset's URN, as status shows it.")],
     overrides: Overrides = None,
     as_json: AsJson = False,
     verbose: Verbose = False,
@@ -87,9 +87,10 @@ def quarantine(
 
 def set_watermark(
     job: JobFile,
-    dataset: Annotated[str, typer.Argument(help="The dataset's URN, as status shows it.")],
+    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="The dataset's URN, as status shows it.")],
     positions: Annotated[
-        str, typer.Argument(help="The next position to read, by partition: '{\"0\": 1200}'; or null.")
+        str,
+        typer.Argument(metavar="POSITIONS", help="The next position to read, by partition: '{\"0\": 1200}'; or null."),
     ],
     new: Annotated[
         bool, typer.Option("--new", help="The dataset is one that no run has read yet: it begins at these positions.")

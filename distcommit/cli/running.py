@@ -82,7 +82,8 @@ def gc(
 def reprocess(
     job: JobFile,
     dataset: Annotated[
-        str | None, typer.Argument(help="The dataset's URN, as status shows it.", show_default=False)
+        str | None,
+        typer.Argument(metavar="DATASET", help="The dataset's URN, as status shows it.", show_default=False),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every dataset that has any, in one run.")] = False,
     overrides: Overrides = None,
