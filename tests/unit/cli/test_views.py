@@ -21,7 +21,8 @@ from distcommit.cli.records import flow_table
 from distcommit.cli.runs_view import run_kept_view, runs_view
 from distcommit.cli.status_view import status_view
 from distcommit.cli.views import ExplainedTable
-from distcommit.model.flow_counts import CheckCounts, ConstructCounts, FlowCounts
+from distcommit.model.flow_counts import CheckCounts, FlowCounts
+from distcommit.model.work import ConstructCounts
 from distcommit.stores.attempt_counts import AttemptCounts
 from distcommit.stores.run_datasets import RunDataset
 from tests.golden import samples
@@ -109,7 +110,7 @@ KEPT = RunResultKept(
     RunRow(1234, "run", RunStatus.FAILED, "run", "ann@host"),
     None,
     None,
-    [RunDatasetRow(RunDataset(LONG, 1, "quarantined", 123_456, 12, "quarantined", WHY), READ)],
+    [RunDatasetRow(RunDataset(LONG, 1, "quarantined", 123_456, 12, kind="quarantined", reason=WHY), READ)],
 )
 DIFFERENT = CompareResult(False, "other", True, 1, 1, [CompareRow(LONG, "0", 10**9, 10**9, 1, 10**9, 17, 123_456)], [])
 FLOW = FlowCounts(
