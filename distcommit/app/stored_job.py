@@ -109,7 +109,7 @@ class StoredJob:
         whole_job = config.commit.scope == "job"
         status = read_status(store, published_in, config.source.extract_of, whole_job=whole_job, idle=idle)
         runs = read_runs(store, clock, newest=_NEWEST_RUNS)
-        around = look_around(self._folders, store, status, clock.now_ms())
+        around = look_around(self._folders, store, status, runs, clock.now_ms())
         if self.config.schedule is not None:
             status = msgspec.structs.replace(status, paused_by=paused_by(store.fs, store.roots.store))
         return msgspec.structs.replace(
@@ -133,7 +133,7 @@ class StoredJob:
         """
         store = self.open_store(create=False)
         newest = read_runs(store, SystemClock(), newest=1).runs if query.read else []
-        status = msgspec.structs.replace(read_status(store), runs=newest[:1])
+        status = msgspec.structs.replace(read_status(store), runs=[row for row in newest if row.epoch][:1])
         ask_lag = partial(self._lags, store) if lag else None
         found = list_datasets(store, status, query, ask_lag, self.config.targets)
         published_in, extract_of = self._published_in, self.config.source.extract_of
@@ -157,16 +157,25 @@ class StoredJob:
         Raises:
             ConfigurationError: if there is no store, or it does not know the dataset.
         """
-        store, committers = self.open_store(create=False), self.config.task_flow().committers
-        roots = store.roots
-        context = StepContext(store.fs, roots.staging, roots.output, committers, store.store_id)
-        return read_steps(store, context, dataset, most)
+        store = self.open_store(create=False)
+        return read_steps(store, self._step_context(store), dataset, most)
+
+    def _step_context(self, store: JobStore) -> StepContext:
+        roots, committers = store.roots, self.config.task_flow().committers
+        return StepContext(store.fs, roots.staging, roots.output, committers, store.store_id)
 
     def replay_plan(self, dataset: str | None = None) -> ReplayPlan:
-        """What the next run's replay would do. Reads only; raises as `steps`."""
-        from distcommit.app.looking.replay_plan import plan_replay  # noqa: PLC0415 - few ask for it
+        """What the next run's replay would do, were no other run alive. Reads only; raises as `steps`.
 
-        return plan_replay(self.status(), self.steps(dataset))
+        Raises:
+            DistcommitError: what such a run would refuse to begin with.
+        """
+        from distcommit.app.looking.refusals import runnable, unrecoverable  # noqa: PLC0415 - few ask for it
+        from distcommit.app.looking.replay_plan import plan_replay  # noqa: PLC0415
+
+        store = runnable(self._folders)
+        left = unrecoverable(store, self._step_context(store))
+        return plan_replay(self.status(), self.steps(dataset), left)
 
     def verify_store(self) -> VerifyResult:
         """Whether each log keeps the rules, and what runs say is what the logs say. Reads only.
@@ -179,15 +188,13 @@ class StoredJob:
         return verify_store(self.open_store(create=False))
 
     def sweeps(self) -> SweepResult:
-        """What the next run would delete of what nobody needs any more, as things stand. Reads only.
-
-        Raises:
-            ConfigurationError: if there is no store.
-        """
-        from distcommit.app.looking.sweeps import show_sweeps  # noqa: PLC0415 - few ask for it
+        """What the next run would delete of what nobody needs any more, as things stand. Reads only; raises as
+        `replay_plan`."""
+        from distcommit.app.looking.refusals import runnable  # noqa: PLC0415 - few ask for it
+        from distcommit.app.looking.sweeps import show_sweeps  # noqa: PLC0415
 
         kept = self.config.retention
-        return show_sweeps(self.open_store(create=False), Retention(kept.runs, kept.tables), self.config.kept_cuts)
+        return show_sweeps(runnable(self._folders), Retention(kept.runs, kept.tables), self.config.kept_cuts)
 
     def runs(self) -> RunsResult:
         """What is kept of the job's runs. Reads only; runs beside a live run.

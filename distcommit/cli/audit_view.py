@@ -12,12 +12,12 @@ from distcommit.app.output.audit_rows import AuditRow
 from distcommit.app.output.shared_positions import SharedRange
 from distcommit.cli.views import (
     LISTED,
+    ExplainedTable,
     and_more,
     bad_verdict,
     fact_table,
     good_verdict,
     listing,
-    new_table,
     page,
     should_be_none,
 )
@@ -89,7 +89,7 @@ def _shared(found: SharedRange) -> str:
 def _bad_partitions(rows: Sequence[AuditRow]) -> RenderableType | None:
     if not rows:
         return None
-    table = new_table("dataset", "partition", ">from", ">to", ">published", ">duplicates", ">gaps", ">past")
+    table = ExplainedTable("dataset", "partition", ">from", ">to", ">published", ">duplicates", ">gaps", ">past")
     for row in rows[:LISTED]:
         counts = (row.published, row.duplicates, row.gaps, row.past_watermark)
         table.add_row(

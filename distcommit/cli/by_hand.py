@@ -9,6 +9,7 @@ import msgspec
 import typer
 
 from distcommit.app.job import Job
+from distcommit.cli.datasets_view import release_plan_view
 from distcommit.cli.options import AsJson, JobFile, Overrides, Verbose, ended_with, opened
 from distcommit.cli.status_view import status_view
 from distcommit.cli.terminal import Terminal
@@ -22,15 +23,22 @@ def release(
     words: Annotated[
         list[str],
         typer.Argument(
-            metavar="[DATASET] HOW",
+            metavar="DATASET HOW",
             show_default=False,
             help="The dataset's URN, as status shows it, and how. retry: the next run replays it again, or"
             " reads it again if it was stopped. accept: it"
             " counts as done as it is, what is not published is lost. abandon: it is undone, and the next run reads its"
-            " records again. With --all only retry.",
+            " records again. With --all no dataset, and retry or abandon.",
         ),
     ],
-    everything: Annotated[bool, typer.Option("--all", help="Every quarantined or stopped dataset.")] = False,
+    everything: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="retry: every quarantined or stopped dataset. abandon: every one of which a sealed file is gone.",
+        ),
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what it would do to each.")] = False,
     overrides: Overrides = None,
     as_json: AsJson = False,
     verbose: Verbose = False,
@@ -39,15 +47,21 @@ def release(
     terminal = Terminal(as_json=as_json, verbose=verbose)
     unreadable = False
     with terminal.command():
-        expected = ["DATASET", "|".join(Release)] if not everything else [Release.RETRY]
-        if len(words) != len(expected) or words[-1] not in (Release.RETRY, *(() if everything else Release)):
+        ways = (Release.RETRY, Release.ABANDON) if everything else tuple(Release)
+        expected = [*([] if everything else ["DATASET"]), "|".join(ways)]
+        if len(words) != len(expected) or words[-1] not in ways:
             raise ConfigurationError(
                 "this is no way to release" + (" all datasets" if everything else " a dataset"),
                 expected=" ".join(expected),
                 found=" ".join(words),
             )
         configured = Job.from_file(job, overrides or ())
-        if everything:
+        if dry_run:
+            plan = configured.release_plan(Release(words[-1]), None if everything else words[0])
+            terminal.show(plan, release_plan_view)
+        elif words == [Release.ABANDON]:
+            show_datasets(terminal, configured, configured.abandon_all())
+        elif everything:
             retried = configured.retry_all()
             show_datasets(terminal, configured, retried.datasets)
             unreadable = bool(retried.unreadable)
@@ -60,7 +74,7 @@ def release(
 
 def quarantine(
     job: JobFile,
-    dataset: Annotated[str, typer.Argument(help="The dataset's URN, as status shows it.")],
+    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="The dataset's URN, as status shows it.")],
     overrides: Overrides = None,
     as_json: AsJson = False,
     verbose: Verbose = False,
@@ -73,9 +87,10 @@ def quarantine(
 
 def set_watermark(
     job: JobFile,
-    dataset: Annotated[str, typer.Argument(help="The dataset's URN, as status shows it.")],
+    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="The dataset's URN, as status shows it.")],
     positions: Annotated[
-        str, typer.Argument(help="The next position to read, by partition: '{\"0\": 1200}'; or null.")
+        str,
+        typer.Argument(metavar="POSITIONS", help="The next position to read, by partition: '{\"0\": 1200}'; or null."),
     ],
     new: Annotated[
         bool, typer.Option("--new", help="The dataset is one that no run has read yet: it begins at these positions.")

@@ -65,7 +65,7 @@ def audit(
 def compare(
     job: JobFile,
     other: Annotated[
-        Path | None, typer.Argument(metavar="[OTHER.yaml]", help="Another job's file.", show_default=False)
+        Path | None, typer.Argument(metavar="OTHER.yaml", help="Another job's file.", show_default=False)
     ] = None,
     file: FromFile = None,
     group: FromGroup = None,

@@ -6,9 +6,11 @@ import time
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
+from rich.padding import Padding
 from rich.text import Text
 
 from distcommit.app.looking.datasets import DatasetRow, DatasetsResult
+from distcommit.app.looking.release_plan import ReleasePlan
 from distcommit.app.looking.replay_plan import ReplayPlan
 from distcommit.app.looking.status import standing
 from distcommit.app.looking.steps import SequenceSteps, StepsResult
@@ -21,7 +23,6 @@ from distcommit.cli.views import (
     fact_table,
     good_verdict,
     listing,
-    new_table,
     page,
     short,
 )
@@ -115,19 +116,36 @@ def steps_view(result: StepsResult) -> RenderableType:
 
 def replay_plan_view(result: ReplayPlan) -> RenderableType:
     """What becomes of each sequence, those that are not simply closed first."""
-    table = new_table("dataset", ">epoch", "what", ">executes", ">found done", ">records", "why")
+    table = ExplainedTable("dataset", ">epoch", "what", ">executes", ">found done", ">records", explained="why")
     rows = sorted(result.rows, key=lambda row: (row.does == "closes", row.dataset))
     for row in rows[:LISTED]:
         does = Text(row.does, style="" if row.does == "closes" else "yellow")
         counts = (f"{number:,}" for number in (row.executes, row.found_done, row.records))
-        table.add_row(Text(row.dataset), str(row.epoch), does, *counts, Text(short(row.why)))
+        table.add_row(row.dataset, str(row.epoch), does, *counts, why=short(row.why))
     told = ", ".join(f"{count:,} {does}" for does, count in sorted(result.counts.items())) or "nothing to replay"
     return page(
         good_verdict("dry run", "nothing was changed"),
         table if rows else None,
         and_more(len(rows) - LISTED, "sequences (--json has them all)") if len(rows) > LISTED else None,
-        listing("logs that can't be read", [f"{name}: {error}" for name, error in result.unreadable.items()]),
+        listing("logs that can't be recovered", [f"{name}: {error}" for name, error in result.unreadable.items()]),
+        None if result.goes_through else Text("recover would end with exit code 1", style="red"),
         fact_table({"job": escape(result.job), "sequences": escape(told)}),
+    )
+
+
+def release_plan_view(result: ReleasePlan) -> RenderableType:
+    """What becomes of each dataset; first those to which nothing is done."""
+    table = ExplainedTable("dataset", "status", ">records", explained=f"what {result.how} does")
+    rows = sorted(result.rows, key=lambda row: (row.acts, row.dataset))
+    for row in rows[:LISTED]:
+        status = Text(row.status, style=DATASET_STYLES.get(row.status, ""))
+        table.add_row(row.dataset, status, f"{row.records:,}", why=short(row.does))
+    acted_on = sum(row.acts for row in rows)
+    return page(
+        good_verdict("dry run", "nothing was changed"),
+        table if rows else None,
+        and_more(len(rows) - LISTED, "datasets (--json has them all)") if len(rows) > LISTED else None,
+        fact_table({"job": escape(result.job), "datasets": f"{acted_on:,} of {len(rows):,} would be released"}),
     )
 
 
@@ -140,13 +158,13 @@ def _sequence(sequence: SequenceSteps) -> RenderableType:
     lines: list[RenderableType] = [head]
     if sequence.reason:
         failed = f"{counted_runs(sequence.failed_runs)} could not finish it: " if sequence.failed_runs else ""
-        lines.append(Text(f"  {failed}{short(sequence.reason)}", style="yellow"))
+        lines.append(Padding(Text(f"{failed}{short(sequence.reason)}", style="yellow"), (0, 0, 0, 2)))
     counts = ", ".join(f"{count:,} {state}" for state, count in sorted(sequence.counts.items())) or "none"
     lines.append(Text(f"  steps: {counts}"))
-    table = new_table("state", "step", "why")
+    table = ExplainedTable("step", "state", explained="why")
     open_first = sorted(sequence.steps, key=lambda step: step.state == "DONE")
     for step in open_first[:LISTED]:
-        table.add_row(Text(step.state, style=_STEPS.get(step.state, "")), Text(step.what), Text(short(step.why)))
+        table.add_row(step.what, Text(step.state, style=_STEPS.get(step.state, "")), why=short(step.why))
     if open_first:
         lines.append(table)
     if len(open_first) > LISTED:

@@ -57,7 +57,7 @@ def datasets(
 def steps(
     job: JobFile,
     dataset: Annotated[
-        str | None, typer.Argument(metavar="[DATASET]", help="Only this one's.", show_default=False)
+        str | None, typer.Argument(metavar="DATASET", help="Only this one's.", show_default=False)
     ] = None,
     limit: Annotated[int, typer.Option(min=0, help="Of so many datasets; 0: all.")] = 20,
     watch: Watch = 0,
@@ -74,7 +74,7 @@ def steps(
 def runs(
     job: JobFile,
     epoch: Annotated[
-        int | None, typer.Argument(metavar="[EPOCH]", help="All that is kept of this run.", show_default=False)
+        int | None, typer.Argument(metavar="EPOCH", help="All that is kept of this run.", show_default=False)
     ] = None,
     status: Annotated[list[RunStatus] | None, typer.Option("--status", help="Only these. Can be given again.")] = None,
     limit: Annotated[int, typer.Option(min=0, help="The newest so many; 0: all that are kept.")] = 20,

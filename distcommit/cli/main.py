@@ -9,43 +9,58 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from distcommit.cli.exit_codes import EXIT_CODES
+from distcommit.cli.help_texts import EXIT_CODES, WORDS
 from distcommit.cli.options import say_version
 
 _FUNCTIONS = {
-    "run": "running:run",
-    "recover": "running:recover",
-    "gc": "running:gc",
-    "cancel": "running:cancel",
-    "explain": "running:explain",
-    "reprocess": "running:reprocess",
-    "retain": "running:retain",
-    "repair": "running:repair",
-    "serve": "serving:serve_jobs",
-    "pause": "serving:pause",
-    "resume": "serving:resume",
-    "trigger": "serving:trigger",
-    "status": "looking:status",
-    "datasets": "looking:datasets",
-    "steps": "looking:steps",
-    "runs": "looking:runs",
-    "report": "reporting:report",
-    "ui": "reporting:ui",
-    "files": "readers:files",
-    "log": "checking:log",
-    "verify-store": "checking:verify_store",
-    "audit": "checking:audit",
-    "release": "by_hand:release",
-    "quarantine": "by_hand:quarantine",
-    "set-watermark": "by_hand:set_watermark",
-    "import-watermarks": "moving:import_watermarks",
-    "compare": "checking:compare",
-    "convert-gobblin": "moving:convert_gobblin",
-    "rebuild": "moving:rebuild",
-    "rebucket": "moving:rebucket",
-    "demo": "demonstrating:demo",
+    "Run a job": {
+        "run": "running:run",
+        "recover": "running:recover",
+        "cancel": "running:cancel",
+        "reprocess": "running:reprocess",
+        "gc": "running:gc",
+        "retain": "running:retain",
+        "demo": "demonstrating:demo",
+    },
+    "Run jobs by their schedules": {
+        "serve": "serving:serve_jobs",
+        "pause": "serving:pause",
+        "resume": "serving:resume",
+        "trigger": "serving:trigger",
+    },
+    "Look at a job, also beside a live run": {
+        "status": "looking:status",
+        "datasets": "looking:datasets",
+        "steps": "looking:steps",
+        "runs": "looking:runs",
+        "report": "reporting:report",
+        "ui": "reporting:ui",
+        "files": "readers:files",
+        "log": "checking:log",
+        "explain": "running:explain",
+    },
+    "Decide what becomes of a dataset": {
+        "release": "by_hand:release",
+        "quarantine": "by_hand:quarantine",
+        "set-watermark": "by_hand:set_watermark",
+    },
+    "Check and mend": {
+        "audit": "checking:audit",
+        "verify-store": "checking:verify_store",
+        "repair": "running:repair",
+        "rebuild": "moving:rebuild",
+    },
+    "Come from elsewhere, or move on": {
+        "import-watermarks": "moving:import_watermarks",
+        "compare": "checking:compare",
+        "convert-gobblin": "moving:convert_gobblin",
+        "rebucket": "moving:rebucket",
+    },
 }
-"""By command, in the order in which help lists them: the module beside this, and the function in it."""
+"""Commands by what they are for, in the order in which help lists them: the module beside this, and the function in
+it."""
+_PLACES = {name: place for commands in _FUNCTIONS.values() for name, place in commands.items()}
+_PANELS = {name: panel for panel, commands in _FUNCTIONS.items() for name in commands}
 _USAGES = {"release": "[--all] [OPTIONS]"}
 
 
@@ -57,18 +72,19 @@ class _Commands(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._known:
-            module, _, function = _FUNCTIONS[name].partition(":")
+            module, _, function = _PLACES[name].partition(":")
             alone = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
             act = getattr(import_module(f"distcommit.cli.{module}"), function)
-            alone.command(name, options_metavar=_USAGES.get(name, "[OPTIONS]"))(act)
+            usage, panel = _USAGES.get(name, "[OPTIONS]"), _PANELS[name]
+            alone.command(name, options_metavar=usage, rich_help_panel=panel)(act)
             self._known[name] = typer.main.get_command(alone)
         return self._known[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_FUNCTIONS)
+        return iter(_PLACES)
 
     def __len__(self) -> int:
-        return len(_FUNCTIONS)
+        return len(_PLACES)
 
 
 class _Group(TyperGroup):
@@ -80,8 +96,8 @@ class _Group(TyperGroup):
 app = typer.Typer(
     name="distcommit",
     cls=_Group,
-    help="Exactly-once ingestion of many datasets, from Kafka to files, on Spark.",
-    epilog=EXIT_CODES,
+    help="Exactly-once ingestion of many datasets, such as Kafka topics, to files, tables and topics, on Spark.",
+    epilog=f"{WORDS}\n\n{EXIT_CODES}",
     rich_markup_mode="rich",
     no_args_is_help=True,
     add_completion=False,

@@ -18,6 +18,7 @@ from distcommit.app.looking.read_log import LogResult
 from distcommit.cli.records import flow_table, positions_lost
 from distcommit.cli.views import (
     LISTED,
+    ExplainedTable,
     and_more,
     bad_verdict,
     fact_table,
@@ -150,7 +151,7 @@ def compare_view(result: CompareResult) -> RenderableType:
     else:
         verdict = bad_verdict("different", f"{result.differing:,} of {result.partitions:,} partitions")
     differing = [r for r in result.rows if r.only_ours or r.only_theirs or r.ours != r.theirs]
-    table = new_table("dataset", "partition", ">ours", ">theirs", ">ahead", ">both", ">only ours", ">only theirs")
+    table = ExplainedTable("dataset", "partition", ">ours", ">theirs", ">ahead", ">both", ">only ours", ">only theirs")
     for row in sorted(differing, key=lambda r: not (r.only_ours or r.only_theirs))[:LISTED]:
         shown = (Text("-" if position is None else str(position)) for position in (row.ours, row.theirs))
         counts = (f"{n:,}" for n in (row.ahead, row.both, row.only_ours, row.only_theirs))
@@ -177,7 +178,7 @@ def rebuild_view(result: RebuildResult) -> RenderableType:
         verdict = good_verdict("rebuilt", "the job may run again; `distcommit audit` proves it")
     else:
         verdict = good_verdict("dry run", "nothing was written")
-    table = new_table("dataset", ">before", ">after", ">files", ">set aside", ">gaps")
+    table = ExplainedTable("dataset", ">before", ">after", ">files", ">set aside", ">gaps")
     for row in result.rows[:LISTED]:
         counts = (f"{n:,}" for n in (row.files, row.files_set_aside, row.gap_records))
         table.add_row(Text(row.dataset), _each(row.before), _each(row.after), *counts)
@@ -268,10 +269,10 @@ def _reasons(totals: Totals) -> RenderableType | None:
     subjects: dict[tuple[str, str], list[str]] = {}
     for reason in totals.reasons:
         subjects.setdefault((reason.kind, " ".join(reason.text.split())), []).append(reason.subject)
-    table = new_table("dataset", "kind", "reason")
+    table = ExplainedTable("dataset", "kind", explained="reason")
     for (kind, text), names in list(subjects.items())[:LISTED]:
         others = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
-        table.add_row(Text(names[0] + others), Text(kind), Text(text))
+        table.add_row(names[0] + others, kind, why=text)
     more = totals.reasons_more + max(0, len(subjects) - LISTED)
     return Group(table, and_more(more, "reasons (--json has up to 100)")) if more else table
 

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from distcommit.app.looking.status import StatusResult
-from distcommit.cli.views import new_table
+from distcommit.cli.views import ExplainedTable
 from distcommit.model.flow_counts import FlowCounts
 from distcommit.model.run_outcome import RunOutcome
 from distcommit.stores.run_records import RunRecord
@@ -30,7 +30,9 @@ def flow_table(flow: FlowCounts) -> RenderableType | None:
     """What each construct of a run's flow did, and what was checked; None if there was none."""
     if not flow:
         return None
-    table = new_table("branch", "construct", ">records", ">rejected", ">filtered", ">noted", ">seconds", ">records/s")
+    counted = (">records", ">rejected", ">filtered", ">noted", ">seconds", ">records/s")
+    table = ExplainedTable("branch", "construct", *counted, explained="what was found")
+    nothing = [""] * len(counted)
     for each in flow.constructs:
         counts = [f"{number:,}" if number else "" for number in (each.rejected, each.filtered, each.noted)]
         speed = f"{each.taken / each.seconds:,.0f}" if each.seconds else ""
@@ -40,10 +42,10 @@ def flow_table(flow: FlowCounts) -> RenderableType | None:
         asked = check.passed + check.failed
         said = f"{check.failed:,} of {asked:,} work units did not pass" if check.failed else "passed"
         style = "" if not check.failed else "red" if check.mandatory else "yellow"
-        table.add_row(Text(check.branch), Text(f"{check.checker}: {said}", style=style))
+        table.add_row(check.branch, Text(check.checker, style=style), *nothing, why=said)
     for lost in flow.failures:
-        said = f"{lost.construct}: failed in {lost.work_units:,} work units, whose records are among its errors"
-        table.add_row(Text(lost.branch), Text(said, style="yellow"))
+        said = f"failed in {lost.work_units:,} work units, whose records are among its errors"
+        table.add_row(lost.branch, Text(lost.construct, style="yellow"), *nothing, why=said)
     return table
 
 

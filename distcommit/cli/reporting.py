@@ -37,7 +37,7 @@ class UiResult(msgspec.Struct, frozen=True):
 def report(
     job: JobFile,
     epoch: Annotated[
-        int | None, typer.Argument(metavar="[EPOCH]", help="The run; without it the newest.", show_default=False)
+        int | None, typer.Argument(metavar="EPOCH", help="The run; without it the newest.", show_default=False)
     ] = None,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="The page; one that is there is replaced.")

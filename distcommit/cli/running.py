@@ -47,7 +47,9 @@ def recover(
     succeeded = True
     with opened(job, overrides, as_json, verbose) as (terminal, configured):
         if dry_run:
-            terminal.show(configured.replay_plan(dataset), replay_plan_view)
+            plan = configured.replay_plan(dataset)
+            terminal.show(plan, replay_plan_view)
+            succeeded = plan.goes_through
         else:
             with shown_progress(terminal.err) as shown:
                 result = configured.recover(shown, dataset=dataset or "")
@@ -80,7 +82,8 @@ def gc(
 def reprocess(
     job: JobFile,
     dataset: Annotated[
-        str | None, typer.Argument(help="The dataset's URN, as status shows it.", show_default=False)
+        str | None,
+        typer.Argument(metavar="DATASET", help="The dataset's URN, as status shows it.", show_default=False),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every dataset that has any, in one run.")] = False,
     overrides: Overrides = None,

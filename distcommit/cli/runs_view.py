@@ -19,7 +19,6 @@ from distcommit.cli.views import (
     fact_table,
     good_verdict,
     listing,
-    new_table,
     page,
     short,
 )
@@ -52,6 +51,7 @@ def runs_view(result: RunsResult) -> RenderableType:
         "store": escape(result.store),
         "runs": f"{len(result.runs):,} kept",
         **({"failed": _in_a_row(result.failed_in_a_row)} if result.failed_in_a_row else {}),
+        **({"not": "datasets that did not go through"} if any(row.datasets_not for row in result.runs) else {}),
     }
     return page(table if result.runs else None, fact_table(facts))
 
@@ -88,7 +88,7 @@ def run_kept_view(result: RunResultKept) -> RenderableType:
         facts["ended"] = f"{clock_time(record.ended_ms)}, after {_took(row)}"
         facts |= {
             f"  {escape(phase.name)}": f"{phase.seconds:,.1f} s{'' if phase.completed else ', not completed'}: "
-            + (", ".join(f"{escape(k)} {n:,}" for k, n in phase.counts.items() if n) or "nothing")
+            + (", ".join(f"{n:,} {escape(k.replace('_', ' '))}" for k, n in phase.counts.items() if n) or "nothing")
             for phase in record.phases
         }
     if begun is not None:
@@ -97,10 +97,10 @@ def run_kept_view(result: RunResultKept) -> RenderableType:
         facts["config"] = escape(json.dumps(begun.facts.config, ensure_ascii=False))
     was_read = any(each.attempts.attempts for each in result.datasets)
     columns = (">records read", ">MB read", ">rejected", ">tries", ">seconds") if was_read else ()
-    table = new_table("dataset", "outcome", ">records", ">files", *columns, "why")
+    table = ExplainedTable("dataset", "outcome", ">records", ">files", *columns, explained="why")
     for each in result.datasets[:LISTED]:
-        name, outcome, records, files, *read, why = _dataset(each)
-        table.add_row(name, outcome, records, files, *(read if was_read else ()), why)
+        cells = _dataset(each)
+        table.add_row(*cells[: 4 + len(columns)], why=_why(each))
     more = len(result.datasets) - LISTED
     reasons = (
         [f"{r.subject}: {r.kind}: {r.text}" for r in record.reasons.kept] if record and not result.datasets else []
@@ -118,8 +118,6 @@ def _dataset(each: RunDatasetRow) -> tuple[Text | str, ...]:
     outcome, read = each.outcome, each.attempts
     tries = f"{read.attempts:,}" + (f" ({read.failed:,} failed)" if read.failed else "")
     numbers = (outcome.records, outcome.files, read.records_read)
-    why = f"{outcome.kind}: {short(outcome.reason)}" if outcome.kind else ""
-    checks = "; ".join(f"{name}: {count:,} did not pass" for name, count in read.not_passed.items())
     return (
         Text(outcome.dataset),
         Text(outcome.outcome, style="red" if outcome.kind else ""),
@@ -128,8 +126,14 @@ def _dataset(each: RunDatasetRow) -> tuple[Text | str, ...]:
         f"{read.records_rejected:,}" if read.records_rejected else "",
         tries if read.attempts else "",
         f"{read.ms / 1000:,.1f}" if read.attempts else "",
-        Text("; ".join(filter(None, (why, checks)))),
     )
+
+
+def _why(each: RunDatasetRow) -> str:
+    outcome = each.outcome
+    why = f"{outcome.kind}: {short(outcome.reason)}" if outcome.kind else ""
+    checks = [f"{name}: {count:,} did not pass" for name, count in each.attempts.not_passed.items()]
+    return "; ".join(filter(None, (why, *checks)))
 
 
 def _status(row: RunRow) -> Text:

@@ -77,10 +77,10 @@ class ExplainedTable:
 
     Args:
         columns: as of `new_table`; what is in the first one is folded where it is too long.
-        explained: the heading of the texts.
+        explained: the heading of the texts, if there are any.
     """
 
-    def __init__(self, *columns: str, explained: str) -> None:
+    def __init__(self, *columns: str, explained: str = "") -> None:
         self._columns, self._explained = columns, explained
         self._rows: list[tuple[tuple[Text, ...], str]] = []
 

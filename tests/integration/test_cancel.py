@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
 import subprocess
@@ -58,6 +59,17 @@ def kept(path: Path, status: str, number: int = 0) -> Any:
     return row
 
 
+def command_against_standing_still(path: Path) -> str:
+    """What `status` prints once all that the run did is an hour old, by the file system's clock."""
+    assert not [t for t in command("status", path, "--json")["troubles"] if "stands still" in t["what"]]
+    store = path.parent / "store"
+    for changed in (each for each in store.rglob("*") if "lock" not in each.relative_to(store).parts):
+        os.utime(changed, (time.time(), time.time() - 3600))
+    (told,) = [t for t in command("status", path, "--json")["troubles"] if "stands still" in t["what"]]
+    assert isinstance(told["command"], str)
+    return told["command"]
+
+
 def published(folder: Path) -> set[str]:
     return {str(path) for path in (folder / "output").glob("dataset-*/**/*.parquet")}
 
@@ -80,6 +92,7 @@ def test_a_run_that_is_told_to_end_publishes_nothing_more_and_the_next_one_ends_
         assert kept(path, "RUNNING")["ended_ms"] == 0
         if told is None:
             there = published(tmp_path)
+            assert command_against_standing_still(path) == f"distcommit cancel {path}"
             result = command("cancel", path, "--json")
             assert (result["ended"], result["runs"][0]["status"]) == (True, "CANCELLED")
             assert published(tmp_path) == there

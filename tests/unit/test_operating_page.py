@@ -12,7 +12,7 @@ from distcommit.app.looking import runs, troubles
 from distcommit.app.output import audit
 from distcommit.app.running import alerts
 from distcommit.cli import audit_view
-from distcommit.cli.exit_codes import EXIT_CODES
+from distcommit.cli.help_texts import EXIT_CODES
 from distcommit.model import errors
 
 PAGE = (Path(distcommit.__file__).parents[1] / "conf" / "operating.md").read_text(encoding="utf-8")

@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from distcommit.app.job_file.job_folders import JobFolders
+from distcommit.app.looking.runs import RunsResult
 from distcommit.app.looking.status import StatusResult, waiting
 from distcommit.app.looking.steps import StepRow, read_steps
+from distcommit.app.looking.still import still_runs
 from distcommit.model.constructs import Converter
 from distcommit.model.errors import DistcommitError
 from distcommit.model.freshness import NO_TARGETS, Freshness
@@ -31,7 +34,8 @@ class Around(NamedTuple):
     fails for a record that is turned away; `fails_for_fields`: its key that says so for a new field, if it does.
     `freshness`: targets of datasets.
     `newer`: what the output knows of runs, or of a rebuild, that the store does not; `older`: what the store knows of
-    runs that the output does not; `elsewhere`: whether what is pending was staged in another folder."""
+    runs that the output does not; `elsewhere`: whether what is pending was staged in another folder. `still`: for how
+    many seconds live runs have not moved, by epoch, where that is too long."""
 
     lacking: Mapping[str, StepRow] = {}
     closed: Sequence[str] = ()
@@ -42,9 +46,10 @@ class Around(NamedTuple):
     newer: str = ""
     older: str = ""
     elsewhere: bool = False
+    still: Mapping[int, float] = {}
 
 
-def look_around(folders: JobFolders, store: JobStore, status: StatusResult, now_ms: int) -> Around:
+def look_around(folders: JobFolders, store: JobStore, status: StatusResult, runs: RunsResult, now_ms: int) -> Around:
     """What is there now, on a local file system also whether it can be written."""
     older = _told(older_output, store, "")
     elsewhere = not older and _told(is_other_staging, store, False)
@@ -59,6 +64,7 @@ def look_around(folders: JobFolders, store: JobStore, status: StatusResult, now_
         newer=_told(newer_runs, store, ""),
         older=older,
         elsewhere=elsewhere,
+        still=_told(partial(still_runs, runs=runs), store, {}),
     )
 
 

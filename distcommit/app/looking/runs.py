@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from enum import StrEnum
 from typing import TypeVar
 
@@ -20,13 +20,14 @@ from distcommit.stores.run_datasets import RunDataset, read_run_datasets
 from distcommit.stores.run_records import RunBeginning, RunRecord, read_beginning, read_record, recorded_epochs
 
 Kept = TypeVar("Kept")
+DIED = "it died"
 
 
 class RunStatus(StrEnum):
     """Where a run stands.
 
-    PENDING: it has no epoch yet (Spark starts). RUNNING: its end is not told, and it lives. SUCCESSFUL: all that it
-    planned was read, and not all of it could be committed; the next run replays that. COMMITTED: all of it is.
+    PENDING: it lives, and has no epoch yet (Spark starts). RUNNING: its end is not told, and it lives. SUCCESSFUL: all
+    that it planned was read, and not all of it could be committed; the next run replays that. COMMITTED: all of it is.
     FAILED: something did not go through, or it could not go on, was fenced, or died. CANCELLED: somebody ended it.
     """
 
@@ -164,9 +165,10 @@ def newest_epoch(store: JobStore, clock: Clock) -> int:
 
 
 def _rows(store: JobStore, clock: Clock, epochs: list[int]) -> Iterable[RunRow]:
-    """A row for each epoch, newest first, and for runs that have none yet before them."""
+    """A row for each epoch, newest first, and for runs that have none, or died before they had one, before them."""
     fs, root = store.fs, store.roots.store
-    living = {run_id: holder for run_id, holder in holders(fs, root).items() if is_alive(holder, clock)}
+    held = holders(fs, root)
+    living = {run_id: holder for run_id, holder in held.items() if is_alive(holder, clock)}
     fold = _or_none(lambda: store.job_log().refresh())
     overdue = {run_id: _overdue(holder, clock) for run_id, holder in living.items() if is_overdue(holder, clock)}
     found = [_row(store, epoch, living, fold) for epoch in reversed(epochs)]
@@ -176,12 +178,24 @@ def _rows(store: JobStore, clock: Clock, epochs: list[int]) -> Iterable[RunRow]:
     known = {row.run_id for row in found}
     waiting = [holder for run_id, holder in living.items() if run_id not in known]
     pending = [RunRow(0, holder.run_id, RunStatus.PENDING, host=holder.host) for holder in waiting]
+    pending += _died_early((holder for holder in held.values() if holder.run_id not in living), found, fold)
     return [
         msgspec.structs.replace(row, overdue=True, reason=overdue[row.run_id])
         if row.run_id in overdue and row.status in (RunStatus.RUNNING, RunStatus.PENDING)
         else row
         for row in (*pending, *found)
     ]
+
+
+def _died_early(dead: Iterable[LockRecord], found: Iterable[RunRow], fold: Fold | None) -> Iterator[RunRow]:
+    """Runs that have died, as far as the lock says, before they had an epoch, and since when no other has begun: run
+    ids sort by time."""
+    newest = max((row.run_id for row in found), default="")
+    fenced = fold.fence_run_id if fold is not None else ""
+    for holder in dead:
+        if not holder.released and holder.run_id > newest and holder.run_id != fenced:
+            reason = f"{DIED} before it had an epoch (process {holder.pid} on {holder.host}): nothing of it is left"
+            yield RunRow(0, holder.run_id, RunStatus.FAILED, host=holder.host, reason=reason, died=True)
 
 
 def _overdue(holder: LockRecord, clock: Clock) -> str:
@@ -236,7 +250,7 @@ def _of_unended(epoch: int, run_id: str, living: dict[str, LockRecord], fold: Fo
     newer = fold.fence_epoch if fold is not None and fold.fence_epoch > epoch else 0
     if run_id in living:
         return RunStatus.RUNNING, f"fenced by epoch {newer}: it can seal nothing more" if newer else ""
-    return RunStatus.FAILED, "it died: it has not told its end, and lives no more"
+    return RunStatus.FAILED, f"{DIED}: it has not told its end, and lives no more"
 
 
 def _of_ended(record: RunRecord) -> tuple[RunStatus, str]:

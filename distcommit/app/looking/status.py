@@ -123,6 +123,8 @@ class StatusResult(Shown, msgspec.Struct, frozen=True):
     unread: int = 0
 
 
+BUCKET = "bucket "
+"""What the name of a bucket's log begins with; behind it comes the bucket's number."""
 WORST_FIRST = ("quarantined", "revoking", "stopped", "pending", "unread", "idle")
 """How datasets may stand, as `standing` has it."""
 WAITING = ("quarantined", "revoking", "stopped")
@@ -181,7 +183,7 @@ def read_status(
     look = _Look(store, job_fold, published_in, extract_of, idle)
     buckets = in_flight(store.fs.parallel_buckets, look.at, range(store.buckets))
     rows = [row for each in buckets for row in each.rows]
-    unreadable |= {f"bucket {number}": each.unreadable for number, each in enumerate(buckets) if each.unreadable}
+    unreadable |= {f"{BUCKET}{number}": each.unreadable for number, each in enumerate(buckets) if each.unreadable}
     counts = Counter(row.status for row in rows)
     counts["idle"] += sum(each.not_listed for each in buckets)
     last_run, no_record = _last_run(store, job_fold)
@@ -201,7 +203,7 @@ def read_status(
         counts={status: count for status, count in counts.items() if count},
         unread=sum(1 for row in rows if standing(row) == "unread"),
         positions_lost=sum(each.positions_lost for each in buckets),
-        damaged=[f"bucket {number}" for number, each in enumerate(buckets) if each.is_damaged],
+        damaged=[f"{BUCKET}{number}" for number, each in enumerate(buckets) if each.is_damaged],
         unended=job_fold is not None and job_fold.fence_epoch > 0 and last_run is None and not job_fold.has_ended,
     )
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.looking.around import NAMED, Around
-from distcommit.app.looking.runs import RunRow, RunsResult, RunStatus
-from distcommit.app.looking.status import WAITING, DatasetStatusRow, NextRun, StatusResult, Trouble, waiting
+from distcommit.app.looking.runs import DIED, RunRow, RunsResult, RunStatus
+from distcommit.app.looking.status import BUCKET, WAITING, DatasetStatusRow, NextRun, StatusResult, Trouble, waiting
 from distcommit.model.error_kinds import is_record
 from distcommit.model.errors import NEW_FIELDS, TURNED_AWAY, printable
 from distcommit.model.freshness import BEHIND
@@ -44,6 +44,7 @@ def troubles_of(result: StatusResult, runs: RunsResult, command: Command, around
     return [
         *_of_folders(around, command),
         *_of_locks(runs, command),
+        *_of_still(runs, command, around),
         *_of_stores(result, command, around),
         *_of_quarantined(result, command, around),
         *_of_whole_jobs(result, command),
@@ -69,6 +70,17 @@ def _of_locks(runs: RunsResult, command: Command) -> Iterator[Trouble]:
             yield Trouble(f"the job lock is stuck: {which} holds it, and {row.reason}", command("cancel"))
 
 
+def _of_still(runs: RunsResult, command: Command, around: Around) -> Iterator[Trouble]:
+    for row in runs.runs:
+        if still_s := around.still.get(row.epoch, 0):
+            what = (
+                f"the run of epoch {row.epoch} stands still: its driver{_on(row)} lives, and nothing of it has moved"
+                f" for {still_s:,.0f} s. If it is no source or target that takes so long, end it, and run again: what"
+                " it has sealed is replayed"
+            )
+            yield Trouble(what, command("cancel"))
+
+
 def _of_stores(result: StatusResult, command: Command, around: Around) -> Iterator[Trouble]:
     if around.newer:
         mend = ("rebuild",) if around.newer == UNFINISHED_REBUILD else ()
@@ -88,12 +100,15 @@ def _of_stores(result: StatusResult, command: Command, around: Around) -> Iterat
         move = ("rebucket", str(result.moving_to))
         yield Trouble(what, command("rebucket", f"--buckets={result.moving_to}"), mend=move)
     for name, error in list(result.unreadable.items())[:NAMED]:
-        bucket = name.removeprefix("bucket ")
-        words = (
-            ("log",) if bucket == name else ("rebuild",) if name in result.damaged else ("log", f"--bucket={bucket}")
-        )
         mend = ("rebuild",) if name in result.damaged else ()
-        yield Trouble(f"{name} can't be read: {_short(error)}", command(*words), mend=mend)
+        yield Trouble(f"{name} can't be read: {_short(error)}", _for_log(name, result, command), mend=mend)
+
+
+def _for_log(name: str, result: StatusResult, command: Command) -> str:
+    """What mends a log that can't be read, or shows more of it."""
+    if name in result.damaged:
+        return command("rebuild")
+    return command("log", f"--bucket={name.removeprefix(BUCKET)}") if name.startswith(BUCKET) else command("log")
 
 
 _STOPPED = {"quarantined": "retry", "revoking": "abandon", "stopped": "retry"}
@@ -107,6 +122,7 @@ _MEANS = {
 def _of_quarantined(result: StatusResult, command: Command, around: Around) -> Iterator[Trouble]:
     """Those that wait for a person, with one reason together; what is lost of one is looked at as it is now."""
     groups = waiting(result)
+    many_gone = sum(step.gone for step in around.lacking.values()) > 1
     for rows in groups[:NAMED]:
         first, status = rows[0], rows[0].status
         others = f" and {len(rows) - 1:,} more with the same reason" if len(rows) > 1 else ""
@@ -124,7 +140,8 @@ def _of_quarantined(result: StatusResult, command: Command, around: Around) -> I
                 f"{first.dataset}{others}: quarantined, as something else is where its file belongs:"
                 f" {_short(lost.why)}. Move that away, then release it"
             )
-        words = ("--all", how) if len(rows) > 1 and how == "retry" else (first.dataset, how)
+        is_one_of_many = status != "revoking" and (len(rows) > 1 or (how == "abandon" and many_gone))
+        words = ("--all", how) if is_one_of_many else (first.dataset, how)
         mend = ("abandon", *(row.dataset for row in rows)) if status == "revoking" else ()
         yield Trouble(what, command("release", *words, named=words[0] != "--all"), len(rows), mend)
     left = groups[NAMED:]
@@ -143,6 +160,14 @@ def _of_whole_jobs(result: StatusResult, command: Command) -> Iterator[Trouble]:
             f"the next run publishes nothing: the job publishes all datasets or none, and {_names(blocking)} can't be"
         )
         yield Trouble(what, command("release", "--all", "retry"), len(blocking))
+    unreadable = [name for name in result.unreadable if name.startswith(BUCKET)]
+    if unreadable:
+        others = f" and {len(unreadable) - 1:,} more" if len(unreadable) > 1 else ""
+        what = (
+            "the next run publishes nothing: the job publishes all datasets or none, and those of"
+            f" {unreadable[0]}{others} can't be, as its log can't be read"
+        )
+        yield Trouble(what, _for_log(unreadable[0], result, command))
     last = result.last_run
     if last is None or last.outcome is not RunOutcome.HELD_BACK:
         return
@@ -246,10 +271,8 @@ def _of_clocks(runs: RunsResult, command: Command, now_ms: int) -> Iterator[Trou
 
 
 def _of_runs(result: StatusResult, runs: RunsResult, command: Command, *, alive: bool) -> Iterator[Trouble]:
-    newest: RunRow | None = next((row for row in runs.runs if row.epoch), None)
-    if newest is None:
-        return
-    if result.unended and result.epoch > newest.epoch and not alive:
+    newest = max((row.epoch for row in runs.runs), default=0)
+    if newest and result.unended and result.epoch > newest and not alive:
         what = f"the run of epoch {result.epoch} began, and has left no record: it could not go on, or died at once"
         yield Trouble(what, command("run"))
     unreadable = [row for row in runs.runs if row.unreadable]
@@ -262,12 +285,16 @@ def _of_runs(result: StatusResult, runs: RunsResult, command: Command, *, alive:
     count = f"the last {runs.failed_in_a_row:,} runs" if runs.failed_in_a_row > 1 else "the last run"
     failed = next(row for row in runs.runs if row.status is RunStatus.FAILED and not row.unreadable)
     why = failed.reason
-    if failed.died:
+    if failed.died and failed.epoch:
         why = (
-            f"it died: the driver of epoch {failed.epoch}{f' on {failed.host}' if failed.host else ''} has told no end,"
+            f"{DIED}: the driver of epoch {failed.epoch}{_on(failed)} has told no end,"
             " and lives no more. The next run replays what it had sealed, and reads the rest again"
         )
     yield Trouble(f"{count} failed: {_short(why)}", command("run"))
+
+
+def _on(row: RunRow) -> str:
+    return f" on {row.host}" if row.host else ""
 
 
 def _of_freshness(

@@ -32,6 +32,7 @@ from distcommit.model.work import WorkUnit
 from distcommit.protocol.paths.store import RUNS, record_name
 from distcommit.stores import by_hand
 from distcommit.stores.job_lock import JobLock, LockRecord
+from distcommit.stores.job_store import JobStore
 from distcommit.testing.models.model_source import ModelSource
 from distcommit.testing.simulation.programs.parts import half_done, replace_files
 from distcommit.testing.simulation.world import ROOTS, World
@@ -70,6 +71,10 @@ def troubles(
     store = WORLD.store(machine)
     status = read_status(store, whole_job=whole_job)
     return troubles_of(status, read_runs(store, clock or QuickClock()), command_for(folders()), around)
+
+
+def around(job: JobFolders, store: JobStore) -> Around:
+    return look_around(job, store, read_status(store), read_runs(store, QuickClock()), 1)
 
 
 def lacking(machine: Machine) -> Around:
@@ -162,6 +167,20 @@ def test_a_quarantined_dataset_is_told_to_hold_the_next_run_of_such_a_job_and_it
     found = troubles(machine, whole_job=True)
     assert any("the next run publishes nothing" in trouble.what for trouble in found)
     assert go(JOB, machine, source(a=3, b=[2, 1])).decided is False
+
+
+def test_a_log_that_can_not_be_read_is_told_to_hold_the_next_run_of_such_a_job_and_it_does() -> None:
+    machine = Machine()
+    go(JOB, machine, source(a=1))
+    assert not any("publishes nothing" in trouble.what for trouble in troubles(machine, whole_job=True))
+    path = max(path for path in machine.paths(ROOTS.store) if "bucket=00000" in path and path.endswith(".seg"))
+    machine.remove(path)
+    machine.put(path, b"torn")
+    assert not any("publishes nothing" in trouble.what for trouble in troubles(machine))
+    (told,) = (each for each in troubles(machine, whole_job=True) if "publishes nothing" in each.what)
+    assert told.what.endswith("and those of bucket 0 can't be, as its log can't be read")
+    assert told.command == "distcommit rebuild /jobs/job.yaml"
+    assert go(JOB, machine, source(a=2, c=1)).decided is False
 
 
 def test_while_a_run_lives_what_it_has_sealed_is_no_trouble() -> None:
@@ -258,7 +277,7 @@ def test_the_setting_by_which_new_fields_fail_is_the_one_of_the_converter_that_h
         tree = {**TREE, "paths": paths, "converters": converters}
         job = JobFolders(parse_config(tree, tmp_path / "job.yaml"), tmp_path / "job.yaml")
         store = job.open_store(create=True)
-        assert look_around(job, store, read_status(store), 1).fails_for_fields == key
+        assert around(job, store).fails_for_fields == key
 
 
 def test_a_lock_that_is_not_renewed_is_told_with_who_holds_it_and_cancel_takes_it_away() -> None:
@@ -319,6 +338,33 @@ def test_a_run_that_could_not_go_on_before_it_left_a_record_is_told() -> None:
     assert troubles(machine) == []
 
 
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_run_that_died_before_it_had_an_epoch_is_told_until_another_one_begins(shared: bool) -> None:
+    machine, clock = Machine(), QuickClock()
+    go(WORLD, machine, source(a=1))
+    store = WORLD.store(machine)
+    early = "20980101T000000-000000000001"
+    with JobLock(store.fs, ROOTS.store, early, 30, clock, shared=shared):
+        newest = max(path for path in machine.paths(ROOTS.store) if "/lock/" in path)
+        held = machine.paths(ROOTS.store)[newest]
+        assert troubles(machine, clock=clock) == []
+    assert troubles(machine, clock=clock) == [], "it has ended"
+    machine.put(newest, held)  # as if it had not said so
+    for path in machine.paths(ROOTS.store):
+        if "/lock/" in path and path != newest:
+            machine.remove(path)
+    clock.seconds += 31
+    (told,) = troubles(machine, clock=clock)
+    assert told.what.startswith("the last run failed: it died before it had an epoch (process ")
+    assert told.command == "distcommit run /jobs/job.yaml"
+    row, *others = read_runs(store, clock).runs
+    assert (row.run_id, row.epoch, row.status, len(others)) == (early, 0, RunStatus.FAILED, 1)
+    settings = replace(WORLD.begin(machine, source(a=1)), run_id="20980101T000001-000000000001")
+    with observed(settings, "run", "ann"):
+        pass
+    assert early not in {row.run_id for row in read_runs(store, clock).runs}
+
+
 def test_a_log_that_is_damaged_is_told_with_what_mends_it() -> None:
     machine = Machine()
     go(WORLD, machine, source(a=1))
@@ -334,9 +380,9 @@ def test_folders_that_can_not_be_written_are_told(tmp_path: Path) -> None:
     tree = {**TREE, "paths": {name: str(tmp_path / name) for name in ("store", "staging", "output")}}
     job = JobFolders(parse_config(tree, tmp_path / "job.yaml"), tmp_path / "job.yaml")
     store = job.open_store(create=True)
-    assert look_around(job, store, read_status(store), 1).closed == ()
+    assert around(job, store).closed == ()
     shutil.rmtree(tmp_path / "output")
-    (closed,) = look_around(job, store, read_status(store), 1).closed
+    (closed,) = around(job, store).closed
     assert closed.startswith("paths.output can't be looked at")
     told, *_ = troubles_of(
         read_status(store), read_runs(store, QuickClock()), command_for(job), Around(closed=(closed,))
@@ -361,7 +407,7 @@ def test_a_staging_folder_that_is_another_one_is_told_and_not_that_a_run_would_m
 
     def told() -> list[Trouble]:
         status, job = read_status(store), folders()
-        return troubles_of(status, read_runs(store, QuickClock()), command_for(job), look_around(job, store, status, 1))
+        return troubles_of(status, read_runs(store, QuickClock()), command_for(job), around(job, store))
 
     assert any("sealed and not closed" in trouble.what for trouble in told())
     replace_files(machine, ROOTS.staging, {})

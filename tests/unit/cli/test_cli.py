@@ -43,13 +43,17 @@ from distcommit.model.log_records import (
     SealedSequence,
     SequenceName,
 )
+from distcommit.model.steps import StepContext
 from distcommit.model.unread import Unread, UnreadDataset
 from distcommit.model.urn import bucket_of
 from distcommit.model.watermark import Watermark
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.store import segment_name
+from distcommit.steps.registry import dump_steps
+from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores.job_lock import JobLock
 from distcommit.stores.job_store import JobStore
+from distcommit.stores.pinned import record_settings
 from distcommit.stores.run_records import put_record
 from distcommit.stores.segment import Segment, encode_segment
 from tests.golden import samples
@@ -117,6 +121,9 @@ class TestHelp:
             "rebuild",
             "compare",
             "demo",
+            "Decide what becomes of a dataset",
+            "Words",
+            "quarantined",
             "Exit codes",
             "130",
             "another run of the job",
@@ -209,11 +216,33 @@ class TestRelease:
         assert result.exit_code == 5
         assert [row["dataset"] for row in last_json(result)["datasets"]] == ["stuck"]
 
-    @pytest.mark.parametrize("how", ["accept", "abandon"])
-    def test_all_can_only_be_retried(self, store: JobStore, job_file: Path, how: str) -> None:
-        result = invoke("release", job_file, "--all", how)
+    def test_all_can_not_be_accepted(self, store: JobStore, job_file: Path) -> None:
+        result = invoke("release", job_file, "--all", "accept")
         assert result.exit_code == 2
-        assert f"expected retry; found {how}" in result.stderr
+        assert "expected retry|abandon; found accept" in result.stderr
+
+    def test_all_of_which_a_sealed_file_is_gone_are_abandoned_and_no_others(
+        self, store: JobStore, job_file: Path
+    ) -> None:
+        context = StepContext(store.fs, store.roots.staging, store.roots.output)
+        for urn in ("lost", "lost too", "kept well"):
+            store.fs.create(f"{store.roots.staging}/{urn}").close_file(sync=False)
+            steps = dump_steps([FsRenameCommitStep(context, urn, f"{urn}/file")])
+            sequence = SealedSequence(urn, 1, None, Watermark({"0": 5}), steps, {"0": 0}, records=5)
+            append(store, bucket_of(urn, store.buckets), Intent(1, (sequence,)))
+            if urn != "kept well":
+                store.fs.delete(f"{store.roots.staging}/{urn}")
+            failed = Failed(1, SequenceName(urn, 1), quarantine=True, reason=f"the file is of size {len(urn)}")
+            append(store, bucket_of(urn, store.buckets), failed)
+        told = last_json(invoke("status", job_file, "--json"))["troubles"]
+        gone = [trouble["command"] for trouble in told if "a sealed file is gone" in trouble["what"]]
+        assert gone == [f"distcommit release --all {job_file} abandon"] * 2
+        shown = invoke("release", "--all", job_file, "abandon", "--dry-run")
+        assert (shown.exit_code, "2 of 4 would be released" in shown.stdout) == (0, True)
+        rows = last_json(invoke(*gone[0].split()[1:], "--json"))["datasets"]
+        assert {row["dataset"]: row["status"] for row in rows} == {"lost": "idle", "lost too": "idle"}
+        left = last_json(invoke("status", job_file, "--json"))["datasets"]
+        assert {row["dataset"] for row in left if row["status"] == "quarantined"} == {"kept well", "stuck"}
 
     @pytest.mark.parametrize(
         "words", [["stuck"], ["stuck", "forget"], ["retry", "stuck"], ["stuck", "waiting", "retry"]]
@@ -429,6 +458,28 @@ class TestRunsThatDoNotBegin:
         assert result.exit_code == 3
         assert last_json(result)["kind"] == "LockHeldError"
         assert "another run of this job is alive [run=run-2]" in result.stderr
+
+    @pytest.mark.parametrize("command", ["recover", "gc"])
+    def test_what_is_refused_is_refused_when_it_is_only_shown_too(
+        self, store: JobStore, job_file: Path, command: str
+    ) -> None:
+        record_settings(store, Job.from_file(job_file)._folders.pinned())
+        changed = "--set=source.dataset=partition"
+        dry, real = (invoke(command, job_file, changed, "--json", *more) for more in (["--dry-run"], []))
+        assert last_json(dry)["kind"] == last_json(real)["kind"] == "ConfigurationError"
+        assert (dry.exit_code, dry.stdout) == (real.exit_code, real.stdout) == (2, real.stdout)
+
+    def test_what_would_not_go_through_is_shown_with_the_exit_code_of_recover(
+        self, store: JobStore, job_file: Path
+    ) -> None:
+        shown = invoke("recover", job_file, "--dry-run")
+        assert (shown.exit_code, "recover would end" in shown.stdout) == (0, False)
+        path = max((job_file.parent / "store" / "log" / f"bucket={bucket_of('waiting', 4):05d}").glob("*.seg"))
+        path.write_bytes(b"torn")
+        shown = invoke("recover", job_file, "--dry-run")
+        assert shown.exit_code == 1
+        assert "recover would end with exit code 1" in shown.stdout
+        assert "logs that can't be recovered: 1" in shown.stdout
 
 
 class TestErrors:

@@ -23,6 +23,7 @@ from distcommit.app.by_hand.imports import ImportResult
 from distcommit.app.by_hand.rebuild_plan import RebuildResult
 from distcommit.app.demo.story import DemoResult
 from distcommit.app.looking.datasets import DatasetsResult
+from distcommit.app.looking.release_plan import ReleasePlan
 from distcommit.app.looking.replay_plan import ReplayPlan
 from distcommit.app.looking.runs import RunResultKept, RunsResult
 from distcommit.app.looking.status import StatusResult, Trouble
@@ -33,7 +34,7 @@ from distcommit.app.output.audit import AuditResult
 from distcommit.app.running.cancel import CancelResult
 from distcommit.cli import output
 from distcommit.cli.audit_view import audit_view
-from distcommit.cli.datasets_view import datasets_view, replay_plan_view, steps_view
+from distcommit.cli.datasets_view import datasets_view, release_plan_view, replay_plan_view, steps_view
 from distcommit.cli.runs_view import cancel_view, run_kept_view, runs_view
 from distcommit.cli.status_view import status_view
 from distcommit.cli.terminal import Terminal
@@ -51,6 +52,7 @@ VIEWS: dict[type, list[Callable[[Any], Any]]] = {
     DatasetsResult: [datasets_view],
     StepsResult: [steps_view],
     ReplayPlan: [replay_plan_view],
+    ReleasePlan: [release_plan_view],
     RunsResult: [runs_view],
     RunResultKept: [run_kept_view],
     CancelResult: [cancel_view],

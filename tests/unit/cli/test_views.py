@@ -10,11 +10,21 @@ from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from distcommit.app.looking.runs import RunRow, RunsResult, RunStatus
+from distcommit.app.by_hand.compare import CompareResult, CompareRow
+from distcommit.app.looking.replay_plan import Replay, ReplayPlan, ReplayRow
+from distcommit.app.looking.runs import RunDatasetRow, RunResultKept, RunRow, RunsResult, RunStatus
 from distcommit.app.looking.status import StatusResult
-from distcommit.cli.runs_view import runs_view
+from distcommit.app.looking.steps import SequenceSteps, StepRow, StepsResult
+from distcommit.cli.datasets_view import replay_plan_view, steps_view
+from distcommit.cli.output import compare_view
+from distcommit.cli.records import flow_table
+from distcommit.cli.runs_view import run_kept_view, runs_view
 from distcommit.cli.status_view import status_view
 from distcommit.cli.views import ExplainedTable
+from distcommit.model.flow_counts import CheckCounts, FlowCounts
+from distcommit.model.work import ConstructCounts
+from distcommit.stores.attempt_counts import AttemptCounts
+from distcommit.stores.run_datasets import RunDataset
 from tests.golden import samples
 
 WHY = "SourceError: the brokers can't be reached; expected an answer within 30 s; found none at all"
@@ -70,6 +80,66 @@ def test_columns_that_there_is_no_room_for_are_told_below_their_rows() -> None:
 
 def test_without_texts_there_is_no_column_for_them() -> None:
     assert lines(table("well"), 140)[0].split() == ["dataset", "status", "records"]
+
+
+LONG = "tracking.events.page-views.europe"
+PLAN = ReplayPlan(
+    "job", [ReplayRow(LONG, 1234, Replay.QUARANTINES, 12, 3, 123_456, WHY)], {"quarantines": 1}, {}, False
+)
+STEPS = StepsResult(
+    "job",
+    [
+        SequenceSteps(
+            LONG,
+            3,
+            1234,
+            "quarantined",
+            False,
+            123_456,
+            3,
+            2,
+            WHY,
+            {"LOST": 1},
+            [StepRow("fs-rename", LONG, "LOST", WHY)],
+        )
+    ],
+    {},
+)
+READ = AttemptCounts(attempts=3, failed=2, records_read=1_234_567, bytes_read=10**9, records_rejected=17, ms=123_456)
+KEPT = RunResultKept(
+    RunRow(1234, "run", RunStatus.FAILED, "run", "ann@host"),
+    None,
+    None,
+    [RunDatasetRow(RunDataset(LONG, 1, "quarantined", 123_456, 12, kind="quarantined", reason=WHY), READ)],
+)
+DIFFERENT = CompareResult(False, "other", True, 1, 1, [CompareRow(LONG, "0", 10**9, 10**9, 1, 10**9, 17, 123_456)], [])
+FLOW = FlowCounts(
+    constructs=(ConstructCounts("branch", "avro_registry", 123_456_789, 1234, 1234, 1234, 0, 123.4),),
+    checks=(CheckCounts("branch", LONG, True, 5, 17),),
+)
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+@pytest.mark.parametrize(
+    ("view", "words"),
+    [
+        (replay_plan_view(PLAN), ["quarantines", "123,456"]),
+        (steps_view(STEPS), ["LOST"]),
+        (run_kept_view(KEPT), ["quarantined", "123,456", "1,234,567", "17", "3 (2 failed)", "123.5"]),
+        (compare_view(DIFFERENT), ["1,000,000,000", "17", "123,456"]),
+        (flow_table(FLOW), ["avro_registry", "123,456,789", "1,234", "123.4", "17 of 22 work units did not pass"]),
+    ],
+)
+def test_however_many_columns_a_table_has_all_of_it_is_there_and_no_word_is_folded(
+    view: RenderableType, words: list[str], width: int
+) -> None:
+    found = lines(view, width)
+    assert max(map(cell_len, found)) <= width
+    shown = "\n".join(found)
+    assert all(word in shown for word in words), shown
+    assert LONG[:16] in shown, "the dataset's name reads well"
+    if WHY.split(maxsplit=1)[0] in shown:
+        assert all(word in shown for word in WHY.split())
 
 
 def test_a_job_whose_runs_find_nothing_says_where_to_look() -> None:

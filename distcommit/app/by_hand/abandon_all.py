@@ -1,0 +1,30 @@
+"""Abandoning all datasets that can't be finished as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from distcommit.app.looking.release_plan import ReleasePlan
+from distcommit.model.errors import DistcommitError
+
+
+def abandon_each(plan: ReleasePlan, abandon: Callable[[str], None]) -> list[str]:
+    """Abandons what the plan says: quarantined datasets of which a sealed file is gone, and those that a person began
+    to abandon. The next run reads their records again.
+
+    Returns:
+        which they are.
+
+    Raises:
+        DistcommitError: the first that one of them met; the others are abandoned.
+    """
+    todo = [row.dataset for row in plan.rows if row.acts]
+    failed: list[DistcommitError] = []
+    for urn in todo:
+        try:
+            abandon(urn)
+        except DistcommitError as error:
+            failed.append(error)
+    if failed:
+        raise failed[0]
+    return todo

@@ -1,0 +1,80 @@
+"""What keeps a run from replaying, asked by the run's own looks; nothing is written."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import cast
+
+from distcommit.app.job_file.job_folders import JobFolders
+from distcommit.fs.noted_deletes import NotedDeletes
+from distcommit.model.errors import DistcommitError, StaleStoreError
+from distcommit.model.ports import FileSystem
+from distcommit.model.steps import StepContext
+from distcommit.stores.anchors import require_published, require_whole
+from distcommit.stores.claims import newest_end, read_marks
+from distcommit.stores.fencing import require_newest
+from distcommit.stores.generation import require_counting
+from distcommit.stores.job_store import JobStore
+from distcommit.stores.task_states import PastStates
+
+
+class _Unclaimed(NotedDeletes):
+    """What would claim a folder that is nobody's does nothing."""
+
+    def make_folders(self, path: str) -> None:
+        pass
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        return True
+
+
+def runnable(folders: JobFolders) -> JobStore:
+    """The job's store, if a run of the job could begin on it as it is configured.
+
+    Raises:
+        ConfigurationError: if its flow does not fit together, or the store was filled with other settings.
+        DistcommitError: as `require_runnable`.
+    """
+    folders.config.task_flow().check()
+    store = folders.opened()
+    require_runnable(store)
+    return store
+
+
+def require_runnable(store: JobStore) -> None:
+    """Whether a run can begin on the store, as far as its own folders say: not whether another one is alive.
+
+    Raises:
+        ConflictError: if a move to another number of buckets is half made.
+        StaleStoreError: if store, output and staging are not of one time.
+        ConfigurationError: if staging or output belong to another job.
+        CorruptError: if the job log can't be read.
+    """
+    require_counting(store, store.job_log().refresh())
+    require_newest(replace(store, fs=cast(FileSystem, _Unclaimed(store.fs))))
+
+
+def unrecoverable(store: JobStore, context: StepContext) -> dict[str, str]:
+    """Buckets that a run could not recover, by name, each with why.
+
+    Args:
+        store: the job's.
+        context: where the steps' effects are.
+
+    Raises:
+        StaleStoreError: as the run would, if the output is older than what was published into it.
+    """
+    job_fold, past = store.job_log().refresh(), PastStates(store.fs, store.roots.store)
+    ended_epoch = newest_end(read_marks(store.fs, store.roots.output))
+    found: dict[str, str] = {}
+    for bucket in range(store.buckets):
+        log = store.bucket_log(bucket)
+        try:
+            fold = require_whole(store, job_fold, bucket, log, past)
+            if job_fold.began_epoch:
+                require_published(context, log, fold, ended_epoch)
+        except StaleStoreError:
+            raise
+        except (DistcommitError, OSError) as error:
+            found[f"bucket {bucket}"] = str(error)
+    return found

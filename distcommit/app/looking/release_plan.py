@@ -1,0 +1,70 @@
+"""What a release would do to each dataset that waits for a person, as things stand; nothing is changed."""
+
+from __future__ import annotations
+
+import msgspec
+
+from distcommit.app.looking.status import WAITING, DatasetStatusRow, StatusResult
+from distcommit.app.looking.steps import SequenceSteps, StepsResult
+from distcommit.stores.by_hand import Release
+
+
+class ReleaseRow(msgspec.Struct, frozen=True):
+    """A dataset: what becomes of it. `acts`: whether anything is done to it at all. `records`: that are sealed."""
+
+    dataset: str
+    status: str
+    records: int
+    does: str
+    acts: bool
+
+
+class ReleasePlan(msgspec.Struct, frozen=True):
+    """What `release` would do now, in that way. It changes as runs and people go on."""
+
+    job: str
+    how: Release
+    rows: list[ReleaseRow]
+
+
+def plan_release(status: StatusResult, steps: StepsResult, how: Release, dataset: str | None = None) -> ReleasePlan:
+    """The plan, from what is stored of each dataset and what its steps say.
+
+    Args:
+        status: of the job.
+        steps: of these datasets' sequences.
+        how: they are to be released.
+        dataset: this one alone; None: all that wait, of which only those are abandoned that can't be finished as they
+            are.
+    """
+    sealed = {sequence.dataset: sequence for sequence in steps.sequences}
+    wanted = [row for row in status.datasets if (row.status in WAITING if dataset is None else row.dataset == dataset)]
+    rows: list[ReleaseRow] = []
+    for row in wanted:
+        does, acts = _fate(row, sealed.get(row.dataset), how, by_name=dataset is not None)
+        rows.append(ReleaseRow(row.dataset, row.status, row.pending_records, does, acts))
+    return ReleasePlan(status.job, how, rows)
+
+
+def _fate(row: DatasetStatusRow, mine: SequenceSteps | None, how: Release, *, by_name: bool) -> tuple[str, bool]:
+    """What is done, and whether that is anything."""
+    if row.status == "stopped":
+        is_retry = how is Release.RETRY
+        return "the next run reads it again" if is_retry else "refused: nothing of it is sealed (retry)", is_retry
+    if row.status not in WAITING or mine is None:
+        return f"refused: it is {row.status}", False
+    if how is Release.RETRY and row.status == "revoking":
+        return "refused: it is being abandoned (abandon or accept)", False
+    steps, done = sum(mine.counts.values()), mine.counts.get("DONE", 0)
+    lost = next((step for step in mine.steps if step.state == "LOST"), None)
+    match how:
+        case Release.RETRY if lost is not None:
+            return f"the next run quarantines it again: {lost.why}", True
+        case Release.RETRY:
+            return f"the next run executes what is missing: {done:,} of {steps:,} steps are done", True
+        case Release.ACCEPT:
+            left = f": what {steps - done:,} of {steps:,} steps had to publish is lost" if done < steps else ""
+            return f"it counts as done{left}", True
+    if not by_name and row.status != "revoking" and not any(step.gone for step in mine.steps):
+        return "left alone: no sealed file of it is gone (abandon it by its name)", False
+    return f"{done:,} of {steps:,} steps are taken back, and the next run reads its records again", True

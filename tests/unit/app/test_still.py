@@ -1,0 +1,124 @@
+"""A live run that does not get on is told, and one that does anything at all is not; whatever clocks say."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from distcommit.app.job import Job
+from distcommit.app.looking.still import STILL_S
+from distcommit.engine.clock import SystemClock
+from distcommit.model.run_outcome import RunOutcome
+from distcommit.protocol.paths.staging import SPOOLED_FRAMES
+from distcommit.protocol.paths.store import BEGUN, JOB_LOG, LOCK, PROGRESS, RUNS, TASK_STATES, record_name, run_name
+from distcommit.stores.fencing import begin_run
+from distcommit.stores.job_lock import JobLock
+from distcommit.stores.run_records import RunBeginning, RunFacts, RunRecord, put_beginning, put_record
+from tests.jobs.large_store import make_large_store
+
+_RUN = "20990101T000000-000000000001"
+_NS = 1_000_000_000
+
+
+class LiveRun:
+    """One on this machine that has begun; `epoch`: its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.job = Job.from_file(make_large_store(folder, 8))
+        self.store = self.job.open_store(create=False)
+        self.root = Path(self.store.roots.store)
+        self.epoch = begin_run(self.store, _RUN)
+        began_ms = SystemClock().now_ms()
+        put_beginning(
+            self.store, RunBeginning(1, "large", _RUN, self.epoch, "run", "ann", began_ms, RunFacts(host="there"))
+        )
+        (self.root / PROGRESS / run_name(_RUN)).mkdir(parents=True)
+
+    def stood_for(self, seconds: float, now_ns: int) -> None:
+        """Everything in the store is of so long before the lease was renewed last, by the file system's clock."""
+        for path in (*self.root.rglob("*"), *Path(self.store.roots.staging).rglob("*")):
+            os.utime(path, ns=(now_ns, now_ns - int(seconds * _NS)))
+        for path in (self.root / LOCK, *(self.root / LOCK).rglob("*")):
+            os.utime(path, ns=(now_ns, now_ns))
+
+    def told(self) -> list[str]:
+        troubles = self.job.status().troubles
+        for trouble in troubles:
+            if "stands still" in trouble.what:
+                assert trouble.command == f"distcommit cancel {self.job._folders.path}"
+        return [trouble.what for trouble in troubles if "stands still" in trouble.what]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> LiveRun:
+    return LiveRun(tmp_path)
+
+
+@contextmanager
+def alive(run: LiveRun, *, shared: bool = False) -> Iterator[None]:
+    with JobLock(run.store.fs, run.store.roots.store, _RUN, 3600, SystemClock(), shared=shared):
+        yield
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("clock_is_off_s", [-86_400, 0, 86_400])
+def test_a_live_run_of_which_nothing_moves_is_told_with_its_end_by_the_file_system_s_clock_alone(
+    run: LiveRun, clock_is_off_s: int, shared: bool
+) -> None:
+    now_ns = SystemClock().now_ms() * 1_000_000 + clock_is_off_s * _NS
+    with alive(run, shared=shared):
+        run.stood_for(STILL_S - 1, now_ns)
+        assert run.told() == []
+        run.stood_for(STILL_S + 334, now_ns)
+        (told,) = run.told()
+        assert told.startswith(f"the run of epoch {run.epoch} stands still: its driver on there lives")
+        assert "nothing of it has moved for 1,234 s" in told
+    assert run.told() == [], "it lives no more"
+
+
+@pytest.mark.parametrize(
+    "sign",
+    [
+        f"store/{PROGRESS}/{run_name(_RUN)}",
+        f"store/{TASK_STATES}/{run_name(_RUN)}",
+        f"store/{JOB_LOG}",
+        "store/log/bucket=00003",
+        f"staging/{SPOOLED_FRAMES}/nonce/dataset",
+    ],
+)
+def test_a_run_that_is_slow_and_does_anything_is_not_told(run: LiveRun, sign: str, tmp_path: Path) -> None:
+    moving = tmp_path / sign
+    moving.mkdir(parents=True, exist_ok=True)
+    with alive(run):
+        now_ns = SystemClock().now_ms() * 1_000_000
+        run.stood_for(10 * STILL_S, now_ns)
+        assert run.told()
+        os.utime(moving, ns=(now_ns, now_ns - 60 * _NS))
+        assert run.told() == []
+
+
+def test_what_runs_of_the_job_usually_take_is_waited_for(run: LiveRun) -> None:
+    took_ms = 5 * STILL_S * 1000
+    for epoch in (run.epoch + 1, run.epoch + 2):  # of others: which they are does not matter
+        record = RunRecord(
+            1, "large", f"r{epoch}", epoch, "run", "ann", 1, 1 + took_ms, RunOutcome.SUCCEEDED, "", "", (), {}
+        )
+        put_record(run.store, record)
+    with alive(run):
+        now_ns = SystemClock().now_ms() * 1_000_000
+        run.stood_for(4 * STILL_S, now_ns)
+        assert run.told() == []
+        run.stood_for(6 * STILL_S, now_ns)
+        assert run.told()
+
+
+def test_its_beginning_is_a_sign_too(run: LiveRun) -> None:
+    with alive(run):
+        now_ns = SystemClock().now_ms() * 1_000_000
+        run.stood_for(2 * STILL_S, now_ns)
+        os.utime(run.root / RUNS / record_name(run.epoch, BEGUN), ns=(now_ns, now_ns))
+        assert run.told() == []
