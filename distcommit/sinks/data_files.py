@@ -19,6 +19,7 @@ from distcommit.model.ports import FileSystem
 from distcommit.model.sink import AttemptIdentity, Filtered, Origin, Origins, Prepared, SinkWriter, StagingArea
 from distcommit.model.work import SkippedRange
 from distcommit.protocol.paths.temporary import table_probe_name
+from distcommit.sinks.clients import Connection
 from distcommit.sinks.covering import Covering
 from distcommit.sinks.fitting import Fitting
 from distcommit.sinks.target_files import data_file_note, is_data_file_note, is_data_file_of
@@ -32,8 +33,10 @@ def leave_note(area: StagingArea, name: str, path: str, *more: str) -> None:
     """Notes where a data file of that name is to be, before it is begun: by that it is found should the attempt die.
     `more`: what else the sink's committer is to know of it, a line each."""
     note = area.fs.create(f"{area.folder}/{data_file_note(name)}")
-    note.write("\n".join((path, *more)).encode())
-    note.close_file(sync=False)
+    try:
+        note.write("\n".join((path, *more)).encode())
+    finally:
+        note.close_file(sync=False)
 
 
 def left_by(context: CommitterContext, lost: LostAttempt) -> dict[str, Sequence[str]]:
@@ -99,6 +102,13 @@ def probe_folder(folder: str) -> None:
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
+
+
+def let_go(*opened: Connection) -> None:
+    """Closes parts of what is about to be deleted, whatever goes wrong with each."""
+    for each in opened:
+        with contextlib.suppress(Exception):
+            each.close()
 
 
 class TableFiles(Protocol):

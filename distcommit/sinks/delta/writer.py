@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
-from distcommit.sinks.data_files import DataFileWriter, TableFiles, leave_note
+from distcommit.sinks.data_files import DataFileWriter, TableFiles, leave_note, let_go
 from distcommit.sinks.delta.data_files import partition_text
 from distcommit.sinks.delta.locations import opened
 from distcommit.sinks.delta.making import table_for
@@ -119,9 +119,7 @@ class DeltaFiles:
     def delete(self) -> None:
         """Closes and deletes all files."""
         for file in self._open.values():
-            with contextlib.suppress(Exception):
-                file.writer.close()
-                file.stream.close()
+            let_go(file.writer, file.stream)
         for path in self._paths:
             with contextlib.suppress(OSError):  # what is left is taken as what died leaves
                 self._place.delete(path)
@@ -156,12 +154,16 @@ class DeltaFiles:
         leave_note(self._area, name, path)
         self._paths.append(path)
         stream = self._place.create(path)
-        return _OpenFile(path, partition, stream, pq.ParquetWriter(stream, schema, store_decimal_as_integer=True))
+        try:
+            return _OpenFile(path, partition, stream, pq.ParquetWriter(stream, schema, store_decimal_as_integer=True))
+        except BaseException:
+            let_go(stream)
+            raise
 
     def _finish(self, file: _OpenFile) -> None:
-        file.writer.close()
-        size = file.stream.tell()
-        file.stream.close()
+        with contextlib.closing(file.stream):
+            file.writer.close()
+            size = file.stream.tell()
         self._closed.append(
             {
                 "path": file.path,

@@ -26,7 +26,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 
 from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
-from distcommit.sinks.data_files import DataFileWriter, TableFiles, leave_note
+from distcommit.sinks.data_files import DataFileWriter, TableFiles, leave_note, let_go
 from distcommit.sinks.fitting import Fitting
 from distcommit.sinks.iceberg.data_files import data_folder, plain_file
 from distcommit.sinks.iceberg.leftovers import note_of
@@ -132,9 +132,7 @@ class IcebergFiles:
     def delete(self) -> None:
         """Closes and deletes all files."""
         for file in self._open.values():
-            with contextlib.suppress(Exception):
-                file.writer.close()
-                file.stream.close()
+            let_go(file.writer, file.stream)
         for path in self._paths:
             with contextlib.suppress(Exception):  # removing orphan files takes it
                 self.table.io.delete(path)
@@ -154,12 +152,16 @@ class IcebergFiles:
         leave_note(self._area, name, path, *note_of(self.table))
         self._paths.append(path)
         stream = self.table.io.new_output(path).create()
-        return _OpenFile(path, partition, stream, pq.ParquetWriter(stream, schema, **self._options))
+        try:
+            return _OpenFile(path, partition, stream, pq.ParquetWriter(stream, schema, **self._options))
+        except BaseException:
+            let_go(stream)
+            raise
 
     def _finish(self, file: _OpenFile) -> None:
-        file.writer.close()
-        size = file.stream.tell()
-        file.stream.close()
+        with contextlib.closing(file.stream):
+            file.writer.close()
+            size = file.stream.tell()
         statistics = data_file_statistics_from_parquet_metadata(
             file.writer.writer.metadata, self._statistics, self._columns
         )
