@@ -197,6 +197,10 @@ class ServerSink(TableSink):
     def discards(self) -> bool:
         return self.two_phase
 
+    @property
+    def leaves_in_doubt(self) -> bool:
+        return self.two_phase
+
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
         """A writer, once the server is such that it can write.
 
