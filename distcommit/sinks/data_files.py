@@ -111,6 +111,12 @@ def let_go(*opened: Connection) -> None:
             each.close()
 
 
+def like_those_before(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Rows as a file takes them that was begun with that schema: one Parquet type may have been another of Arrow's
+    then, as where these rows come from records that lack a column."""
+    return rows if rows.schema.equals(schema) else rows.cast(schema)
+
+
 class TableFiles(Protocol):
     """Data files of one schema of a table, open or finished."""
 

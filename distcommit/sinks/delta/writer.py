@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
-from distcommit.sinks.data_files import DataFileWriter, TableFiles, leave_note, let_go
+from distcommit.sinks.data_files import DataFileWriter, TableFiles, leave_note, let_go, like_those_before
 from distcommit.sinks.delta.data_files import partition_text
 from distcommit.sinks.delta.locations import opened
 from distcommit.sinks.delta.making import table_for
@@ -100,7 +100,7 @@ class DeltaFiles:
             key = tuple(partition.values())
             file = self._open.pop(key, None) or self._begin(partition, part.schema)
             self._open[key] = file  # the one written to last comes last
-            file.writer.write_table(part, row_group_size=part.num_rows)
+            file.writer.write_table(like_those_before(part, file.writer.schema), row_group_size=part.num_rows)
             file.rows += part.num_rows
             if file.stream.tell() >= self._target_bytes:
                 self._finish(self._open.pop(key))

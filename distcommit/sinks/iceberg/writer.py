@@ -26,7 +26,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 
 from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
-from distcommit.sinks.data_files import DataFileWriter, TableFiles, leave_note, let_go
+from distcommit.sinks.data_files import DataFileWriter, TableFiles, leave_note, let_go, like_those_before
 from distcommit.sinks.fitting import Fitting
 from distcommit.sinks.iceberg.data_files import data_folder, plain_file
 from distcommit.sinks.iceberg.leftovers import note_of
@@ -112,7 +112,7 @@ class IcebergFiles:
         for key, partition, part in self._split(rows):
             file = self._open.pop(key, None) or self._begin(partition, part.schema)
             self._open[key] = file  # the one written to last comes last
-            file.writer.write_table(part, row_group_size=part.num_rows)
+            file.writer.write_table(like_those_before(part, file.writer.schema), row_group_size=part.num_rows)
             file.row_groups += 1
             if file.stream.tell() >= self._target_bytes:
                 self._finish(self._open.pop(key))
