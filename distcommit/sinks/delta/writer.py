@@ -89,6 +89,7 @@ class DeltaFiles:
         self.columns = columns_of(table)
         self.partition_by = list(table.metadata().partition_columns)
         self._target_bytes, self._name, self._place = sink.target_file_bytes, name, opened(sink.location)
+        self._sink_name = sink.name
         self._attempt, self._area = attempt, area
         self._open: dict[tuple[str | None, ...], _OpenFile] = {}
         self._closed: list[dict[str, Any]] = []
@@ -151,7 +152,7 @@ class DeltaFiles:
         name = data_file_name(self._attempt.epoch, self._attempt.attempt, self.begun)
         self.begun += 1
         path = f"{self._name}/{name}"
-        leave_note(self._area, name, path)
+        leave_note(self._area, self._sink_name, name, path)
         self._paths.append(path)
         stream = self._place.create(path)
         try:

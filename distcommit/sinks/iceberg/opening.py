@@ -57,7 +57,7 @@ def known_tables(settings: CatalogSettings, namespace: Identifier, run_id: str) 
         return _known(tables, namespace, run_id)
 
 
-@lru_cache(1)  # in a worker that lasts, runs come and go
+@lru_cache(4)  # of some branches; in a worker that lasts, runs come and go
 def _known(tables: Tables, namespace: Identifier, run_id: str) -> KnownTables:
     return KnownTables(tables, namespace)
 

@@ -54,7 +54,7 @@ class IcebergWriter(DataFileWriter):
             if files is not None:
                 self._closed.append(files)
             begun = files.begun if files is not None else 0
-            files = IcebergFiles(table, self._attempt, self._area, self._sink.target_file_bytes, begun)
+            files = IcebergFiles(table, self._sink, self._attempt, self._area, begun)
             self._newest = files
         targets = schema_to_pyarrow(files.file_schema, include_field_ids=True)
         return files, Fitting(targets, files.names_in(schema))
@@ -79,18 +79,19 @@ class IcebergFiles:
 
     Args:
         table: the table as it was when writing began.
+        sink: whose it is, and how large files get.
         attempt: goes into their names.
         area: where a note of each is left before it is begun, by which it is found should the attempt die.
-        target_bytes: a file that has this many is closed.
         begun: how many files the attempt has begun before.
     """
 
     def __init__(
-        self, table: Table, attempt: AttemptIdentity, area: StagingArea, target_bytes: int, begun: int
+        self, table: Table, sink: IcebergSettings, attempt: AttemptIdentity, area: StagingArea, begun: int
     ) -> None:
         self.table, self.begun = table, begun
         self.file_schema: Schema = sanitize_column_names(table.schema())
-        self._attempt, self._area, self._target_bytes = attempt, area, target_bytes
+        self._attempt, self._area = attempt, area
+        self._target_bytes, self._sink_name = sink.target_file_bytes, sink.name
         self._open: dict[str, _OpenFile] = {}
         self._closed: list[DataFile] = []
         self._paths: list[str] = []
@@ -149,7 +150,7 @@ class IcebergFiles:
         name = data_file_name(self._attempt.epoch, self._attempt.attempt, self.begun)
         self.begun += 1
         path = self.table.location_provider().new_data_location(name, partition)
-        leave_note(self._area, name, path, *note_of(self.table))
+        leave_note(self._area, self._sink_name, name, path, *note_of(self.table))
         self._paths.append(path)
         stream = self.table.io.new_output(path).create()
         try:

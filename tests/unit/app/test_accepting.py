@@ -92,9 +92,10 @@ def dies(*_: object) -> None:
 
 
 def killed_at(owner: object, name: str, act: Callable[[], None]) -> None:
-    with pytest.MonkeyPatch.context() as patched, pytest.raises(_DiedError):
+    with pytest.MonkeyPatch.context() as patched:
         patched.setattr(owner, name, dies)
-        act()
+        with pytest.raises(_DiedError):
+            act()
 
 
 def test_killed_after_the_record_the_next_run_takes_it_away() -> None:
