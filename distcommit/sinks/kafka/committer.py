@@ -233,7 +233,7 @@ class KafkaCommitter(SinkCommitter):
                 break
         if not failures:
             self._send_rows(producer, lane, rows)
-            self._flush(producer)
+            _flush(producer, self._target.request_timeout_s)
         if failures:
             producer.abort_transaction(self._target.request_timeout_s)
             return failures
@@ -261,15 +261,6 @@ class KafkaCommitter(SinkCommitter):
         if error is not None and error.code() in _OF_A_MESSAGE:
             reason = f"a message can't be sent to the topic {topic}: {self._target.text(KafkaException(error))}"
             failures.setdefault(index, RetryLater(reason))
-
-    def _flush(self, producer: CatchableProducer) -> None:
-        """Waits as long as messages get through."""
-        left = len(producer)
-        while left:
-            now_left = producer.flush(self._target.request_timeout_s)
-            if now_left >= left:
-                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{now_left} messages are not acknowledged"))
-            left = now_left
 
     def _send_rows(self, producer: CatchableProducer, lane: int, rows: Mapping[bytes, LedgerRow]) -> None:
         for key, row in rows.items():
@@ -316,6 +307,16 @@ class KafkaCommitter(SinkCommitter):
                 with suppress(KafkaException):
                     producer.abort_transaction(self._target.request_timeout_s)
                 raise
+
+
+def _flush(producer: CatchableProducer, timeout_s: float) -> None:
+    """Waits as long as messages get through."""
+    left = len(producer)
+    while left:
+        now_left = producer.flush(timeout_s)
+        if now_left >= left:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{now_left} messages are not acknowledged"))
+        left = now_left
 
 
 def _held_back(requests: Sequence[CommitRequest], outcomes: Mapping[int, CommitOutcome]) -> Failures:

@@ -138,7 +138,7 @@ def test_two_branches_whose_commits_are_stored_with_one_name_are_refused(tmp_pat
     fork = config(tmp_path, FORKED % "b").fork
     assert fork is not None
     assert [branch.sink.name for branch in fork.branches.values()] == ["postgresql:a", "postgresql:b"]
-    with pytest.raises(ConfigurationError, match="2 branches have a sink of the name 'postgresql:a'.*`stored_as`"):
+    with pytest.raises(ConfigurationError, match=r"2 branches have a sink of the name 'postgresql:a'.*`stored_as`"):
         config(tmp_path, FORKED % "a")
     fork = config(tmp_path, FORKED % "a, stored_as: second").fork
     assert fork is not None

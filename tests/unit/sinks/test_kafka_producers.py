@@ -52,7 +52,7 @@ def test_one_that_was_let_go_has_no_thread_left_whoever_keeps_its_errors_and_hol
     kept: list[KafkaException] = []
     one = producer()
     assert client_threads() > began
-    with pytest.raises(KafkaException, match="[Tt]imed out") as caught:
+    with pytest.raises(KafkaException, match=r"[Tt]imed out") as caught:
         one.init_transactions(0.2)
     kept.append(caught.value)
     plain = CatchableProducer({"bootstrap.servers": "localhost:1", "log_level": 0})
