@@ -48,7 +48,7 @@ class Both(Target):
         found: dict[str, Any] = {}
         for side in SIDES:
             place, stored = self.folder / side, {"stored_as": side} if side == "west" else {}
-            sinks = {
+            sinks: dict[str, dict[str, Any]] = {
                 "delta": {"location": str(place / "delta")},
                 "iceberg": {"catalog": {"type": "sql", **self.catalog(side)}, "namespace": "n"},
                 "sqlite": {"path": str(place / "rows.db")},

@@ -1,5 +1,5 @@
-"""What attempts that died have left behind a fork, where each branch has a folder of its own: each sink's committer takes
-its own away, and nobody else's."""
+"""What attempts that died have left behind a fork, where each branch has a folder of its own: each sink's committer
+takes its own away, and nobody else's."""
 
 from __future__ import annotations
 

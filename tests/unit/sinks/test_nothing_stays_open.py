@@ -1,4 +1,4 @@
-"""What sinks have opened is closed on every path: counted by the operating system, while whatever was raised is kept."""
+"""What sinks have opened is closed on every path: counted by the operating system while what was raised is kept."""
 
 from __future__ import annotations
 
