@@ -210,6 +210,12 @@ class OpensCommitter(Protocol):
         ...
 
     @property
+    def leaves_in_doubt(self) -> bool:
+        """Whether that waits there to be committed by its name, and can't be any more once `discard` has taken it away,
+        whoever is about to: prepared transactions."""
+        ...
+
+    @property
     def infos_version(self) -> int:
         """The version of the commit infos that its writers make, stored with every commit."""
         ...

@@ -340,6 +340,11 @@ class Sink(ABC):
         """
 
     @property
+    def writes_to(self) -> str:
+        """In words what no other branch of a fork may write to, too: tables, and where they are. Empty: nothing is."""
+        return ""
+
+    @property
     def committers(self) -> Mapping[str, OpensCommitter]:
         """What opens the committers of its steps, by the name stored with them."""
         return {}

@@ -28,6 +28,12 @@ class CommitterSink(Sink):
         `discard` takes away what lost."""
         return False
 
+    @property
+    def leaves_in_doubt(self) -> bool:
+        """Whether that is prepared transactions, or the like: what `discard` has taken away nobody can commit any more,
+        also who is about to. Then it is asked, too, for what a person has accepted as it is."""
+        return False
+
     def upgraded(self, info: Any, version: int) -> Any:
         """A commit info that was stored with an older version, as writers would make it now. To be given by sinks whose
         `infos_version` is not the first."""

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import ConfigDict, Field, field_validator
 
 from distcommit.model.sink import Abilities, SinkSettings
+from distcommit.sinks.stored_names import StoredName
 from distcommit.sinks.table_groups import GroupsByTable
 from distcommit.sinks.table_names import DATASET
 
 Evolution = Literal["none", "add_columns"]
 
 
-class DataFileTables(BaseModel):
+class DataFileTables(StoredName):
     """Which tables records go to, and how these are made.
 
     Attributes:
@@ -28,6 +29,9 @@ class DataFileTables(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    if TYPE_CHECKING:
+        type: str
+
     table: str = DATASET
     create: bool = True
     properties: dict[str, str] = Field(default_factory=dict)
@@ -39,6 +43,11 @@ class DataFileTables(BaseModel):
         if not re.fullmatch(r"[A-Za-z0-9_]+", value.replace(DATASET, "d")):
             raise ValueError(f"letters, digits and _, and {DATASET} for the dataset's name; found {value!r}")
         return value
+
+    @property
+    def name(self) -> str:
+        """What commits are stored with."""
+        return self.name_of(self.type)
 
     @property
     def shares_tables(self) -> bool:

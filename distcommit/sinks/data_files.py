@@ -19,6 +19,7 @@ from distcommit.model.ports import FileSystem
 from distcommit.model.sink import AttemptIdentity, Filtered, Origin, Origins, Prepared, SinkWriter, StagingArea
 from distcommit.model.work import SkippedRange
 from distcommit.protocol.paths.temporary import table_probe_name
+from distcommit.sinks.clients import Connection
 from distcommit.sinks.covering import Covering
 from distcommit.sinks.fitting import Fitting
 from distcommit.sinks.target_files import data_file_note, is_data_file_note, is_data_file_of
@@ -26,24 +27,34 @@ from distcommit.sinks.target_files import data_file_note, is_data_file_note, is_
 logger = logging.getLogger(__name__)
 _WAITING_BYTES = 64 << 20
 PROBE_BYTES = 64 << 10
+_OF_SINK = "sink "
 
 
-def leave_note(area: StagingArea, name: str, path: str, *more: str) -> None:
+def leave_note(area: StagingArea, sink: str, name: str, path: str, *more: str) -> None:
     """Notes where a data file of that name is to be, before it is begun: by that it is found should the attempt die.
-    `more`: what else the sink's committer is to know of it, a line each."""
+    `sink`: its stored name, so that no other one's committer takes it for its own; `more`: what else that one is to
+    know of it, a line each."""
     note = area.fs.create(f"{area.folder}/{data_file_note(name)}")
-    note.write("\n".join((path, *more)).encode())
-    note.close_file(sync=False)
+    try:
+        note.write("\n".join((path, *more, f"{_OF_SINK}{sink}")).encode())
+    finally:
+        note.close_file(sync=False)
 
 
-def left_by(context: CommitterContext, lost: LostAttempt) -> dict[str, Sequence[str]]:
-    """Where the data files of an attempt are, or were, by its infos and its notes, and what more its notes say."""
+def left_by(context: CommitterContext, sink: str, lost: LostAttempt) -> dict[str, Sequence[str]]:
+    """Where the data files of an attempt are, or were, by its infos and its notes, and what more its notes say. Behind
+    a fork each branch has its notes in a folder of its own."""
     fs, folder = context.fs, f"{context.staging_root}/{lost.folder}"
     found: dict[str, Sequence[str]] = {file["path"]: () for info in lost.infos for file in info["files"]}
-    for entry in fs.list_folder(folder):
-        if is_data_file_note(entry.name):
-            with contextlib.suppress(FileNotFoundError):
-                path, *more = fs.read(f"{folder}/{entry.name}").decode().split("\n")
+    entries = fs.list_folder(folder)
+    notes = [f"{folder}/{each.name}" for each in entries if is_data_file_note(each.name)]
+    for branch in (f"{folder}/{each.name}" for each in entries if each.is_folder):
+        notes += [f"{branch}/{each.name}" for each in fs.list_folder(branch) if is_data_file_note(each.name)]
+    for note in notes:
+        with contextlib.suppress(FileNotFoundError):
+            path, *more = fs.read(note).decode().split("\n")
+            of = more.pop() if more and more[-1].startswith(_OF_SINK) else ""  # older programs did not say
+            if of == f"{_OF_SINK}{sink}" or (not of and note.rpartition("/")[0] == folder):
                 found[path] = more
     return {path: more for path, more in sorted(found.items()) if is_data_file_of(path, lost.epoch, lost.attempt)}
 
@@ -99,6 +110,19 @@ def probe_folder(folder: str) -> None:
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
+
+
+def let_go(*opened: Connection) -> None:
+    """Closes parts of what is about to be deleted, whatever goes wrong with each."""
+    for each in opened:
+        with contextlib.suppress(Exception):
+            each.close()
+
+
+def like_those_before(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Rows as a file takes them that was begun with that schema: one Parquet type may have been another of Arrow's
+    then, as where these rows come from records that lack a column."""
+    return rows if rows.schema.equals(schema) else rows.cast(schema)
 
 
 class TableFiles(Protocol):

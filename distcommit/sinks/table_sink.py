@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 from urllib.parse import parse_qs, urlsplit
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import ConfigDict, Field, SecretStr, field_validator, model_validator
 from xxhash import xxh3_64_intdigest
 
 from distcommit.fs.local import LocalFileSystem
@@ -21,6 +21,7 @@ from distcommit.model.pins import Pin
 from distcommit.model.sink import Abilities, AttemptIdentity, Origin, SinkSettings, SinkWriter, StagingArea
 from distcommit.sinks.prepared_rows import PreparedRows, Preparing
 from distcommit.sinks.staged_rows import StagedRows
+from distcommit.sinks.stored_names import StoredName
 from distcommit.sinks.table_committer import TableCommitter
 from distcommit.sinks.table_groups import GroupsByTable
 from distcommit.sinks.table_names import DATASET, check_template
@@ -34,7 +35,7 @@ ANOTHER_TARGET = (
 )
 
 
-class TableSink(BaseModel, GroupsByTable, SinkSettings):
+class TableSink(StoredName, GroupsByTable, SinkSettings):
     """Rows go to a table for each dataset, or to one for all.
 
     Attributes:
@@ -79,7 +80,7 @@ class TableSink(BaseModel, GroupsByTable, SinkSettings):
 
     @property
     def name(self) -> str:
-        return f"{self.type}:{self.table}"
+        return self.name_of(f"{self.type}:{self.table}")
 
     def pins(self) -> Mapping[str, Pin]:
         return {"table": Pin(self.table, ANOTHER_TARGET)}
@@ -187,7 +188,11 @@ class ServerSink(TableSink):
 
     @property
     def name(self) -> str:
-        return f"{self.type}-two-phase:{self.table}" if self.two_phase else super().name
+        return self.name_of(f"{self.type}-two-phase:{self.table}") if self.two_phase else super().name
+
+    @property
+    def writes_to(self) -> str:
+        return f"tables {self.table} of {self.url}"
 
     @property
     def abilities(self) -> Abilities:
@@ -195,6 +200,10 @@ class ServerSink(TableSink):
 
     @property
     def discards(self) -> bool:
+        return self.two_phase
+
+    @property
+    def leaves_in_doubt(self) -> bool:
         return self.two_phase
 
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -28,12 +29,15 @@ from distcommit.model.committer import (
     FailedForGood,
     RetryLater,
 )
+from distcommit.model.errors import ConfigurationError, ConflictError, CorruptError
 from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
 from distcommit.sinks.kafka.client import ledger_made
+from distcommit.sinks.kafka.committer import KafkaCommitter
 from distcommit.sinks.kafka.producers import CatchableProducer
 from distcommit.sinks.kafka.sink import KafkaSink
 from tests.servers.kafka import KafkaServer
 from tests.servers.kafka_records import committed_records
+from tests.unit.sinks.open_clients import client_threads
 
 FS = LocalFileSystem(durable=False)
 commit_transaction: Callable[..., Any] = CatchableProducer.commit_transaction
@@ -222,3 +226,49 @@ def test_a_zombie_with_all_of_its_transaction_sent_is_fenced_by_the_next_and_com
     assert target.commit(request) == [AlreadyCommitted()]
     assert woken == [[Committed()]]
     assert target.seen("a") == [1]
+
+
+def test_no_client_stays_open_on_any_path_whoever_keeps_committers_and_errors(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[object] = []
+    began = client_threads()
+
+    def each_way(act: Callable[[KafkaCommitter], object], **settings: Any) -> object:
+        committer = target.sink(**settings).open_committer(target.context)
+        assert isinstance(committer, KafkaCommitter)
+        kept.append(committer)
+        assert client_threads() > began
+        try:
+            found = act(committer)
+        except Exception as error:  # noqa: BLE001 - it is kept, whatever it is
+            found = error
+        finally:
+            committer.close()
+        kept.append(found)
+        assert client_threads() == began, found
+        return found
+
+    committed, missing, taken_back = (target.prepare(name, 1, 1) for name in ("a", "missing", "b"))
+    assert each_way(lambda committer: committer.commit([committed])) == [Committed()]
+    (refused_topic,) = target.commit(missing, create=False)
+    assert isinstance(refused_topic, RetryLater)
+    assert isinstance(each_way(lambda committer: committer.abort([committed])), ConflictError)
+    assert each_way(KafkaCommitter.probe) is None
+    assert each_way(lambda committer: committer.visible_rows("a", "main")) == 1
+    away = {"brokers": "localhost:1", "request_timeout_s": 0.5, "client": {"log_level": "0"}}
+    for act in (lambda committer: committer.commit([committed]), KafkaCommitter.probe):
+        assert isinstance(each_way(act, **away), KafkaException | TimeoutError)
+    with monkeypatch.context() as patched:
+        no_answer = KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer"))
+        patched.setattr(CatchableProducer, "commit_transaction", Mock(side_effect=no_answer))
+        assert each_way(lambda committer: committer.abort([taken_back])) is no_answer
+    with pytest.raises(ConfigurationError, match="not this job's") as other_ledger:
+        ledger_made(target.sink(transactional_ids=2).target(), "of another job")
+    kept.append(other_ledger)
+    assert client_threads() == began
+    other = Producer({"bootstrap.servers": target.brokers})
+    other.produce(f"{target.name}.ledger", b"no row", b"[]")
+    assert other.flush(20) == 0
+    del other
+    assert isinstance(each_way(lambda committer: [*committer.ledger()]), CorruptError)

@@ -277,3 +277,25 @@ def test_a_column_that_a_view_needs_is_not_widened_and_takes_what_it_holds(targe
 
 
 # -- another target than the store knows
+
+
+def test_a_table_costs_four_calls_whether_it_is_new_or_not(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside a savepoint and its COPY. A run may be the first of thousands of tables, each with a long way to the
+    server: a look for it, what makes and locks it, its columns, and the ledger's row."""
+    sink, execute, calls = target.sink(), psycopg.Connection.execute, list[object]()
+
+    def counted(connection: psycopg.Connection, query: Any, *more: Any, **options: Any) -> Any:
+        calls.append(query)
+        return execute(connection, query, *more, **options)
+
+    def calls_for(epoch: int, tables: int) -> int:
+        bases = (epoch - 1,) if epoch % 2 else (0,)
+        asked = [target.prepare(sink, f"t{tables}-{number}", epoch, bases=bases) for number in range(tables)]
+        calls.clear()
+        assert target.commit(sink, *asked) == [Committed()] * tables
+        return len(calls)
+
+    target.commit(sink, target.prepare(sink, "first", 1))
+    monkeypatch.setattr(psycopg.Connection, "execute", counted)
+    for epoch in (2, 3):
+        assert calls_for(epoch, 25) - calls_for(epoch, 5) == 20 * 4

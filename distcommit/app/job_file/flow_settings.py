@@ -79,7 +79,14 @@ class ForkSettings(BaseModel, frozen=True, extra="forbid", arbitrary_types_allow
         names = Counter(branch.sink.name for branch in self.branches.values() if branch.sink.committers)
         for name, found in names.items():
             if found > 1:
-                raise ValueError(f"{found} branches have a sink of the name {name!r}, which commits are stored with")
+                raise ValueError(
+                    f"{found} branches have a sink of the name {name!r}, which commits are stored with: give all but"
+                    " one of them a `stored_as`"
+                )
+        places = Counter(filter(None, (branch.sink.writes_to for branch in self.branches.values())))
+        for place, found in places.items():
+            if found > 1:
+                raise ValueError(f"{found} branches have their records put into {place}: rows could not be told apart")
         lasting = [name for name, branch in self.branches.items() if not branch.sink.abilities.can_be_taken_back]
         if len(lasting) > 1:
             raise ValueError(

@@ -117,7 +117,7 @@ class DeltaCommitter(SinkCommitter):
     def discard(self, lost: Sequence[LostAttempt]) -> None:
         location = self._tables.location
         location.check()
-        for name, paths in leftovers(self._context, lost).items():
+        for name, paths in leftovers(self._context, self._sink.name, lost).items():
             there = existing(location, paths)
             table = self._tables.load(name) if there else None
             if table is not None and self._ledger_of(table, name) is None:

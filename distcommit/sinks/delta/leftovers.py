@@ -19,10 +19,10 @@ from distcommit.sinks.delta.data_files import name_in_table
 from distcommit.sinks.delta.locations import Location
 
 
-def leftovers(context: CommitterContext, lost: Sequence[LostAttempt]) -> dict[str, set[str]]:
-    """The files that these attempts have left, or had, by the table's name."""
+def leftovers(context: CommitterContext, sink: str, lost: Sequence[LostAttempt]) -> dict[str, set[str]]:
+    """The files of a sink that these attempts have left, or had, by the table's name."""
     found: dict[str, set[str]] = {}
-    for path in (path for each in lost for path in left_by(context, each)):
+    for path in (path for each in lost for path in left_by(context, sink, each)):
         found.setdefault(path.partition("/")[0], set()).add(path)
     return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Literal
 
 import pyarrow as pa
 
@@ -20,10 +20,13 @@ class DeltaSink(DeltaSettings, DataFileSink):
     """Adds records to Delta tables, exactly once."""
 
     type: Literal["delta"]
-    name: ClassVar[str] = "delta"
 
     def pins(self) -> Mapping[str, Pin]:
         return {"location": Pin(self.location), "table": Pin(self.table)}
+
+    @property
+    def writes_to(self) -> str:
+        return f"Delta tables {self.shown(self.table)}"
 
     def published_in(self, dataset_urn: str, output: str, branch: str = MAIN_BRANCH) -> str:
         return f"Delta table {self.shown(self.table_of(dataset_urn))}"

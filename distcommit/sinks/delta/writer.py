@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
-from distcommit.sinks.data_files import DataFileWriter, TableFiles, leave_note
+from distcommit.sinks.data_files import DataFileWriter, TableFiles, leave_note, let_go, like_those_before
 from distcommit.sinks.delta.data_files import partition_text
 from distcommit.sinks.delta.locations import opened
 from distcommit.sinks.delta.making import table_for
@@ -89,6 +89,7 @@ class DeltaFiles:
         self.columns = columns_of(table)
         self.partition_by = list(table.metadata().partition_columns)
         self._target_bytes, self._name, self._place = sink.target_file_bytes, name, opened(sink.location)
+        self._sink_name = sink.name
         self._attempt, self._area = attempt, area
         self._open: dict[tuple[str | None, ...], _OpenFile] = {}
         self._closed: list[dict[str, Any]] = []
@@ -100,7 +101,7 @@ class DeltaFiles:
             key = tuple(partition.values())
             file = self._open.pop(key, None) or self._begin(partition, part.schema)
             self._open[key] = file  # the one written to last comes last
-            file.writer.write_table(part, row_group_size=part.num_rows)
+            file.writer.write_table(like_those_before(part, file.writer.schema), row_group_size=part.num_rows)
             file.rows += part.num_rows
             if file.stream.tell() >= self._target_bytes:
                 self._finish(self._open.pop(key))
@@ -119,9 +120,7 @@ class DeltaFiles:
     def delete(self) -> None:
         """Closes and deletes all files."""
         for file in self._open.values():
-            with contextlib.suppress(Exception):
-                file.writer.close()
-                file.stream.close()
+            let_go(file.writer, file.stream)
         for path in self._paths:
             with contextlib.suppress(OSError):  # what is left is taken as what died leaves
                 self._place.delete(path)
@@ -153,15 +152,19 @@ class DeltaFiles:
         name = data_file_name(self._attempt.epoch, self._attempt.attempt, self.begun)
         self.begun += 1
         path = f"{self._name}/{name}"
-        leave_note(self._area, name, path)
+        leave_note(self._area, self._sink_name, name, path)
         self._paths.append(path)
         stream = self._place.create(path)
-        return _OpenFile(path, partition, stream, pq.ParquetWriter(stream, schema, store_decimal_as_integer=True))
+        try:
+            return _OpenFile(path, partition, stream, pq.ParquetWriter(stream, schema, store_decimal_as_integer=True))
+        except BaseException:
+            let_go(stream)
+            raise
 
     def _finish(self, file: _OpenFile) -> None:
-        file.writer.close()
-        size = file.stream.tell()
-        file.stream.close()
+        with contextlib.closing(file.stream):
+            file.writer.close()
+            size = file.stream.tell()
         self._closed.append(
             {
                 "path": file.path,

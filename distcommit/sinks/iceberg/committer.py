@@ -118,7 +118,7 @@ class IcebergCommitter(SinkCommitter):
                 raise ConflictError("others changed the table again and again", table=".".join(batch.name))
 
     def discard(self, lost: Sequence[LostAttempt]) -> None:
-        for name, files in leftovers(self._context, lost).items():
+        for name, files in leftovers(self._context, self._sink.name, lost).items():
             there = existing(self._tables, files)
             names = [name] if name else self._tables.names(self._namespace)
             tables = list(self._tables.load(names).values()) if there else []

@@ -43,12 +43,12 @@ def note_of(table: Table) -> tuple[str, str]:
     return ".".join(table.name()), str(table.metadata.next_sequence_number() - 1)
 
 
-def leftovers(context: CommitterContext, lost: Sequence[LostAttempt]) -> Leftovers:
-    """The files that these attempts have left, or had."""
+def leftovers(context: CommitterContext, sink: str, lost: Sequence[LostAttempt]) -> Leftovers:
+    """The files of a sink that these attempts have left, or had."""
     found: Leftovers = {}
     for each in lost:
         tables = {file["path"]: tuple(info["table"]) for info in each.infos for file in info["files"]}
-        for path, more in left_by(context, each).items():
+        for path, more in left_by(context, sink, each).items():
             name, number = (tuple(more[0].split(".")), int(more[1])) if more else (tables.get(path, UNKNOWN), 0)
             found.setdefault(name, {})[path] = number
     return found

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import atexit
 import os
-from contextlib import ExitStack
-from functools import cache, lru_cache
+from collections import OrderedDict
+from functools import lru_cache
 from threading import Lock
 
 from pyiceberg.catalog import load_catalog
@@ -17,25 +17,27 @@ from distcommit.sinks.iceberg.sql_tables import SqlTables
 from distcommit.sinks.retries import tries
 
 _OPENING_TRIES = 5
-_closing = ExitStack()
+_MOST_OPEN = 8
 _lock = Lock()
+_opened: OrderedDict[tuple[str, int], Tables] = OrderedDict()
+"""By settings and process, those used longest ago first."""
 
 
 def opened(settings: CatalogSettings) -> Tables:
-    """The catalog of these settings, one in each process: connections of one that has forked are not its child's."""
+    """The catalog of these settings, one in each process: connections of one that has forked are not its child's. A
+    process that outlives jobs has the eight open that were asked for last."""
+    key = (settings.model_dump_json(), os.getpid())
     with _lock:
-        return _opened(settings.model_dump_json(), os.getpid())
+        if key not in _opened:
+            _opened[key] = _open(settings)
+        _opened.move_to_end(key)
+        while len(_opened) > _MOST_OPEN:
+            _close(*_opened.popitem(last=False))
+        return _opened[key]
 
 
-@cache
-def _opened(settings: str, process: int) -> Tables:
-    tables = _open(CatalogSettings.model_validate_json(settings))
-    _closing.callback(_close, tables, process)
-    return tables
-
-
-def _close(tables: Tables, process: int) -> None:
-    if process == os.getpid():
+def _close(key: tuple[str, int], tables: Tables) -> None:
+    if key[1] == os.getpid():
         tables.catalog.close()
 
 
@@ -43,9 +45,9 @@ def _close(tables: Tables, process: int) -> None:
 def close_opened() -> None:
     """Lets go of the catalogs' connections; they are opened again where they are needed."""
     with _lock:
-        _closing.close()
-        _opened.cache_clear()
         _known.cache_clear()
+        while _opened:
+            _close(*_opened.popitem())
 
 
 def known_tables(settings: CatalogSettings, namespace: Identifier, run_id: str) -> KnownTables:
@@ -55,7 +57,7 @@ def known_tables(settings: CatalogSettings, namespace: Identifier, run_id: str) 
         return _known(tables, namespace, run_id)
 
 
-@lru_cache(1)  # in a worker that lasts, runs come and go
+@lru_cache(4)  # of some branches; in a worker that lasts, runs come and go
 def _known(tables: Tables, namespace: Identifier, run_id: str) -> KnownTables:
     return KnownTables(tables, namespace)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal
+from typing import Literal
 
 import pyarrow as pa
 
@@ -20,10 +20,13 @@ class IcebergSink(IcebergSettings, DataFileSink):
     """Adds records to Iceberg tables, exactly once."""
 
     type: Literal["iceberg"]
-    name: ClassVar[str] = "iceberg"
 
     def pins(self) -> Mapping[str, Pin]:
         return {"namespace": Pin(self.namespace), "table": Pin(self.table)}
+
+    @property
+    def writes_to(self) -> str:
+        return f"Iceberg tables {self.shown(self.table)} of {self.catalog.uri}"
 
     def published_in(self, dataset_urn: str, output: str, branch: str = MAIN_BRANCH) -> str:
         return f"Iceberg table {'.'.join(self.table_of(dataset_urn))}"

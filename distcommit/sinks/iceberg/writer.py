@@ -26,7 +26,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 
 from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
-from distcommit.sinks.data_files import DataFileWriter, TableFiles, leave_note
+from distcommit.sinks.data_files import DataFileWriter, TableFiles, leave_note, let_go, like_those_before
 from distcommit.sinks.fitting import Fitting
 from distcommit.sinks.iceberg.data_files import data_folder, plain_file
 from distcommit.sinks.iceberg.leftovers import note_of
@@ -54,7 +54,7 @@ class IcebergWriter(DataFileWriter):
             if files is not None:
                 self._closed.append(files)
             begun = files.begun if files is not None else 0
-            files = IcebergFiles(table, self._attempt, self._area, self._sink.target_file_bytes, begun)
+            files = IcebergFiles(table, self._sink, self._attempt, self._area, begun)
             self._newest = files
         targets = schema_to_pyarrow(files.file_schema, include_field_ids=True)
         return files, Fitting(targets, files.names_in(schema))
@@ -79,18 +79,19 @@ class IcebergFiles:
 
     Args:
         table: the table as it was when writing began.
+        sink: whose it is, and how large files get.
         attempt: goes into their names.
         area: where a note of each is left before it is begun, by which it is found should the attempt die.
-        target_bytes: a file that has this many is closed.
         begun: how many files the attempt has begun before.
     """
 
     def __init__(
-        self, table: Table, attempt: AttemptIdentity, area: StagingArea, target_bytes: int, begun: int
+        self, table: Table, sink: IcebergSettings, attempt: AttemptIdentity, area: StagingArea, begun: int
     ) -> None:
         self.table, self.begun = table, begun
         self.file_schema: Schema = sanitize_column_names(table.schema())
-        self._attempt, self._area, self._target_bytes = attempt, area, target_bytes
+        self._attempt, self._area = attempt, area
+        self._target_bytes, self._sink_name = sink.target_file_bytes, sink.name
         self._open: dict[str, _OpenFile] = {}
         self._closed: list[DataFile] = []
         self._paths: list[str] = []
@@ -112,7 +113,7 @@ class IcebergFiles:
         for key, partition, part in self._split(rows):
             file = self._open.pop(key, None) or self._begin(partition, part.schema)
             self._open[key] = file  # the one written to last comes last
-            file.writer.write_table(part, row_group_size=part.num_rows)
+            file.writer.write_table(like_those_before(part, file.writer.schema), row_group_size=part.num_rows)
             file.row_groups += 1
             if file.stream.tell() >= self._target_bytes:
                 self._finish(self._open.pop(key))
@@ -132,9 +133,7 @@ class IcebergFiles:
     def delete(self) -> None:
         """Closes and deletes all files."""
         for file in self._open.values():
-            with contextlib.suppress(Exception):
-                file.writer.close()
-                file.stream.close()
+            let_go(file.writer, file.stream)
         for path in self._paths:
             with contextlib.suppress(Exception):  # removing orphan files takes it
                 self.table.io.delete(path)
@@ -151,15 +150,19 @@ class IcebergFiles:
         name = data_file_name(self._attempt.epoch, self._attempt.attempt, self.begun)
         self.begun += 1
         path = self.table.location_provider().new_data_location(name, partition)
-        leave_note(self._area, name, path, *note_of(self.table))
+        leave_note(self._area, self._sink_name, name, path, *note_of(self.table))
         self._paths.append(path)
         stream = self.table.io.new_output(path).create()
-        return _OpenFile(path, partition, stream, pq.ParquetWriter(stream, schema, **self._options))
+        try:
+            return _OpenFile(path, partition, stream, pq.ParquetWriter(stream, schema, **self._options))
+        except BaseException:
+            let_go(stream)
+            raise
 
     def _finish(self, file: _OpenFile) -> None:
-        file.writer.close()
-        size = file.stream.tell()
-        file.stream.close()
+        with contextlib.closing(file.stream):
+            file.writer.close()
+            size = file.stream.tell()
         statistics = data_file_statistics_from_parquet_metadata(
             file.writer.writer.metadata, self._statistics, self._columns
         )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -16,7 +17,6 @@ from confluent_kafka import (
     KafkaError,
     KafkaException,
     Message,
-    Producer,
     TopicCollection,
     TopicPartition,
 )
@@ -53,11 +53,12 @@ class KafkaTarget:
     request_timeout_s: float
 
     def admin(self) -> AdminClient:
-        """A client for topics and offsets. Raises ConfigurationError if librdkafka refuses the settings."""
+        """A client for topics and offsets, which is let go as its block ends. Raises ConfigurationError if librdkafka
+        refuses the settings."""
         return AdminClient(self._conf())
 
-    def producer(self, transactional_id: str) -> Producer:
-        """A producer that has not begun. Raises as `admin`."""
+    def producer(self, transactional_id: str) -> CatchableProducer:
+        """A producer that has not begun, to be closed. Raises as `admin`."""
         timeout_ms = str(int(self.transaction_timeout_s * 1000))
         conf = {"transactional.id": transactional_id, "transaction.timeout.ms": timeout_ms}
         return CatchableProducer({"linger.ms": "5", **self._conf(), **conf, "delivery.report.only.error": True})
@@ -146,10 +147,8 @@ class KafkaTarget:
         end = self._offset(admin, log, OffsetSpec.latest())  # type: ignore[no-untyped-call]
         if end == self._offset(admin, log, OffsetSpec.earliest()):  # type: ignore[no-untyped-call]
             return {}
-        return {
-            message.key() or b"": _row(message.value(), self.ledger)
-            for message in self._committed(self.ledger, {lane: end})
-        }
+        with closing(self._committed(self.ledger, {lane: end})) as messages:
+            return {message.key() or b"": _row(message.value(), self.ledger) for message in messages}
 
     def count(self, admin: AdminClient, topic: str) -> int | None:
         """How many messages readers of committed transactions find in a topic, as it is once all transactions that were
@@ -174,9 +173,10 @@ class KafkaTarget:
             log.partition: self._offset(admin, log, OffsetSpec.latest())  # type: ignore[no-untyped-call]
             for log in logs
         }
-        return sum(1 for _ in self._committed(topic, {partition: end for partition, end in ends.items() if end}))
+        with closing(self._committed(topic, {partition: end for partition, end in ends.items() if end})) as messages:
+            return sum(1 for _ in messages)
 
-    def _committed(self, topic: str, ends: Mapping[int, int]) -> Iterator[Message]:
+    def _committed(self, topic: str, ends: Mapping[int, int]) -> Generator[Message, None, None]:
         """All messages of committed transactions that partitions have below these offsets, and maybe some more.
 
         Raises:
@@ -254,20 +254,10 @@ def ledger_made(target: KafkaTarget, run_id: str) -> str:
         ConfigurationError: if it is no ledger: it has other partitions, or loses rows in time.
         TransientError: if it can't be asked for, or made.
     """
-    admin = target.admin()
     try:
-        topic_id = target.topic_id(admin)
-        if not topic_id:
-            made = NewTopic(target.ledger, target.lanes, config={"cleanup.policy": _COMPACTED, **_SMALL})
-            error = target.answers(admin.create_topics([made]))[target.ledger]
-            if isinstance(error, KafkaException) and error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise error
-            for _ in tries(_LOOKS, first_wait_s=0.05):  # until all brokers know of it
-                if topic_id := target.topic_id(admin):
-                    break
-            else:
-                raise TransientError("the ledger topic was made, and is not there", topic=target.ledger)
-        found = target._value(admin.describe_configs([ConfigResource(ResourceType.TOPIC, target.ledger)]))
+        with target.admin() as admin:
+            topic_id = target.topic_id(admin) or _made(target, admin)
+            found = target._value(admin.describe_configs([ConfigResource(ResourceType.TOPIC, target.ledger)]))
     except KafkaException as error:
         raise TransientError("the ledger topic can't be had", topic=target.ledger, found=target.text(error)) from None
     policy = found["cleanup.policy"].value
@@ -280,6 +270,18 @@ def ledger_made(target: KafkaTarget, run_id: str) -> str:
             todo="correct the topic's configuration, or name another topic in sink.ledger",
         )
     return topic_id
+
+
+def _made(target: KafkaTarget, admin: AdminClient) -> str:
+    """Makes the ledger topic, unless somebody else is first; its id. Raises KafkaException, or as `ledger_made`."""
+    made = NewTopic(target.ledger, target.lanes, config={"cleanup.policy": _COMPACTED, **_SMALL})
+    error = target.answers(admin.create_topics([made]))[target.ledger]
+    if isinstance(error, KafkaException) and error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+        raise error
+    for _ in tries(_LOOKS, first_wait_s=0.05):  # until all brokers know of it
+        if topic_id := target.topic_id(admin):
+            return topic_id
+    raise TransientError("the ledger topic was made, and is not there", topic=target.ledger)
 
 
 def _row(value: bytes | None, topic: str) -> LedgerRow:

@@ -8,11 +8,11 @@ committed by others for these datasets, as each dataset always has the same tran
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 
 import msgspec
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from distcommit.model.committer import (
     CommitOutcome,
@@ -31,6 +31,7 @@ from distcommit.sinks.covering import covered_in
 from distcommit.sinks.kafka.client import KafkaTarget
 from distcommit.sinks.kafka.messages import staged_messages
 from distcommit.sinks.kafka.names import DATASET, lane_of, ledger_key, topic_of
+from distcommit.sinks.kafka.producers import CatchableProducer
 from distcommit.sinks.ledgers import allowed_again, answered, committed, taken_back
 from distcommit.sinks.retries import tries
 
@@ -62,7 +63,8 @@ class KafkaCommitter(SinkCommitter):
 
     def __init__(self, target: KafkaTarget, topic: str, context: CommitterContext, *, create: bool) -> None:
         self._target, self._topic, self._context, self._create = target, topic, context, create
-        self._admin = target.admin()
+        self._closing = ExitStack()
+        self._admin = self._closing.enter_context(target.admin())
 
     def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
         return self._commit(requests, whole=False)
@@ -136,8 +138,11 @@ class KafkaCommitter(SinkCommitter):
     def probe(self) -> None:
         """Takes a transactional id that commits nothing, and asks for the ledger."""
         self._ledger_id()
-        producer = self._target.producer(f"distcommit-{self._context.store_id}-probe")
-        producer.init_transactions(self._target.request_timeout_s)
+        with closing(self._target.producer(f"distcommit-{self._context.store_id}-probe")) as producer:
+            producer.init_transactions(self._target.request_timeout_s)
+
+    def close(self) -> None:
+        self._closing.close()
 
     def _ledger_id(self) -> str:
         if found := self._target.topic_id(self._admin):
@@ -203,7 +208,11 @@ class KafkaCommitter(SinkCommitter):
         return batch
 
     def _transaction(
-        self, producer: Producer, lane: int, requests: Mapping[int, CommitRequest], rows: Mapping[bytes, LedgerRow]
+        self,
+        producer: CatchableProducer,
+        lane: int,
+        requests: Mapping[int, CommitRequest],
+        rows: Mapping[bytes, LedgerRow],
     ) -> Failures:
         """Commits them all, or none: then which of them failed by themselves, at least one.
 
@@ -224,14 +233,14 @@ class KafkaCommitter(SinkCommitter):
                 break
         if not failures:
             self._send_rows(producer, lane, rows)
-            self._flush(producer)
+            _flush(producer, self._target.request_timeout_s)
         if failures:
             producer.abort_transaction(self._target.request_timeout_s)
             return failures
         producer.commit_transaction(self._target.request_timeout_s)
         return failures
 
-    def _send_file(self, producer: Producer, topic: str, path: str, note: Note, failures: Failures) -> None:
+    def _send_file(self, producer: CatchableProducer, topic: str, path: str, note: Note, failures: Failures) -> None:
         for message in staged_messages(self._context.fs, f"{self._context.staging_root}/{path}"):
             while not failures:
                 try:
@@ -253,22 +262,13 @@ class KafkaCommitter(SinkCommitter):
             reason = f"a message can't be sent to the topic {topic}: {self._target.text(KafkaException(error))}"
             failures.setdefault(index, RetryLater(reason))
 
-    def _flush(self, producer: Producer) -> None:
-        """Waits as long as messages get through."""
-        left = len(producer)
-        while left:
-            now_left = producer.flush(self._target.request_timeout_s)
-            if now_left >= left:
-                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{now_left} messages are not acknowledged"))
-            left = now_left
-
-    def _send_rows(self, producer: Producer, lane: int, rows: Mapping[bytes, LedgerRow]) -> None:
+    def _send_rows(self, producer: CatchableProducer, lane: int, rows: Mapping[bytes, LedgerRow]) -> None:
         for key, row in rows.items():
             producer.produce(self._target.ledger, msgspec.json.encode(row), key, partition=lane)
 
     def _refuse_topics(
         self,
-        producer: Producer,
+        producer: CatchableProducer,
         rows: Mapping[bytes, LedgerRow],
         requests: Sequence[CommitRequest],
         outcomes: dict[int, CommitOutcome],
@@ -296,17 +296,27 @@ class KafkaCommitter(SinkCommitter):
                 outcomes[index] = RetryLater(f"no records can be sent to the topic {topic}: {why[topic]}")
 
     @contextmanager
-    def _session(self, lane: int) -> Iterator[Producer]:
+    def _session(self, lane: int) -> Iterator[CatchableProducer]:
         """The producer of a transactional id: from now on an older one can commit nothing. What is open when the block
         ends is aborted, so that readers need not wait for it."""
-        producer = self._target.producer(f"distcommit-{self._context.store_id}-{lane}")
-        producer.init_transactions(self._target.request_timeout_s)
-        try:
-            yield producer
-        except BaseException:
-            with suppress(KafkaException):
-                producer.abort_transaction(self._target.request_timeout_s)
-            raise
+        with closing(self._target.producer(f"distcommit-{self._context.store_id}-{lane}")) as producer:
+            producer.init_transactions(self._target.request_timeout_s)
+            try:
+                yield producer
+            except BaseException:
+                with suppress(KafkaException):
+                    producer.abort_transaction(self._target.request_timeout_s)
+                raise
+
+
+def _flush(producer: CatchableProducer, timeout_s: float) -> None:
+    """Waits as long as messages get through."""
+    left = len(producer)
+    while left:
+        now_left = producer.flush(timeout_s)
+        if now_left >= left:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{now_left} messages are not acknowledged"))
+        left = now_left
 
 
 def _held_back(requests: Sequence[CommitRequest], outcomes: Mapping[int, CommitOutcome]) -> Failures:

@@ -43,6 +43,10 @@ class PostgresqlTables(ServerSink):
         named = {"database": database, "schema": self.schema_name, "ledger_schema": ledger}
         return {**super().pins(), **{name: Pin(value, ANOTHER_TARGET) for name, value in named.items()}}
 
+    @property
+    def writes_to(self) -> str:
+        return f"{super().writes_to}, schema {self.schema_name}"
+
     def published_in(self, dataset_urn: str, output: str, branch: str = MAIN_BRANCH) -> str:
         parts = urlsplit(self.url)
         server = f"{parts.netloc.rpartition('@')[2]}{parts.path}"

@@ -28,7 +28,7 @@ FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
 LEFT JOIN pg_catalog.pg_type b ON b.oid = t.typbasetype
 WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
 """
-_IDENTITY = "SELECT oid::bigint, relkind, relpersistence FROM pg_catalog.pg_class WHERE oid = to_regclass(%s)"
+_IDENTITY = "SELECT oid::bigint, relkind, relpersistence FROM pg_catalog.pg_class WHERE oid = to_regclass({})"
 
 
 @dataclass
@@ -161,8 +161,20 @@ def find(connection: psycopg.Connection, schema: str, name: str, tags: Mapping[s
     shown = identifier.as_string(connection)
     if connection.execute("SELECT to_regclass(%s) IS NULL", (shown,)).fetchone() == (True,):
         return None
-    connection.execute(sql.SQL("LOCK TABLE {} IN ROW EXCLUSIVE MODE").format(identifier))
-    found = connection.execute(_IDENTITY, (shown,)).fetchone()
+    return _locked(connection, schema, name, tags)
+
+
+def _locked(
+    connection: psycopg.Connection, schema: str, name: str, tags: Mapping[str, int], *first: sql.Composable
+) -> Table | None:
+    """As `find`, of a table that is there once these statements are executed: with them, by one call of the server."""
+    identifier = sql.Identifier(schema, name)
+    locked = sql.SQL("LOCK TABLE {} IN ROW EXCLUSIVE MODE").format(identifier)
+    asked = sql.SQL(_IDENTITY).format(sql.Literal(identifier.as_string(connection)))
+    answers = connection.execute(sql.SQL("; ").join((*first, locked, asked)))
+    while answers.nextset():
+        pass
+    found = answers.fetchone()
     if found is None:
         return None
     oid, kind, persistence = found
@@ -183,7 +195,7 @@ def make(
     tags: Mapping[str, int],
 ) -> Table:
     """Makes the table for rows of that schema, unless somebody else just did."""
-    connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"{schema}.{name}",))
+    alone = sql.SQL("SELECT pg_advisory_xact_lock(hashtextextended({}, 0))").format(sql.Literal(f"{schema}.{name}"))
     columns = [
         sql.SQL("{} {}").format(sql.Identifier(each.name), sql.SQL(column_type(each))) for each in with_tags(rows, tags)
     ]
@@ -192,8 +204,7 @@ def make(
     made = sql.SQL("CREATE TABLE IF NOT EXISTS {} ({})").format(
         sql.Identifier(schema, name), sql.SQL(", ").join(columns)
     )
-    connection.execute(made)
-    found = find(connection, schema, name, tags)
+    found = _locked(connection, schema, name, tags, alone, made)
     if found is None:
         raise RefusedError(f"table {schema}.{name} was made, and is not there")
     return found

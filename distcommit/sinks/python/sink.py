@@ -103,6 +103,10 @@ class PythonSink(BaseModel, SinkSettings):
         return self.made.published_in(dataset_urn, output, branch)
 
     @property
+    def writes_to(self) -> str:
+        return self.made.writes_to
+
+    @property
     def grouped_by(self) -> str:
         return self.made.grouped_by
 

@@ -29,8 +29,12 @@ _OF_THE_FILE = {
 def connected(path: str) -> sqlite3.Connection:
     """A connection in autocommit. What it commits is on disk, with the name of the journal that went."""
     found = sqlite3.connect(f"file:{quote(path)}?mode=rwc", _LOCK_TIMEOUT_S, isolation_level=None, uri=True)
-    for setting in ("synchronous = EXTRA", "foreign_keys = ON", "ignore_check_constraints = OFF"):
-        found.execute(f"PRAGMA {setting}")
+    try:
+        for setting in ("synchronous = EXTRA", "foreign_keys = ON", "ignore_check_constraints = OFF"):
+            found.execute(f"PRAGMA {setting}")
+    except BaseException:
+        found.close()
+        raise
     return found
 
 

@@ -49,6 +49,10 @@ class SqliteSink(TableSink):
         """Where rows and ledger are: the file by its name, as it may be moved, and the table."""
         return {**super().pins(), "file": Pin(PurePosixPath(self.path).name, ANOTHER_TARGET)}
 
+    @property
+    def writes_to(self) -> str:
+        return f"tables {self.table} of {self.path}"
+
     def published_in(self, dataset_urn: str, output: str, branch: str = MAIN_BRANCH) -> str:
         return f"table {self.table_of(dataset_urn)} of {self.path}"
 

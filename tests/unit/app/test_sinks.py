@@ -138,8 +138,33 @@ def test_two_branches_whose_commits_are_stored_with_one_name_are_refused(tmp_pat
     fork = config(tmp_path, FORKED % "b").fork
     assert fork is not None
     assert [branch.sink.name for branch in fork.branches.values()] == ["postgresql:a", "postgresql:b"]
-    with pytest.raises(ConfigurationError, match="fork: 2 branches have a sink of the name 'postgresql:a'"):
+    with pytest.raises(ConfigurationError, match=r"2 branches have a sink of the name 'postgresql:a'.*`stored_as`"):
         config(tmp_path, FORKED % "a")
+    fork = config(tmp_path, FORKED % "a, stored_as: second").fork
+    assert fork is not None
+    assert [branch.sink.name for branch in fork.branches.values()] == ["postgresql:a", "postgresql:a@second"]
+
+
+@pytest.mark.parametrize(
+    ("sink", "told"),
+    [
+        (
+            "{type: postgresql, url: 'postgresql://host/a', schema: s, table: a",
+            "tables a of postgresql://host/a, schema s",
+        ),
+        ("{type: mariadb, url: 'mariadb://user@host/a', table: a", "tables a of mariadb://user@host/a"),
+        ("{type: sqlite, path: /a.db", "tables {dataset} of /a.db"),
+        (
+            "{type: iceberg, namespace: n, catalog: {type: sql, uri: 'sqlite://'}",
+            "Iceberg tables n.{dataset} of sqlite://",
+        ),
+        ("{type: delta, location: /a", "Delta tables /a/{dataset}"),
+    ],
+)
+def test_two_branches_that_write_to_the_same_tables_are_refused(tmp_path: Path, sink: str, told: str) -> None:
+    branches = f"left: {{sink: {sink}}}}}, right: {{sink: {sink}, stored_as: other}}}}"
+    with pytest.raises(ConfigurationError, match=re.escape(f"2 branches have their records put into {told}")):
+        config(tmp_path, f"fork: {{type: all, branches: {{{branches}}}}}\n")
 
 
 @pytest.mark.parametrize(

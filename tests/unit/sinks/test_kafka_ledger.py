@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,7 +28,7 @@ def made_by(monkeypatch: pytest.MonkeyPatch, ids: Sequence[str], name: str) -> s
     config = {"cleanup.policy": SimpleNamespace(value="compact")}
     admin = SimpleNamespace(create_topics=lambda topics: {}, describe_configs=lambda asked: {})
     parts: dict[str, Any] = {
-        "admin": lambda self: admin,
+        "admin": lambda self: nullcontext(admin),
         "topic_id": lambda self, admin: next(answers, ""),
         "answers": lambda self, futures: {self.ledger: None},
         "_value": lambda self, futures: config,

@@ -1,17 +1,25 @@
-"""Errors of Kafka's client that are no exceptions."""
+"""Errors of Kafka's client that are no exceptions, and what is left of a producer that was let go."""
 
 from __future__ import annotations
 
 import ctypes
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from distcommit.sinks.kafka.producers import CatchableProducer, told
+from tests.unit.sinks.open_clients import client_threads
 
 
-def fenced() -> None:
+def producer() -> CatchableProducer:
+    """One that no broker ever answers."""
+    return CatchableProducer({"bootstrap.servers": "localhost:1", "transactional.id": "any", "log_level": 0})
+
+
+def fenced(client: Producer | None) -> None:
     """As the client's C code does where a producer has a fatal error."""
     error = KafkaError(KafkaError._FENCED, "fenced by a newer producer", fatal=True)
     ctypes.pythonapi.PyErr_SetObject(ctypes.py_object(KafkaError), ctypes.py_object(error))
@@ -19,21 +27,38 @@ def fenced() -> None:
 
 def test_what_is_no_exception_becomes_one_also_in_a_thread() -> None:
     with ThreadPoolExecutor(1) as pool, pytest.raises(KafkaException, match="fenced by a newer producer") as caught:
-        pool.submit(told(fenced)).result(timeout=60)
+        pool.submit(told(fenced), producer()).result(timeout=60)
     assert caught.value.args[0].fatal()
     assert caught.value.__context__ is None
 
 
 def test_exceptions_and_answers_stay_as_they_are() -> None:
-    def stopped() -> None:
+    def stopped(client: Producer | None) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        told(stopped)()
-    assert told(max)(1, 2) == 2
+        told(stopped)(producer())
+    assert told(lambda client, *numbers, of: max(numbers) * of)(producer(), 1, 2, of=3) == 6
 
 
 def test_each_call_that_may_do_so_is_guarded() -> None:
     calls = ("init_transactions", "begin_transaction", "commit_transaction", "abort_transaction")
-    for name in (*calls, "produce", "poll", "flush"):
-        assert getattr(CatchableProducer, name) is not getattr(Producer, name)
+    for name in (*calls, "list_topics", "produce", "poll", "flush"):
+        assert getattr(CatchableProducer, name).__wrapped__ is getattr(Producer, name)
+
+
+def test_one_that_was_let_go_has_no_thread_left_whoever_keeps_its_errors_and_holds_nobody_that_it_was_to_tell() -> None:
+    began, told_of = client_threads(), object()
+    kept: list[KafkaException] = []
+    one = producer()
+    assert client_threads() > began
+    with pytest.raises(KafkaException, match=r"[Tt]imed out") as caught:
+        one.init_transactions(0.2)
+    kept.append(caught.value)
+    plain = CatchableProducer({"bootstrap.servers": "localhost:1", "log_level": 0})
+    plain.produce("topic", b"", on_delivery=partial(lambda _, error, message: None, told_of))
+    held = sys.getrefcount(told_of)
+    for each in (one, plain, plain):
+        each.close()
+    assert client_threads() == began, kept
+    assert sys.getrefcount(told_of) == held - 1

@@ -79,6 +79,7 @@ class Target:
     name: str
     outcome: CommitOutcome
     discards: bool = False
+    leaves_in_doubt: bool = False
     infos_version: int = 1
     asked: list[list[str]] = field(default_factory=list)
     infos: list[tuple[Any, ...]] = field(default_factory=list)

@@ -1,0 +1,97 @@
+"""A person accepts what a target has refused while it was prepared there: nothing of it stays in doubt, by the next run
+at the latest, by `distcommit` on real servers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from distcommit import Job
+from tests.integration.test_table_sink_jobs import InMariadb, InPostgresql, Place
+from tests.integration.test_targets_away import FilesJob, Target
+from tests.servers.lossy_proxy import LossyProxy
+from tests.servers.mariadb import MariadbServer, prepared_at
+from tests.servers.postgresql import PostgresServer
+
+
+class Preparing(Target):
+    """Tables of a database that prepares transactions."""
+
+    def __init__(self, place: Place, port: int) -> None:
+        self.place, self.port = place, port
+        place.settings = {"two_phase": True}
+
+    def sink(self) -> dict[str, Any]:
+        return self.place.sink()
+
+    def ids(self) -> Counter[str]:
+        return Counter(name for (name,) in self.place.sql(f"SELECT id FROM {self.place.named('d0')}"))
+
+    def prepared(self) -> int:
+        if isinstance(self.place, InMariadb):
+            return len(prepared_at(self.place.server))
+        ((found,),) = self.place.sql("SELECT count(*) FROM pg_prepared_xacts")
+        return int(found)
+
+    def be_another(self, *, again: bool) -> None:
+        """Its ledger says what the store does not know, or again what it said."""
+        ledger, change = self.place.named("distcommit_ledger"), "- 1000" if again else "+ 1000"
+        self.place.sql(f"UPDATE {ledger} SET epoch = epoch {change} WHERE dataset = 'd0'")
+
+
+@pytest.fixture(params=["postgresql", pytest.param("mariadb", marks=pytest.mark.long)])
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Preparing]:
+    if request.param == "postgresql":
+        server: PostgresServer = request.getfixturevalue("preparing_server")
+        yield Preparing(InPostgresql(tmp_path, server), server.port)
+    else:
+        other: MariadbServer = request.getfixturevalue("mariadb_server")
+        yield Preparing(InMariadb(tmp_path, other), other.port)
+
+
+def accepted(job: FilesJob) -> str:
+    """What `distcommit release d0 accept` says, which goes well."""
+    command = [sys.executable, "-m", "distcommit", "release", str(job.path), "d0", "accept"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_what_was_accepted_is_rolled_back_at_once_or_by_the_next_run(tmp_path: Path, target: Preparing) -> None:
+    job = FilesJob(tmp_path, target, datasets=1)
+    job.arrive()
+    assert job.run() == 0, job.said()
+    expected = target.ids()
+    text = job.path.read_text()
+    for is_away in (False, True):
+        job.arrive()
+        target.be_another(again=False)
+        assert job.run() == 1, job.said()
+        (told,) = Job.from_file(job.path).status().datasets
+        assert told.status == "quarantined"
+        assert target.prepared() == 1
+        target.be_another(again=True)
+        if is_away:
+            with LossyProxy(target.port) as proxy:
+                port = proxy.port
+            job.path.write_text(text.replace(f":{target.port}/", f":{port}/"))
+            assert "is rolled back by the next run" in accepted(job)
+            assert target.prepared() == 1
+            job.path.write_text(text)
+        else:
+            accepted(job)
+            assert target.prepared() == 0
+        job.arrive()
+        assert job.run() == 0, job.said()
+        assert target.prepared() == 0
+        expected |= Counter({name: 1 for name in job.arrived() if name.split("/")[1] == str(job._arrived - 1)})
+        assert target.ids() == expected, "what was accepted was not committed, and nothing twice"
+    assert {row.status for row in Job.from_file(job.path).status().datasets} == {"idle"}

@@ -1,0 +1,123 @@
+"""A fork to two targets of each kind: two locations of Delta, two catalogs of Iceberg, two files of SQLite, by
+`distcommit run`: each record is in each of them once, also after kills, by clients of their own."""
+
+from __future__ import annotations
+
+import random
+import signal
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
+from pyspark.sql import SparkSession
+
+from distcommit import Job
+from distcommit.app.demo.kill import CommitWatcher
+from distcommit.sinks.iceberg.opening import close_opened
+from tests.integration.test_targets_away import FilesJob, Target
+from tests.jobs.victims import strike
+
+SIDES = ("east", "west")
+
+
+class Both(Target):
+    """Two of each kind, in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for side in SIDES:
+            (folder / side / "delta").mkdir(parents=True)
+
+    def sink(self) -> dict[str, Any]:
+        return {}
+
+    def catalog(self, side: str) -> dict[str, str]:
+        place = self.folder / side
+        return {"uri": f"sqlite:///{place}/catalog.db", "warehouse": f"file://{place}/warehouse"}
+
+    def branches(self) -> dict[str, Any]:
+        """Those of the job file; the first of each kind is stored by the name that it has by itself."""
+        found: dict[str, Any] = {}
+        for side in SIDES:
+            place, stored = self.folder / side, {"stored_as": side} if side == "west" else {}
+            sinks: dict[str, dict[str, Any]] = {
+                "delta": {"location": str(place / "delta")},
+                "iceberg": {"catalog": {"type": "sql", **self.catalog(side)}, "namespace": "n"},
+                "sqlite": {"path": str(place / "rows.db")},
+            }
+            for kind, settings in sinks.items():
+                found[f"{kind}-{side}"] = {"sink": {"type": kind, **settings, **stored}}
+        return found
+
+    def each(self) -> Iterator[Counter[str]]:
+        """What is in each of them."""
+        for side in SIDES:
+            place = self.folder / side
+            deltas = [DeltaTable(log.parent) for log in place.glob("delta/*/_delta_log")]
+            yield Counter(name for table in deltas for name in table.to_pyarrow_table()["id"].to_pylist())
+            with load_catalog("default", type="sql", **self.catalog(side)) as client:
+                there = client.namespace_exists("n")
+                tables = [client.load_table(name) for name in client.list_tables("n")] if there else []
+                yield Counter(name for table in tables for name in table.scan().to_arrow()["id"].to_pylist())
+            with closing(sqlite3.connect(place / "rows.db", timeout=60)) as file:
+                asked = "SELECT name FROM sqlite_master WHERE type = 'table' AND name GLOB 'd[0-9]'"
+                names = [name for (name,) in file.execute(asked).fetchall()]
+                yield Counter(id_ for name in names for (id_,) in file.execute(f"SELECT id FROM {name}"))
+
+    def ids(self) -> Counter[str]:
+        first, *others = self.each()
+        assert all(other == first for other in others)
+        return first
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[FilesJob]:
+    target = Both(tmp_path)
+    made = FilesJob(tmp_path, target, datasets=4)
+    written = yaml.safe_load(made.path.read_text())
+    del written["sink"]
+    written["fork"] = {"type": "all", "branches": target.branches()}
+    written["paths"] = {name: f"{tmp_path}/{name}" for name in ("store", "staging", "output")}
+    made.path.write_text(yaml.safe_dump(written))
+    yield made
+    close_opened()
+
+
+def test_each_record_is_in_each_of_them_once(job: FilesJob, spark: SparkSession) -> None:
+    for _ in range(2):
+        job.arrive()
+        result = Job.from_file(job.path, session=spark).run()
+        assert result.succeeded, result.totals.reasons
+        job.assert_exact()
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_and_so_it_is_after_kills_with_no_data_file_left_that_no_table_has(job: FilesJob) -> None:
+    rng = random.Random(4)
+    for _ in range(3):
+        job.arrive()
+        watcher = CommitWatcher(Job.from_file(job.path).open_store(create=True))
+        with job.start() as run:
+            deadline_s = time.monotonic() + 300
+            while run.wait(0.002) is None and not watcher.pending():
+                assert time.monotonic() < deadline_s, job.said()
+            time.sleep(rng.random() * 0.3)
+            strike(run, "all", signal.SIGKILL, rng)
+    assert job.run() == 0, job.said()
+    job.assert_exact()
+    assert job.run() == 0, job.said()
+    for side in SIDES:
+        place = job.folder / side
+        tables = [DeltaTable(log.parent) for log in place.glob("delta/*/_delta_log")]
+        known = {Path(uri).name for table in tables for uri in table.file_uris()}
+        assert {path.name for path in place.glob("delta/*/*.parquet")} == known

@@ -1,0 +1,85 @@
+"""What attempts that died have left behind a fork, where each branch has a folder of its own: each sink's committer
+takes its own away, and nobody else's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from distcommit.fs.local import LocalFileSystem
+from distcommit.model.committer import CommitterContext, LostAttempt
+from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
+from distcommit.sinks.committer_sink import CommitterSink
+from distcommit.sinks.delta.sink import DeltaSink
+from distcommit.sinks.iceberg.opening import close_opened
+from distcommit.sinks.iceberg.sink import IcebergSink
+
+FS = LocalFileSystem(durable=False)
+ATTEMPT, ROWS = "0" * 32, pa.record_batch({"id": [1, 2, 3]})
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    yield
+    close_opened()
+
+
+def made(kind: str, folder: Path, stored_as: str) -> CommitterSink:
+    """A sink with tables of its own in that folder."""
+    folder.mkdir()
+    named = {"type": kind, "stored_as": stored_as}
+    if kind == "delta":
+        return DeltaSink.model_validate({**named, "location": str(folder)})
+    catalog = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}"}
+    return IcebergSink.model_validate({**named, "catalog": catalog, "namespace": "n"})
+
+
+def write(sink: CommitterSink, folder: Path, branch: str) -> None:
+    """As an attempt that dies once it has written."""
+    place = folder / "staging" / ATTEMPT / branch
+    place.mkdir(parents=True)
+    area = StagingArea(FS, str(place), f"{ATTEMPT}/{branch}".rstrip("/"), f"{folder}/output")
+    writer = sink.open_writer(AttemptIdentity("run", 1, "a", "unit", ATTEMPT, branch or "main"), area, Origin())
+    writer.write(ROWS)
+    writer.prepare_commit()
+
+
+def discard(sink: CommitterSink, folder: Path) -> None:
+    context = CommitterContext(FS, f"{folder}/staging", f"{folder}/output", "store")
+    committer = sink.open_committer(context)
+    committer.discard([LostAttempt(1, "unit", ATTEMPT, ATTEMPT)])
+    committer.close()
+
+
+def data_files(folder: Path) -> int:
+    return len([*folder.rglob("*.parquet")])
+
+
+@pytest.mark.parametrize(("left", "right"), [("iceberg", "iceberg"), ("delta", "delta"), ("iceberg", "delta")])
+def test_each_takes_its_own_away(tmp_path: Path, left: str, right: str) -> None:
+    places = {"left": tmp_path / "left", "right": tmp_path / "right"}
+    sinks = {"left": made(left, places["left"], ""), "right": made(right, places["right"], "second")}
+    for branch, sink in sinks.items():
+        write(sink, tmp_path, branch)
+    assert [data_files(place) for place in places.values()] == [1, 1]
+    for _ in range(2):
+        discard(sinks["left"], tmp_path)
+        assert [data_files(place) for place in places.values()] == [0, 1]
+    discard(sinks["right"], tmp_path)
+    assert [data_files(place) for place in places.values()] == [0, 0]
+
+
+@pytest.mark.parametrize("kind", ["iceberg", "delta"])
+def test_notes_of_older_programs_which_name_no_sink_count_where_there_is_no_fork(tmp_path: Path, kind: str) -> None:
+    sink = made(kind, tmp_path / "tables", "")
+    write(sink, tmp_path, "")
+    (note,) = (tmp_path / "staging" / ATTEMPT).iterdir()
+    lines: list[Any] = note.read_text().split("\n")
+    assert lines[-1] == f"sink {kind}"
+    note.write_text("\n".join(lines[:-1]))
+    discard(sink, tmp_path)
+    assert data_files(tmp_path / "tables") == 0
