@@ -13,10 +13,12 @@ from itertools import chain
 
 from distcommit.model.errors import DistcommitError
 from distcommit.model.log_records import (
+    ByHand,
     Checkpoint,
     DatasetState,
     Done,
     Gate,
+    HandAction,
     Intent,
     Rebuilt,
     Record,
@@ -29,7 +31,7 @@ from distcommit.model.steps import StepContext
 from distcommit.model.urn import folder_of
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.folding import apply
-from distcommit.protocol.paths.output import REJECTED_FOLDER, is_tombstone
+from distcommit.protocol.paths.output import REJECTED_FOLDER, is_tombstone, published_epoch
 from distcommit.protocol.validity import objection
 from distcommit.steps.registry import load_steps
 from distcommit.steps.rename import FsRenameCommitStep
@@ -86,9 +88,9 @@ def _gone(fs: FileSystem, output: str, state: DatasetState, known: _Published) -
     retired = retired_by(stones, state.done_epoch)
     # A replacement goes with another one, which names it, and not what it had named. A tombstone of error files that
     # were fed again goes with these.
-    lost = {path: epoch for path, epoch in known.stones.items() if path not in there}
-    known_from = max((epoch for path, epoch in lost.items() if path in retired), default=0)
-    errors_from = max(lost.values(), default=0)
+    named = {path: published_epoch(path.rpartition("/")[2]) for path in retired if is_tombstone(path)}
+    known_from = max((epoch for path, epoch in named.items() if path not in there), default=0)
+    errors_from = max([known_from, *(epoch for path, epoch in known.stones.items() if path not in there)])
     return [
         GoneFile(path, epoch)
         for path, epoch in sorted(known.files.items())
@@ -112,19 +114,24 @@ def _published(store: JobStore, bucket: int) -> tuple[Fold, dict[str, _Published
         if not objection(record, fold):
             for urn in _set_by_hand(record):
                 found.pop(urn, None)
-            for sequence in _done(record, fold):
-                _add(found.setdefault(sequence.dataset_urn, _Published()), sequence, context)
+            for sequence, is_whole in _done(record, fold):
+                _add(found.setdefault(sequence.dataset_urn, _Published()), sequence, context, is_whole=is_whole)
         apply(number, record, fold)
     return fold or Fold(), found
 
 
-def _done(record: Record, fold: Fold) -> Iterator[SealedSequence]:
-    """The sequences that a record ends as published, all of them."""
-    if isinstance(record, Intent) and record.gate is Gate.PASSED:
-        yield from record.sequences
-    elif isinstance(record, Done):
-        opened = (fold.state_of(name.dataset_urn).sequence for name in record.sequences)
-        yield from (sequence for sequence in opened if sequence is not None)
+def _done(record: Record, fold: Fold) -> Iterator[tuple[SealedSequence, bool]]:
+    """The sequences that a record ends as published, and whether that is all of their files: of one that a person has
+    accepted as it is nobody knows."""
+    match record:
+        case Intent(gate=Gate.PASSED):
+            yield from ((sequence, True) for sequence in record.sequences)
+        case Done():
+            opened = (fold.state_of(name.dataset_urn).sequence for name in record.sequences)
+            yield from ((sequence, True) for sequence in opened if sequence is not None)
+        case ByHand(action=HandAction.ACCEPT | HandAction.GIVEN_UP):
+            accepted = fold.state_of(record.sequence.dataset_urn).sequence
+            yield from [(accepted, False)] if accepted is not None else []
 
 
 def _set_by_hand(record: Record) -> Iterator[str]:
@@ -138,9 +145,12 @@ def _set_by_hand(record: Record) -> Iterator[str]:
             yield from (state.dataset_urn for state in record.datasets)
 
 
-def _add(published: _Published, sequence: SealedSequence, context: StepContext) -> None:
+def _add(published: _Published, sequence: SealedSequence, context: StepContext, *, is_whole: bool) -> None:
     renames = [batch for batch in sequence.steps if batch.type_name == FsRenameCommitStep.type_name]
     for step in load_steps(renames, context):
         if isinstance(step, FsRenameCommitStep):
             path = step.file.final_path
-            (published.stones if is_tombstone(path) else published.files)[path] = sequence.epoch
+            if is_tombstone(path):
+                published.stones[path] = sequence.epoch
+            elif is_whole:
+                published.files[path] = sequence.epoch

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,12 +16,13 @@ from distcommit.ingest.fed_again import ErrorFiles
 from distcommit.ingest.task_flow import TaskFlow
 from distcommit.protocol.paths.output import published_epoch
 from distcommit.sinks.files.sink import FileSink
-from distcommit.stores.by_hand import set_watermark
+from distcommit.stores.by_hand import accept, set_watermark
 from distcommit.stores.fencing import end_run
 from distcommit.testing.models.model_source import ModelDataset
 from distcommit.testing.models.turning_away import TurningAway
 from distcommit.testing.simulation.programs.parts import put_file
-from distcommit.testing.simulation.world import World
+from distcommit.testing.simulation.simulated_posix import Crashed, Operation
+from distcommit.testing.simulation.world import ROOTS, World
 from tests.unit.app.test_counted import WithoutOffsets
 from tests.unit.app.test_readers import Place
 from tests.unit.app.test_retain import Rejecting, aged, retain_and_delete
@@ -155,6 +156,30 @@ def test_what_retention_has_taken_is_not_missed_and_what_is_left_is(tmp_path: Pa
     retain_and_delete(place)
     place.run(6, ["a", "b"])
     assert_each_is_missed(place, 4)
+
+
+def test_what_a_person_has_accepted_as_it_is_is_not_missed_and_what_was_before_is() -> None:
+    machine = Machine()
+    ran(NEVER, machine, 3)
+    before = files(machine)
+
+    def dies(operation: Operation) -> None:
+        if operation.kind.startswith("rename") and operation.path.startswith(f"{OUTPUT}/a/"):
+            raise Crashed
+
+    machine.faults.append(dies)
+    with suppress(Crashed):
+        NEVER.run(machine, data(5))
+    machine.restart()
+    machine.remove(next(path for path in machine.paths(ROOTS.staging) if path.endswith(".parquet")))
+    tries_once = World(max_attempts=1)
+    assert not tries_once.run(machine, data(5)).succeeded
+    assert audit(NEVER, machine).pending == ["a (quarantined)"]
+    accept(NEVER.store(machine), "a", "ann")
+    ran(NEVER, machine, 5)
+    for path in before:
+        with without(machine, path):
+            assert missed(NEVER, machine) == [path.removeprefix(f"{OUTPUT}/")]
 
 
 def test_what_was_there_before_a_person_set_the_watermark_may_be_gone_once_it_is_read_again() -> None:
