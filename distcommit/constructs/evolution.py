@@ -63,10 +63,18 @@ def _nullable(kind: pa.DataType) -> pa.DataType:
     if of.is_struct(kind):
         return pa.struct([pa.field(each.name, _nullable(each.type)) for each in kind])
     if of.is_list(kind):
-        return pa.list_(pa.field(kind.value_field.name, _nullable(kind.value_type)))
+        return pa.list_(_nullable_item(kind))
+    if of.is_large_list(kind):
+        return pa.large_list(_nullable_item(kind))
+    if of.is_fixed_size_list(kind):
+        return pa.list_(_nullable_item(kind), kind.list_size)
     if of.is_map(kind):
         return pa.map_(kind.key_type, pa.field(kind.item_field.name, _nullable(kind.item_type)))
     return kind
+
+
+def _nullable_item(kind: pa.DataType) -> pa.Field:
+    return pa.field(kind.value_field.name, _nullable(kind.value_type))
 
 
 def _bare(field: pa.Field) -> pa.Field:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import pairwise
 from typing import Any, Generic, TypeVar
@@ -54,6 +54,14 @@ def position_of(kind: Kind, value: Any) -> Position:
     if kind is Kind.TEXT and isinstance(value, str):
         return value
     raise ValueError(f"a {type(value).__name__}: {value!r:.60}")
+
+
+def end_of_times(now: datetime, lookback_s: int) -> Position:
+    """Up to where times are read now: before the present second, and by `lookback_s` before that.
+
+    Many clocks and columns have no more than seconds. Of such a time others may come as long as its second lasts.
+    """
+    return position_of(Kind.TIME, now.replace(microsecond=0) - timedelta(seconds=lookback_s))
 
 
 def time_at(position: Position) -> datetime:

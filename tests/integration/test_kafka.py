@@ -111,6 +111,37 @@ def reasons(result: RunResult) -> dict[str, str]:
     return {reason.subject: reason.text for reason in result.totals.reasons}
 
 
+@pytest.mark.slow
+def test_a_job_that_reads_committed_records_from_now_on_waits_beside_an_open_transaction(
+    tmp_path: Path, kafka_server: KafkaServer, spark: SparkSession, topics: Topics
+) -> None:
+    """What it has read of the transaction stays, once; and it is not sent back to before it."""
+    open_one, other = topics.make("open"), topics.make("other")
+    topics.produce(open_one, b"0", b"1")
+    writer = Producer({"bootstrap.servers": topics.brokers, "transactional.id": open_one})
+    writer.init_transactions(30)
+    writer.begin_transaction()
+    writer.produce(open_one, b"2", partition=0)
+    assert writer.flush(30) == 0
+    job = job_of(tmp_path, kafka_server, open_one, other, source={"client": {"isolation.level": "read_uncommitted"}})
+    assert run(job, spark).totals.records_published == 3
+    topics.produce(other, b"0")
+    job.write(source={"client": {}})
+    waits = run(job, spark)
+    assert not waits.succeeded
+    assert waits.totals.records_published == 1, "the others go on"
+    assert "an open transaction is in front of the stored position" in reasons(waits)[open_one]
+    status = CliRunner().invoke(app, ["status", str(job.path)])
+    assert "set-watermark" not in status.output
+    assert f"distcommit run {job.path}" in " ".join(status.output.split())
+    writer.abort_transaction(30)
+    topics.produce(open_one, b"3")
+    last = run(job, spark)
+    assert (last.succeeded, last.totals.records_published) == (True, 1)
+    assert [row["value"] for row in published(job, open_one)] == [b"0", b"1", b"2", b"3"]
+    assert job.audit().exact
+
+
 def rows(audit: AuditResult, topic: str) -> list[AuditRow]:
     return [row for row in audit.partitions if row.dataset == topic]
 

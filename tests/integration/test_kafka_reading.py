@@ -102,6 +102,27 @@ def test_the_watermark_carries_the_topic_id(kafka_server: KafkaServer) -> None:
         assert again.work_units[0].expected_high == Watermark({"0": 3}, topic_id)
 
 
+def test_a_position_behind_an_open_transaction_waits_and_one_behind_the_end_is_told(kafka_server: KafkaServer) -> None:
+    topic = make_topic(kafka_server)
+    writer = Producer({"bootstrap.servers": kafka_server.bootstrap_servers, "transactional.id": topic})
+    writer.init_transactions(30)
+    writer.begin_transaction()
+    for _ in range(2):
+        writer.produce(topic, b"open", partition=0)
+    assert writer.flush(30) == 0
+    committed = source(kafka_server, topic)
+    uncommitted = source(kafka_server, topic, client={"isolation.level": "read_uncommitted"})
+    for position, told in ((1, "an open transaction"), (2, "an open transaction"), (3, "is not in the topic")):
+        problem = planned(committed, DatasetState(topic, watermark=Watermark({"0": position})))
+        assert isinstance(problem, DatasetProblem)
+        assert told in problem.error
+    assert isinstance(planned(uncommitted, DatasetState(topic, watermark=Watermark({"0": 1}))), DatasetPlan)
+    writer.commit_transaction(30)
+    plan = planned(committed, DatasetState(topic, watermark=Watermark({"0": 1})))
+    assert isinstance(plan, DatasetPlan)
+    assert plan.work_units[0].expected_high.positions == {"0": 3}, "behind the transaction's end"
+
+
 def test_a_topic_made_again_while_it_is_read_fails_the_work_unit(kafka_server: KafkaServer) -> None:
     topic = make_topic(kafka_server)
     produce(kafka_server, topic, 3)

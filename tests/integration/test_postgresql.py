@@ -7,6 +7,7 @@ import gc
 import itertools
 import pickle
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from decimal import Decimal
@@ -153,15 +154,38 @@ def test_times_are_read_up_to_the_databases_own_time(schema: Schema, declared: s
     schema.run(f"CREATE TABLE t (id {declared}, n int)")
     schema.run("INSERT INTO t (n) VALUES (1), (2)")  # one transaction: the same time
     schema.run("INSERT INTO t (id, n) VALUES ('2999-01-01', 9), ('0001-01-01 00:00:00+00', 0)")
+    time.sleep(1)  # what is of the present second waits
     reader = Reader(schema.source(batch_rows=1))
     assert [row["n"] for row in reader.run()] == [0, 1, 2]
     assert reader.watermark is not None
     assert reader.watermark.incarnation == "id:time"
     assert reader.run() == []
     schema.run("INSERT INTO t (n) VALUES (3)")
+    time.sleep(1)
     assert [row["n"] for row in reader.run()] == [3]
     later = Reader(schema.source(lookback=3600))
     assert [row["n"] for row in later.run()] == [0]
+
+
+@pytest.mark.parametrize(
+    ("declared", "present"),
+    [("timestamp(0)", "timezone('UTC', clock_timestamp())"), ("timestamptz", "clock_timestamp()")],
+)
+def test_rows_of_one_second_are_all_read_however_late_in_it_they_come(
+    schema: Schema, declared: str, present: str
+) -> None:
+    """Of whole seconds, as the column's type or whoever writes them has them."""
+    schema.run(f"CREATE TABLE t (id {declared}, n int)")
+    row = f"INSERT INTO t SELECT date_trunc('second', {present}), "
+    reader, number = Reader(schema.source()), 0
+    began = time.monotonic()
+    while time.monotonic() < began + 2:
+        schema.run(f"{row}{number}")
+        reader.run()
+        number += 1
+    time.sleep(1)
+    reader.run()
+    assert [row["n"] for row in reader.rows] == list(range(number))
 
 
 def test_a_time_that_commits_late_is_lost_without_lookback_and_read_with_it(schema: Schema) -> None:
@@ -171,6 +195,7 @@ def test_a_time_that_commits_late_is_lost_without_lookback_and_read_with_it(sche
         slow.autocommit = False
         slow.execute("INSERT INTO t (n) VALUES (1)")
         schema.run("INSERT INTO t (n) VALUES (2)")
+        time.sleep(1)
         for reader in (naive, careful):
             reader.run()
         slow.commit()

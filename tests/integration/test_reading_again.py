@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import time
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -111,6 +112,7 @@ class Lists(Read):
         self.rows += [json.dumps({"at": at.isoformat(), "n": n}) for at, n in zip(times, numbers, strict=True)]
         for name in DATASETS:
             self.server.put(f"{self.prefix}-{name}", rows=self.rows, limit=1000)
+        time.sleep(1)  # what is of the present second waits
 
 
 KINDS: dict[str, Callable[[Path, pytest.FixtureRequest], Read]] = {

@@ -128,6 +128,11 @@ def test_tables_are_published_run_after_run(tmp_path: Path, spark: SparkSession)
     audit = Job.from_file(job.path).audit(deep=True)
     assert audit.exact
     assert audit.records == job.expected().total()
+    path = min((tmp_path / "output").rglob("*.parquet"))
+    path.unlink()
+    audit = Job.from_file(job.path).audit()
+    assert not audit.exact
+    assert [told.partition(": it is gone")[0] for told in audit.altered] == [str(path.relative_to(tmp_path / "output"))]
 
 
 def test_a_table_with_a_problem_keeps_its_watermark_and_the_others_go_on(tmp_path: Path, spark: SparkSession) -> None:

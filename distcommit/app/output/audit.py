@@ -7,7 +7,7 @@ default; with `deep` every record of a file is read, and targets count what thei
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
@@ -15,8 +15,10 @@ from itertools import islice
 import msgspec
 
 from distcommit.app.output.audit_rows import AuditRow, CountedRow, counted_rows, rows_of
-from distcommit.app.output.contents import SequenceContent, altered
+from distcommit.app.output.audited_file import AuditedFile, audited_file
+from distcommit.app.output.contents import SequenceContent
 from distcommit.app.output.coverage import BranchCoverage, Coverage
+from distcommit.app.output.gone_files import gone_files
 from distcommit.app.output.ledgers import BranchLedger, Ledgers, not_as_stored, not_done
 from distcommit.app.output.leftovers import leftovers
 from distcommit.app.output.shared_positions import SharedPositions, SharedRange, is_other
@@ -30,7 +32,7 @@ from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.output import REJECTED_FOLDER, is_published_name, is_tombstone, published_epoch
 from distcommit.protocol.paths.parts import CLAIM_FOLDER
 from distcommit.protocol.paths.temporary import is_probe
-from distcommit.sinks.files.footer import Footer, read_footer, read_records
+from distcommit.sinks.files.footer import Footer
 from distcommit.sinks.files.offsets import OffsetSets, parsed
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.listing import files_below
@@ -62,11 +64,12 @@ class AuditResult(Shown, msgspec.Struct):
     `to_be_swept`: what attempts of earlier runs have left in task output, such as those of a dataset that failed; the
     next run takes it away, and it is nothing wrong. `staged_left` is what no run would take away.
     `altered`: files whose records, as `deep` read them, are not those that were written, and datasets whose files are
-    not those that were sealed last. `unsummed_files` are older than the sums that tell: of their records, offsets alone
-    are checked. `retired`: files that others have taken the place of and that no run has deleted yet, and the
-    tombstones that say so, but for the newest replacement, which stays; they count nowhere else. `replaced` input
-    records were published, or turned away, and a publisher that replaces has put others in their place; `retained` ones
-    `distcommit retain` has taken, as they were too old.
+    not those that were sealed last; of sources without offsets published files that are gone, too. `unsummed_files` are
+    older than the sums that tell: of their records, offsets alone are checked. `retired`: files that others
+    have taken the place of and that no run has deleted yet, and the tombstones that say so, but for the newest
+    replacement, which stays; they count nowhere else. `replaced` input records were published, or turned away, and a
+    publisher that replaces has put others in their place; `retained` ones `distcommit retain` has taken, as they were
+    too old.
     `ledger_rows`: what targets say of what was committed to them, a row for each dataset and branch; `not_as_stored`
     are those that differ from what the store knows: of datasets unknown to it, or of epochs that no DONE names.
     """
@@ -111,16 +114,6 @@ class AuditResult(Shown, msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
-    """One file: its footer, the offsets and holes in it, and what is wrong with its records, if they were read."""
-
-    footer: Footer
-    offsets: OffsetSets
-    holes: OffsetSets
-    altered: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class _Dataset:
     """What one dataset adds up to: `published` by incarnation, and the rest in the one that its watermark counts in."""
 
@@ -150,6 +143,8 @@ def audit_store(
             result.unreadable.append(f"bucket {bucket}: {error}")
     known = {folder_of(urn): state for fold in folds.values() for urn, state in fold.datasets.items()}
     audit = _Audit(store, provenance, result, ledgers, deep=deep)
+    if provenance is None:
+        audit.gone(folds)
     with ThreadPoolExecutor(_THREADS) as pool:
         for folder in sorted({*known, *audit.dataset_folders(), *ledgers.folders()}):
             audit.dataset(folder, known.get(folder), pool)
@@ -177,6 +172,19 @@ class _Audit:
         self._fs, self._roots, self._store, self._ledgers = store.fs, store.roots, store, ledgers
         self._provenance, self._result, self._deep = provenance, result, deep
         self._shared = SharedPositions(provenance) if provenance is not None else None
+        self._missed: set[str] = set()
+
+    def gone(self, buckets: Iterable[int]) -> None:
+        """Tells the published files that are not there, of a source of which no offset does."""
+        for bucket in buckets:
+            try:
+                for state, files in gone_files(self._store, bucket):
+                    for file in files:
+                        self._altered(file.path, file.why)
+                    if any(file.epoch == state.done_epoch for file in files):
+                        self._missed.add(state.dataset_urn)
+            except (DistcommitError, OSError) as error:
+                self._result.unreadable.append(f"bucket {bucket}: {error}")
 
     def dataset_folders(self) -> list[str]:
         """Names of the folders of all datasets in the output; files beside them are noted as unknown."""
@@ -205,8 +213,8 @@ class _Audit:
         published: dict[str, OffsetSets] = {}
         repeated = records = 0
         pending_epoch = state.sequence.epoch if state and state.sequence else 0
-        is_whole = state is not None and self._provenance is not None and state.done_epoch not in retired_epochs
-        content, footers = SequenceContent(state, is_whole) if state else None, list[Footer]()
+        is_whole = state is not None and state.done_epoch not in retired_epochs
+        content, footers = self._sequence(state, is_whole) if state else None, list[Footer]()
         if state and state.status is not DatasetStatus.IDLE:
             self._result.pending.append(f"{state.dataset_urn} ({state.status.value})")
         for path, found in zip(paths, self._read_all(paths, pool), strict=True):
@@ -319,7 +327,7 @@ class _Audit:
         listed = self._result.published_by_two
         listed += islice(ranges, _LISTED - len(listed))
 
-    def _content(self, path: str, found: _Read, content: SequenceContent | None) -> None:
+    def _content(self, path: str, found: AuditedFile, content: SequenceContent | None) -> None:
         """Notes what a file that counts says of its records."""
         if content is not None:
             content.add(found.footer)
@@ -328,36 +336,20 @@ class _Audit:
         if found.altered:
             self._altered(path.removeprefix(self._roots.output + "/"), found.altered)
 
+    def _sequence(self, state: DatasetState, is_whole: bool) -> SequenceContent:
+        is_counted = self._provenance is None and not state.targets
+        return SequenceContent(state, is_whole and state.dataset_urn not in self._missed, is_counted)
+
     def _altered(self, what: str, why: str) -> None:
         self._result.altered_count += 1
         if len(self._result.altered) < _LISTED:
             self._result.altered.append(f"{what}: {why}")
 
-    def _read_all(self, paths: list[str], pool: ThreadPoolExecutor) -> Iterator[_Read | str]:
-        return map(self._read, paths) if len(paths) <= _THREADS else pool.map(self._read, paths)
+    def _read_all(self, paths: list[str], pool: ThreadPoolExecutor) -> Iterator[AuditedFile | str]:
+        def read(path: str) -> AuditedFile | str:
+            return audited_file(self._fs, path, self._provenance, deep=self._deep)
 
-    def _read(self, path: str) -> _Read | str:
-        why = ""
-        try:
-            footer = read_footer(self._fs, path)
-            if footer is None:
-                return "no footer of ours"
-            sets, holes = map(parsed, (footer.offsets, footer.holes))
-            for text in footer.filtered.values():
-                parsed(text)
-            if self._deep:
-                table = read_records(self._fs, path)
-                if table.num_rows != footer.records:
-                    return f"{table.num_rows} records, its footer says {footer.records}"
-                if self._provenance is not None and not footer.stripped:
-                    found = OffsetSets()
-                    found.add(table, self._provenance)
-                    if found.difference(sets).count() or sets.difference(found).count():
-                        return "its records are not those that its footer names"
-                why = altered(footer, table)
-        except (DistcommitError, OSError) as error:
-            return str(error)
-        return _Read(footer, sets, holes, why)
+        return map(read, paths) if len(paths) <= _THREADS else pool.map(read, paths)
 
     def _rows(self, state: DatasetState, branch: str, found: BranchCoverage, holes: OffsetSets) -> None:
         rows, past_watermark = rows_of(state, branch, found, holes)

@@ -29,10 +29,12 @@ def altered(footer: Footer, records: pa.Table) -> str:
 @dataclass(slots=True)
 class SequenceContent:
     """The files of the sequence that a dataset's state says was done last, as their footers have them. `is_whole`: all
-    that it published has to be there: nothing has retired any of it since."""
+    that it published has to be there: nothing has retired any of it since. `is_counted`: by nothing but their number
+    is it known that there are any."""
 
     state: DatasetState
     is_whole: bool = False
+    is_counted: bool = False
     records: int = 0
     sums: list[str] = field(default_factory=list)
 
@@ -46,12 +48,13 @@ class SequenceContent:
         """How they differ from what was sealed; empty if they do not.
 
         Also empty where that says nothing: one of them is older than such sums, a person has accepted the sequence as
-        it is, or there are more of them than were sealed, which shows as duplicates. That there are none is a gap.
+        it is, or there are more of them than were sealed, which shows as duplicates. That there are none is a gap, but
+        where they are counted alone.
         """
         state, found = self.state, added_content(self.sums)
         if state.done_epoch in state.accepted_epochs:
             return ""
-        if self.is_whole and 0 < len(self.sums) < state.done_files:
+        if self.is_whole and (self.sums or self.is_counted) and len(self.sums) < state.done_files:
             # several output records of one input record may be in several files, each of which names its offset
             return (
                 f"of the {state.done_files} files of epoch {state.done_epoch}, as the commit log counts them, only"

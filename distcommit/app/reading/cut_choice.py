@@ -14,7 +14,7 @@ from distcommit.stores.job_store import JobStore
 
 AsOf = int | datetime | None
 """None: the newest cut; a number: what the run of that epoch has left, and those before it; a time (without a zone:
-that of this machine): the newest cut that was there then."""
+that of this machine): the newest cut that was there then, once a later one says that no other can come before it."""
 
 
 def chosen_cut(store: JobStore, as_of: AsOf) -> CutRoot:
@@ -49,10 +49,14 @@ def _none_at_all(store: JobStore, fold: Fold) -> NotSettledError:
 
 
 def _at_time(store: JobStore, roots: Iterator[CutRoot], at: datetime) -> CutRoot:
+    """A cut is never older than the one before it. So once one is newer than that time, all that come are: till then a
+    run may have looked at its clock, or have one that is behind, and put its cut yet."""
     wanted = int(at.timestamp() * 1000)
     oldest: CutRoot | None = None
     for root in roots:
         if root.time_ms <= wanted:
+            if oldest is None:
+                raise _time_is_open(store, root, at)
             return root
         oldest = root
     if oldest is not None and oldest.parent is None:
@@ -65,6 +69,17 @@ def _at_time(store: JobStore, roots: Iterator[CutRoot], at: datetime) -> CutRoot
         )
     taken = taken_by_retention(store, lambda horizon: wanted <= horizon.asked_ms)
     raise _gone(store, oldest, at.isoformat() + taken)
+
+
+def _time_is_open(store: JobStore, newest: CutRoot, at: datetime) -> NotSettledError:
+    return NotSettledError(
+        "another cut of that time may still come",
+        store=store.roots.store,
+        expected=f"a time before the newest cut, which is {_shown(newest)}",
+        found=at.isoformat(),
+        todo="leave as_of out for the newest cut, or name it by its epoch, to get that one again; or ask for this time"
+        " once a later run has made a cut",
+    )
 
 
 def _after_run(store: JobStore, fold: Fold, roots: Iterator[CutRoot], epoch: int) -> CutRoot:

@@ -25,6 +25,7 @@ from pyspark.sql.types import StructType
 
 from distcommit.app.job_file.places import open_file_system
 from distcommit.app.reading.cut_choice import parsed_as_of
+from distcommit.app.reading.one_table import one_schema
 from distcommit.app.reading.readers import Cut, read
 from distcommit.app.reading.row_filters import RowFilters, parsed_filters
 from distcommit.model.errors import ConfigurationError, CutGoneError
@@ -137,7 +138,7 @@ def _pinned(cut: Cut, columns: Sequence[str] | None, filters: RowFilters) -> _Pi
         raise CutGoneError(
             "this cut went while it was opened", expected=f"epoch {cut.epoch}", found=str(error), todo="load it anew"
         ) from error
-    schema = pa.unify_schemas([found for found, _ in looked], promote_options="permissive") if looked else pa.schema([])
+    schema = one_schema([found for found, _ in looked])
     filters.expression(schema)  # refused as it is loaded
     wanted = tuple(path for path, (_, may_have) in zip(paths, looked, strict=True) if may_have)
     name = f"the cut of epoch {cut.epoch}, phase {cut.phase}"

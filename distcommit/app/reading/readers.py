@@ -16,6 +16,7 @@ from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.job_file.places import normal_place, open_file_system, path_of
 from distcommit.app.reading.cut_choice import AsOf, chosen_cut
 from distcommit.app.reading.live_files import keeps_names_apart, live_files, own_files
+from distcommit.app.reading.one_table import one_schema, one_table
 from distcommit.model.cuts import SeenDataset
 from distcommit.model.errors import ConfigurationError, CutGoneError, StaleStoreError
 from distcommit.model.parallel import in_flight
@@ -95,14 +96,19 @@ class Cut:
         return dict(zip(named, found, strict=True))
 
     def to_arrow(self, dataset: str | None = None) -> pa.Table:
-        """All records; columns that a file does not have are null in its rows. Raises as `files`."""
+        """All records; columns that a file does not have are null in its rows.
+
+        Raises:
+            CutGoneError: as `files`.
+            ConfigurationError: if a column has types that don't go together.
+        """
         fs = self._store.fs
         paths = [path for found in self.paths(dataset).values() for path in found]
         try:
             tables = in_flight(fs.parallel_calls, partial(read_records, fs), paths)
         except FileNotFoundError as error:
             raise self._went(str(error)) from error
-        return pa.concat_tables(tables, promote_options="permissive") if tables else pa.table({})
+        return one_table(tables)
 
     def to_pandas(self, dataset: str | None = None) -> pd.DataFrame:
         """The same as a pandas frame."""
@@ -120,8 +126,7 @@ class Cut:
             schemas = [pq.read_schema(path) for path in paths]
         except FileNotFoundError as error:
             raise self._went(str(error)) from error
-        schema = pa.unify_schemas([each.remove_metadata() for each in schemas], promote_options="permissive")
-        return ds.dataset(paths, schema=schema, format="parquet")
+        return ds.dataset(paths, schema=one_schema(schemas), format="parquet")
 
     def to_duckdb(
         self, dataset: str | None = None, connection: duckdb.DuckDBPyConnection | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar, Literal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -36,14 +37,12 @@ class Explode(ConverterSettings, frozen=True, extra="forbid"):
         schema = self.made_of(batch.schema)
         index = batch.schema.get_field_index(self.column)
         lists = batch.column(index)
-        items = pc.list_flatten(lists)
-        rows = pc.list_parent_indices(lists).cast(pa.int64())
+        items = pc.list_flatten(lists)  # without those that a null list may cover
+        of_each = pc.fill_null(pc.list_value_length(lists), 1).to_numpy()
+        rows = pa.array(np.repeat(np.arange(len(lists)), of_each))
         if lists.null_count:
-            of_null = pc.indices_nonzero(pc.is_null(lists)).cast(pa.int64())
-            rows = pa.concat_arrays([rows, of_null])
-            items = pa.concat_arrays([items, pa.nulls(len(of_null), items.type)])
-            order = pc.sort_indices(rows)
-            rows, items = rows.take(order), items.take(order)
+            has_item = np.repeat(lists.is_valid().to_numpy(zero_copy_only=False), of_each)
+            items = items.take(pa.array(np.cumsum(has_item) - 1, mask=~has_item))
         columns = [items if other == index else column.take(rows) for other, column in enumerate(batch.columns)]
         yield Converted(pa.RecordBatch.from_arrays(columns, schema=schema), rows)
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from threading import Thread
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -189,9 +190,14 @@ class KafkaQueries:
             yield TopicFound(topic, tuple(sorted(found.partitions)), error, leaderless)
 
     def logs(
-        self, names: Collection[PartitionName], start: Start, unseen: Collection[PartitionName]
+        self,
+        names: Collection[PartitionName],
+        start: Start,
+        unseen: Collection[PartitionName],
+        read_to: Mapping[PartitionName, Position] = MappingProxyType({}),
     ) -> dict[PartitionName, PartitionLog | str]:
-        """What partitions hold; a text is the error of that partition. `start` counts for those in `unseen`.
+        """What partitions hold; a text is the error of that partition. `start` counts for those in `unseen`. Of those
+        that end before the position in `read_to`, it is asked whether an open transaction is all that is in the way.
 
         Raises:
             SourceError: if no broker answers.
@@ -214,12 +220,31 @@ class KafkaQueries:
                 found[name] = error or ""
         if found and all(isinstance(log, str) for log in found.values()):
             self._connection.metadata(self.admin, self._notes, SourceError)  # is anybody there?
-        return found
+        return found | self._with_open_ends(found, read_to)
 
-    def _offsets(self, names: Collection[PartitionName], spec: OffsetSpec) -> dict[TopicPartition, Future[Any]]:
+    def _with_open_ends(
+        self, found: Mapping[PartitionName, PartitionLog | str], read_to: Mapping[PartitionName, Position]
+    ) -> dict[PartitionName, PartitionLog | str]:
+        """The partitions of which more was read than can be read now, with their ends beyond open transactions."""
+        behind: dict[PartitionName, PartitionLog] = {}
+        for name, position in read_to.items():
+            log = found.get(name)
+            if isinstance(log, PartitionLog) and isinstance(position, int) and position > log.high:
+                behind[name] = log
+        ends = self._offsets(behind, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)  # type: ignore[no-untyped-call]
+        answers = {(asked.topic, asked.partition): self._answer(future) for asked, future in ends.items()}
+        return {
+            name: end if isinstance(end := answers[name], str) else log._replace(open_end=end)
+            for name, log in behind.items()
+        }
+
+    def _offsets(
+        self, names: Collection[PartitionName], spec: OffsetSpec, isolation: IsolationLevel | None = None
+    ) -> dict[TopicPartition, Future[Any]]:
         if not names:
             return {}
-        timeout_s, isolation = self._connection.request_timeout_s, self._connection.isolation
+        timeout_s = self._connection.request_timeout_s
+        isolation = self._connection.isolation if isolation is None else isolation
         wanted = {TopicPartition(*name): spec for name in names}
         return self.admin.list_offsets(wanted, isolation_level=isolation, request_timeout=timeout_s)
 

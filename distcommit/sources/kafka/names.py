@@ -90,11 +90,21 @@ class TopicSelection:
 
 
 class PartitionLog(NamedTuple):
-    """What a partition holds, [low, high), and where reading begins if nothing of it was ever read."""
+    """What a partition holds, [low, high), and where reading begins if nothing of it was ever read.
+
+    `open_end`: of one of which more was read than that, where it ends with what stands behind an open transaction; 0 if
+    that was not asked.
+    """
 
     low: int
     high: int
     begin: int
+    open_end: int = 0
+
+    @property
+    def end(self) -> int:
+        """Where it ends, whether what stands before that can be read by now or not."""
+        return max(self.high, self.open_end)
 
 
 @dataclass(frozen=True, slots=True)

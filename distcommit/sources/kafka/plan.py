@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -12,7 +12,7 @@ from distcommit.model.errors import SourceError
 from distcommit.model.log_records import DatasetState
 from distcommit.model.watermark import Position, Watermark, as_offset
 from distcommit.model.work import DatasetPlan, SkippedRange, WorkUnit
-from distcommit.sources.kafka.names import MAX_BYTES, PartitionLog
+from distcommit.sources.kafka.names import MAX_BYTES, KafkaDataset, PartitionLog, PartitionName
 
 
 class PlanError(SourceError):
@@ -120,8 +120,10 @@ def _begins(
             raise unreadable(urn, f"partition {partition}: {log}")
         if stored:
             position = stored.get(str(partition), 0)
+            if isinstance(position, int) and log.high < position <= log.open_end:
+                raise _behind_open(urn, partition, position, log)
             if not isinstance(position, int) or position > log.high:
-                expected, found = f"offset {position!r} of partition {partition}", f"offsets {log.low} to {log.high}"
+                expected, found = f"offset {position!r} of partition {partition}", f"offsets {log.low} to {log.end}"
                 same = planned_low is not None and planned_low.incarnation == topic_id != ""
                 raise _made_again(urn, expected, found, _nearest(stored, logs), same=same)
             low = position
@@ -198,7 +200,7 @@ def _nearest(stored: Mapping[str, Position], logs: Mapping[int, PartitionLog | s
         if isinstance(log, str) or not isinstance(position, int):
             return {}
         if str(partition) in stored:
-            nearest[str(partition)] = min(max(position, log.low), log.high)
+            nearest[str(partition)] = min(max(position, log.low), log.end)
     return nearest
 
 
@@ -256,8 +258,22 @@ def _made_again(
         dataset=urn,
         expected=expected,
         found=found,
-        todo="the topic was truncated or made again (or isolation.level changed): set the dataset's watermark by hand"
+        todo="the topic was truncated or made again: set the dataset's watermark by hand"
         f" (distcommit set-watermark), to null to begin at source.start{positions}",
+    )
+
+
+def _behind_open(urn: str, partition: int, position: int, log: PartitionLog) -> PlanError:
+    """What was read as uncommitted, of a partition whose committed records end before it."""
+    return PlanError(
+        "an open transaction is in front of the stored position",
+        remedy=("run",),
+        dataset=urn,
+        partition=partition,
+        expected=f"that all is committed or aborted before offset {position}, which is where reading goes on",
+        found=f"an open transaction from offset {log.high} on; the partition ends at {log.open_end}",
+        todo="wait until its producer has ended it and run again; its watermark is kept, and is right: do not set it."
+        " One that stays, Kafka's own kafka-transactions.sh finds and aborts",
     )
 
 
@@ -265,6 +281,12 @@ def unreadable(urn: str, error: str) -> SourceError:
     """The error for a dataset that the brokers can't serve now."""
     todo = "see to the topic or its brokers and run again; its watermark is kept"
     return SourceError("the brokers can't serve the dataset now", dataset=urn, found=error, todo=todo)
+
+
+def read_to(datasets: Iterable[KafkaDataset], states: Mapping[str, DatasetState]) -> dict[PartitionName, Position]:
+    """The stored position of each partition that has one."""
+    stored = ((dataset, stored_positions(states.get(dataset.urn))) for dataset in datasets)
+    return {name: found[str(name[1])] for dataset, found in stored for name in dataset.names() if str(name[1]) in found}
 
 
 def stored_positions(state: DatasetState | None) -> Mapping[str, Position]:

@@ -38,7 +38,15 @@ from distcommit.sources.kafka.names import (
     no_such_topic,
     topic_named_by,
 )
-from distcommit.sources.kafka.plan import PlanError, expired, plan_dataset, stored_positions, unreadable, up_to
+from distcommit.sources.kafka.plan import (
+    PlanError,
+    expired,
+    plan_dataset,
+    read_to,
+    stored_positions,
+    unreadable,
+    up_to,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -286,7 +294,7 @@ class KafkaSource(BaseModel, SourceSettings):
             from distcommit.sources.kafka.topic_ids import topic_ids  # noqa: PLC0415 - a job file is read without a client
 
             ids = topic_ids(self.connection(), queries.admin, {dataset.topic for dataset in chunk})
-        found = queries.logs(names, self.start, unseen)
+        found = queries.logs(names, self.start, unseen, read_to(chunk, states))
         for dataset in chunk:
             logs = {name[1]: found[name] for name in dataset.names()}
             state, topic_id = states.get(dataset.urn), ids.get(dataset.topic, "")

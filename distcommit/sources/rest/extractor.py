@@ -152,7 +152,8 @@ class RestExtraction(Extraction):
     def _position(self, record: bytes) -> Position:
         field = self._list.watermark
         try:
-            return field.position(value_at(record, field.field))
+            value = value_at(record, field.field)
+            position = field.position(value)
         except ValueError as error:
             raise SourceError(
                 "a record has no position",
@@ -162,6 +163,16 @@ class RestExtraction(Extraction):
                 found=f"{error}; in {record[:200]!r}",
                 todo="correct the record at its source, or name another field: source.watermark.field",
             ) from None
+        if lookback_s := field.missing_lookback_s(value):
+            raise SourceError(
+                "a time is written so coarsely that others of it may still come, and would be lost",
+                dataset=self._unit.dataset_urn,
+                field=field.field,
+                expected=f"seconds in it, or a lookback of at least {lookback_s}",
+                found=f"{value!r}, and source.watermark.lookback: {field.lookback}",
+                todo=f"set source.watermark.lookback to {lookback_s}, or name another field",
+            )
+        return position
 
     def _batch(self, records: list[bytes], reached: Position) -> pa.RecordBatch:
         row = as_offset(self._reached.positions[ROWS])

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+import re
+from datetime import datetime, timedelta
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from distcommit.model.watermark import Position, as_offset
-from distcommit.sources.watermark_column import BEGINNINGS, Kind, is_position, position_of, time_at
+from distcommit.sources.watermark_column import BEGINNINGS, Kind, end_of_times, is_position, position_of, time_at
 
 ROWS = "rows"
 """The source partition in which records are numbered, as they are read."""
 _ISO = "%Y-%m-%dT%H:%M:%S.%fZ"
+_WRITTEN = re.compile(
+    r"\d{4}-?(\d\d-?\d\d|W\d\d-?\d|(?P<week>W\d\d))(?P<hour>.\d\d(?P<minute>:?\d\d(?P<second>:?\d\d)?)?)?", re.DOTALL
+)
+_OPEN_S = {"second": 0, "minute": 60, "hour": 3600, "week": 604_800}
+_DAY_S = 86_400
 
 
 class WatermarkField(BaseModel):
@@ -29,7 +35,7 @@ class WatermarkField(BaseModel):
         until: of times, the parameter that asks for records up to a value; empty if there is none.
         format: of times, how they are sent, as strftime has it, in UTC.
         lookback: how far the end of what is read stays behind, in seconds for times, and as a number for integers. Of
-            times that are no finer than a second at least 1, of minutes 60: others of the present one may still come.
+            times without seconds at least 60, of days 86400: others of the present one may still come.
         unique: of integers, whether no two records have the same: the newest is read then.
     """
 
@@ -81,6 +87,15 @@ class WatermarkField(BaseModel):
         except OverflowError:
             raise ValueError(f"{value!r}, not within the years 1 to 9999 in UTC") from None
 
+    def missing_lookback_s(self, value: object) -> int:
+        """The seconds that the lookback would have to be, for a time that is written so coarsely that others of it may
+        come for longer; 0 if it is as long."""
+        written = _WRITTEN.match(value) if isinstance(value, str) and self.kind is Kind.TIME else None
+        if written is None:
+            return 0
+        open_s = next((seconds for part, seconds in _OPEN_S.items() if written[part]), _DAY_S)
+        return open_s if open_s > self.lookback else 0
+
     def is_position(self, position: Position | None) -> bool:
         """Whether it can be one of this field."""
         if position is None or isinstance(position, tuple) is not (self.kind is Kind.INTEGER):
@@ -88,10 +103,10 @@ class WatermarkField(BaseModel):
         return is_position(self.kind, position[0] if isinstance(position, tuple) and position else position)
 
     def end_of_plan(self, now: datetime) -> Position | None:
-        """What a run reads up to, as far as that is known before: times up to the present, less the lookback."""
+        """What a run reads up to, as far as that is known before: times up to the present second, less the lookback."""
         if self.kind is not Kind.TIME:
             return None
-        return position_of(Kind.TIME, now.astimezone(UTC) - timedelta(seconds=self.lookback))
+        return end_of_times(now, self.lookback)
 
     def end_of_read(self, newest: Position, *, is_last: bool) -> Position:
         """Up to which position all records are known, once those up to `newest` came and, if `is_last`, no more. Others

@@ -76,8 +76,9 @@ def end_of(kind: Kind, parts: Iterable[StagedPart], lookback: int, before: Posit
     """Where what may be published ends: before the greatest value, whose group may still grow, and not after `before`;
     and by `lookback` before that. None if there is no value.
 
-    `before`: as it was before anything was read, of times the present, and of integers the greatest value: tasks of
-    Spark read at moments of their own, and one may see a value while another was too early for the one before it.
+    `before`: as it was before anything was read, of times the present, whose second is not over, and of integers the
+    greatest value: tasks of Spark read at moments of their own, and one may see a value while another was too early for
+    the one before it.
     """
     found = [part.newest for part in parts if part.newest is not None]
     if not found or before is None:
@@ -85,8 +86,8 @@ def end_of(kind: Kind, parts: Iterable[StagedPart], lookback: int, before: Posit
     if isinstance(before, int):
         greatest = min(before, max(position for position in found if isinstance(position, int)))
         return max(greatest - lookback, -(1 << 63))
-    newest = min(max(map(str, found)), str(before))
-    return position_of(Kind.TIME, time_at(newest) - timedelta(seconds=lookback))
+    greatest_time, present = time_at(max(map(str, found))), time_at(before).replace(microsecond=0)
+    return position_of(Kind.TIME, min(greatest_time, present) - timedelta(seconds=lookback))
 
 
 @dataclass(frozen=True, slots=True)

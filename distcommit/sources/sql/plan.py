@@ -4,14 +4,14 @@ A range is half-open, and its end is a value that nothing can be added below any
 
 - behind the greatest one of a column whose integers are unique;
 - before the greatest one where several rows may have the same value: the newest group waits for a greater value;
-- before the database's own present time, in a column of times: those of the future wait.
+- before the database's own present second, in a column of times: those of the future wait, and those of a second that
+  is not over.
 
 Rows that commit later with lower values are what `lookback` is for: the end is that much lower.
 """
 
 from __future__ import annotations
 
-from datetime import timedelta
 from itertools import pairwise
 
 import sqlalchemy as sa
@@ -23,7 +23,7 @@ from distcommit.model.work import DatasetPlan, WorkUnit
 from distcommit.sources.reading_again import end_by_itself
 from distcommit.sources.snapshots import stored_position
 from distcommit.sources.sql.tables import Table
-from distcommit.sources.watermark_column import BEGINNINGS, PARTITION, Kind, is_position, position_of
+from distcommit.sources.watermark_column import BEGINNINGS, PARTITION, Kind, end_of_times, is_position
 
 __all__ = ["plan_table", "without_value"]
 
@@ -132,8 +132,7 @@ def _end(connection: sa.Connection, table: Table, stored: Position | None) -> Po
     """
     lookback, beginning = table.rules.lookback, BEGINNINGS[table.kind]
     if table.kind is Kind.TIME:
-        now = connection.scalars(sa.select(sa.func.now())).one()
-        return position_of(Kind.TIME, now - timedelta(seconds=lookback))
+        return end_of_times(connection.scalars(sa.select(sa.func.now())).one(), lookback)
     newest = connection.scalars(table.newest()).one()
     if newest is None:
         return beginning

@@ -72,8 +72,8 @@ class SqlSource(BaseModel, SourceSettings):
         lookback: how far the end of what is read stays behind, in seconds for timestamps, and as a number for
             integers: rows that commit late, with a lower value than others that are there already, are read if they
             come within it; later than that they are never read, and nobody can tell. 0 only where rows are committed
-            in the order of their values, and timestamps are finer than a second: of coarser ones the group of the
-            present may still grow, so at least 1, of minutes 60. For text there is only 0.
+            in the order of their values. Timestamps are read before the present second; of coarser ones the group of
+            the present may still grow, so at least 60 of minutes, 86400 of days. For text there is only 0.
         overrides: what is different with single tables, by name.
         start: where tables begin that were never read: `earliest`, or `latest` for what comes from now on.
         records_per_work_unit: about how many rows a work unit has: a range of the column, which a task reads. A

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -181,6 +182,40 @@ def test_what_is_behind_the_oldest_cut_is_told(place: Place) -> None:
         place.read(as_of=began)
     with pytest.raises(ConfigurationError, match="no run of that epoch"):
         place.read(as_of=99)
+
+
+def test_a_time_is_the_same_cut_for_ever_whatever_clocks_say(place: Place) -> None:
+    """Each time is asked for again after each run, the first ones before the cut that is the answer has come."""
+    place.kept = 100
+    chance, asked = random.Random(7), list[datetime]()
+    answers: dict[datetime, tuple[int, int]] = {}
+    place.run(1)
+    for end in range(2, 14):
+        now_s = place.clock.now_ms() / 1000
+        asked += [datetime.fromtimestamp(now_s + chance.choice([-4, -1, 0, 0.5, 1, 3]), UTC) for _ in range(3)]
+        for at in asked:
+            try:
+                found = chosen_cut(place.store(), at)
+            except NotSettledError:
+                assert at not in answers
+                continue
+            assert answers.setdefault(at, found.name) == found.name
+        place.clock.jump(chance.choice([-3, -1, 0, 0, 2, 4]))
+        place.run(end, ["d0"])
+    assert len(answers) > len(asked) // 2
+    assert len({*answers.values()}) > 4
+
+
+def test_of_a_time_after_the_newest_cut_it_is_said_why_there_is_none(place: Place) -> None:
+    first = place.run(3)
+    at = datetime.fromtimestamp(place.clock.now_ms() / 1000, UTC)
+    with pytest.raises(NotSettledError, match=f"may still come.*epoch {first}.*name it by its epoch"):
+        place.read(as_of=at)
+    place.clock.jump(-60)
+    late = place.run(4)
+    place.clock.jump(120)
+    place.run(5)
+    assert place.read(as_of=at).epoch == late, "the cut that nobody could have known of then"
 
 
 def test_replaced_files_stay_while_a_kept_cut_shows_them_and_then_go(tmp_path: Path) -> None:

@@ -10,11 +10,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from distcommit.app.job_file.built_in import validated
 from distcommit.model.constructs import Converted, Converter
 from distcommit.model.errors import ConfigurationError
+from tests.unit.covered_values import covered_arrays
 
 KEY = "0123456789abcdef"
 
@@ -197,6 +200,29 @@ def test_each_item_of_a_list_becomes_a_record_and_a_null_list_stays_one() -> Non
     assert exploded.rows is not None
     assert exploded.rows.to_pylist() == [0, 0, 2, 3]
     assert made(type="explode", column="l").makes_several
+
+
+LISTS = [pa.list_(pa.string()), pa.large_list(pa.int8()), pa.list_(pa.list_(pa.string()))]
+STRUCTS = [pa.struct([("f", kind), ("g", pa.struct([("h", pa.string())]))]) for kind in LISTS]
+
+
+@given(st.sampled_from(LISTS), st.data())
+def test_of_what_a_null_list_covers_nothing_becomes(kind: pa.DataType, data: st.DataObject) -> None:
+    column, values = data.draw(covered_arrays(kind))
+    exploded = convert({"row": list(range(len(values))), "l": column}, type="explode", column="l")
+    expected = [(row, item) for row, items in enumerate(values) for item in ([None] if items is None else items)]
+    assert exploded.rows is not None
+    assert list(zip(exploded.rows.to_pylist(), exploded.records["l"].to_pylist(), strict=True)) == expected
+    assert exploded.records["row"].to_pylist() == [row for row, _ in expected]
+    exploded.records.validate(full=True)
+
+
+@given(st.sampled_from(STRUCTS), st.data())
+def test_of_what_a_null_struct_covers_nothing_is_seen(kind: pa.DataType, data: st.DataObject) -> None:
+    column, values = data.draw(covered_arrays(kind))
+    flat = convert({"s": column}, type="flatten").records
+    assert flat["s.f"].to_pylist() == [value and value["f"] for value in values]
+    assert flat["s.g.h"].to_pylist() == [value and value["g"] and value["g"]["h"] for value in values]
 
 
 def test_masked_values_are_not_to_be_seen() -> None:

@@ -21,6 +21,7 @@ from distcommit.sinks.files.content import as_text, content_sum
 from distcommit.sinks.files.encoders import FileFormat
 from distcommit.sinks.files.footer import read_footer, read_records
 from distcommit.sinks.files.sink import FileSink
+from tests.unit.covered_values import covered_array
 from tests.unit.sinks.attempts import FORMATS, LEAST, files_in, numbered
 
 Values = st.SearchStrategy[Any]
@@ -152,7 +153,7 @@ COLUMNS: dict[FileFormat, st.SearchStrategy[Column]] = {
 
 @st.composite
 def tables(draw: st.DrawFn, form: FileFormat) -> pa.Table:
-    """A table in batches, some of them parts of larger ones."""
+    """A table in batches, some of them parts of larger ones, some with nulls that stand above values."""
     columns = draw(st.lists(COLUMNS[form], min_size=1, max_size=4))
     schema = pa.schema([(f"c{place}", kind) for place, (kind, _) in enumerate(columns)])
     batches = []
@@ -160,16 +161,17 @@ def tables(draw: st.DrawFn, form: FileFormat) -> pa.Table:
         rows = draw(st.integers(1, 8))
         repeated = draw(st.sampled_from([1, 1, 40]))  # so that a column may be of one value
         drawn = [(kind, draw(st.lists(or_null(values), min_size=rows, max_size=rows))) for kind, values in columns]
-        arrays = [array_of(kind, found * repeated) for kind, found in drawn]
+        chosen_by = draw(st.none() | st.randoms(use_true_random=False))
+        arrays = [array_of(kind, found * repeated, chosen_by) for kind, found in drawn]
         batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
         batches.append(batch[draw(st.integers(0, rows - 1)) :])
     return pa.Table.from_batches(batches)
 
 
-def array_of(kind: pa.DataType, values: list[Any]) -> pa.Array:
+def array_of(kind: pa.DataType, values: list[Any], chosen_by: random.Random | None) -> pa.Array:
     if pa.types.is_dictionary(kind):
         return pa.array(values, kind.value_type).dictionary_encode().cast(kind)
-    return pa.array(values, kind)
+    return pa.array(values, kind) if chosen_by is None else covered_array(kind, values, chosen_by)
 
 
 class Memory:

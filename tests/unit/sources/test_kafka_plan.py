@@ -306,6 +306,21 @@ def test_position_above_the_log_never_moves_back_by_itself_but_the_nearest_is_na
     assert "nearest offsets" not in str(caught.value)
 
 
+@pytest.mark.parametrize("topic_id", ["", "topic-id"])
+def test_a_position_behind_an_open_transaction_waits_for_its_end_and_nobody_is_told_to_set_it(topic_id: str) -> None:
+    state = DatasetState("t", watermark=Watermark({"0": 6, "1": 2}, topic_id))
+    logs: dict[int, PartitionLog | str] = {0: PartitionLog(0, 4, 0, open_end=6), 1: PartitionLog(0, 9, 0)}
+    with pytest.raises(PlanError, match="an open transaction is in front of the stored position") as caught:
+        plan_dataset(source(), "t", logs, state, topic_id)
+    assert caught.value.remedy == ("run",)
+    assert "set-watermark" not in str(caught.value)
+    assert "from offset 4 on; the partition ends at 6" in str(caught.value)
+    logs[0] = PartitionLog(0, 4, 0, open_end=5)
+    with pytest.raises(PlanError, match="not in the topic") as caught:
+        plan_dataset(source(), "t", logs, state, topic_id)
+    assert """to {"0": 5, "1": 2} to go on""" in str(caught.value), "where uncommitted records end, not committed ones"
+
+
 def test_position_of_a_known_topic_waits_for_a_cluster_that_tells_ids() -> None:
     state = DatasetState("t", watermark=Watermark({"0": 2}, "topic-id"))
     with pytest.raises(SourceError, match="no controller"):

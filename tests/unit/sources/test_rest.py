@@ -7,7 +7,7 @@ import pickle
 import socket
 import threading
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from distcommit.model.log_records import DatasetState
 from distcommit.model.source import SourceState
 from distcommit.model.watermark import Watermark
 from distcommit.sources.rest.source import RestSource
+from distcommit.sources.rest.watermarks import WatermarkField
 from tests.servers.rest import RestServer
 from tests.unit.sources.sql_tables import Reader
 
@@ -92,9 +93,37 @@ def test_each_way_of_paging_leads_to_the_last_page_and_the_next_run_goes_on(list
     later = (datetime.now(UTC) + timedelta(seconds=0.3)).isoformat()
     lists.put(*values[:8], later, later)
     assert reader.run() == []
-    time.sleep(0.35)
+    time.sleep(1.35)  # the second that it is in has to be over
     assert numbers(reader.run()) == [8, 9]
     assert [row["_offset"] for row in reader.rows] == list(range(10))
+
+
+def test_times_of_a_second_that_is_not_over_wait() -> None:
+    field = WatermarkField.model_validate(TIME)
+    now = datetime(2024, 1, 1, 12, 0, 0, 999_999, timezone(timedelta(hours=2)))
+    assert field.end_of_plan(now) == "2024-01-01T10:00:00.000000Z"
+    assert field.model_copy(update={"lookback": 3600}).end_of_plan(now) == "2024-01-01T09:00:00.000000Z"
+
+
+@pytest.mark.parametrize(
+    ("written", "lookback_s"),
+    [
+        ("2024-01-01T12:00:00Z", 0), ("20240101T120000", 0), ("2024-01-01 12:00:00.5+02:00", 0),
+        ("2024-W01-1T12:00:00", 0),
+        ("2024-01-01T12:00", 60), ("20240101T1200+0200", 60), ("2024-01-01T12", 3600), ("2024-01-01T12Z", 3600),
+        ("2024-01-01", 86_400), ("20240101", 86_400), ("2024-W01-1", 86_400), ("2024-W01", 604_800),
+    ],
+)  # fmt: skip
+def test_times_that_leave_open_more_than_the_lookback_are_refused(lists: Lists, written: str, lookback_s: int) -> None:
+    """Of a day that is written as such, more records may come as long as it lasts."""
+    lists.put(written)
+    enough = lists.reader(watermark={**TIME, "lookback": lookback_s})
+    assert numbers(enough.run()) == [0]
+    if lookback_s:
+        why = failure(lists.reader(watermark={**TIME, "lookback": lookback_s - 1}))
+        assert f"a lookback of at least {lookback_s}" in why
+        assert repr(written) in why
+        assert f"set source.watermark.lookback to {lookback_s}" in why
 
 
 def test_records_come_as_they_are(lists: Lists) -> None:

@@ -126,6 +126,11 @@ def test_times_are_read_up_to_the_present(staged: Staged, zone: str | None) -> N
     assert plan.work_units[0].expected_high.positions == {"": NOON}
 
 
+def test_times_of_a_second_that_is_not_over_wait() -> None:
+    part = StagedPart("a", 1, 1, newest="2024-05-01T23:00:00.000000Z")
+    assert end_of(Kind.TIME, [part], 0, "2024-05-01T12:00:00.999999Z") == NOON
+
+
 def test_the_newest_times_wait_for_later_ones(staged: Staged) -> None:
     staged.stage([pa.array([datetime(2024, 4, day) for day in (1, 3)], pa.timestamp("us"))], "c", Kind.TIME)
     (plan,) = staged.plan()

@@ -1,0 +1,48 @@
+"""Files of several schemas as one table, as a dataset's columns come, go and grow wider over time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from distcommit.constructs.evolution import nullable
+from distcommit.model.errors import ConfigurationError
+
+
+def one_schema(schemas: Sequence[pa.Schema]) -> pa.Schema:
+    """The schema that files of all of these are read as: all columns, each of its widest type. Where they differ, all
+    may be null, at any depth, as another file may lack it.
+
+    Raises:
+        ConfigurationError: if a column has types of which none is wider than the other.
+    """
+    bare = [schema.remove_metadata() for schema in schemas]
+    if all(schema.equals(bare[0]) for schema in bare):
+        return bare[0] if bare else pa.schema([])
+    try:
+        return nullable(pa.unify_schemas([nullable(schema) for schema in bare], promote_options="permissive"))
+    except pa.ArrowException as error:
+        raise _no_table(error) from error
+
+
+def one_table(tables: Sequence[pa.Table]) -> pa.Table:
+    """The records of all of these; columns that one lacks are null in its rows. Raises as `one_schema`."""
+    if not tables:
+        return pa.table({})
+    if not all(table.schema.equals(tables[0].schema) for table in tables):
+        tables = [table.cast(nullable(table.schema)) for table in tables]
+    try:
+        return pa.concat_tables(tables, promote_options="permissive")
+    except pa.ArrowException as error:
+        raise _no_table(error) from error
+
+
+def _no_table(error: pa.ArrowException) -> ConfigurationError:
+    return ConfigurationError(
+        "these files can't be read as one table",
+        expected="columns of the same types, or of such that one is wider than the other",
+        found=str(error),
+        todo="read datasets one by one, or the files of `files()`; of a dataset whose column has changed its type, a"
+        " converter (cast) gives new files the old one",
+    )

@@ -1,0 +1,196 @@
+"""Of a source without offsets the audit misses each published file that is gone, and none that was taken away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from distcommit.app.output.audit import AuditResult, audit_store
+from distcommit.engine import recover
+from distcommit.engine.run import run
+from distcommit.ingest.fed_again import ErrorFiles
+from distcommit.ingest.task_flow import TaskFlow
+from distcommit.protocol.paths.output import published_epoch
+from distcommit.sinks.files.sink import FileSink
+from distcommit.stores.by_hand import accept, set_watermark
+from distcommit.stores.fencing import end_run
+from distcommit.testing.models.model_source import ModelDataset
+from distcommit.testing.models.turning_away import TurningAway
+from distcommit.testing.simulation.programs.parts import put_file
+from distcommit.testing.simulation.simulated_posix import Crashed, Operation
+from distcommit.testing.simulation.world import ROOTS, World
+from tests.unit.app.test_counted import WithoutOffsets
+from tests.unit.app.test_readers import Place
+from tests.unit.app.test_retain import Rejecting, aged, retain_and_delete
+from tests.unit.engine.machines import OUTPUT, Machine
+
+TURNED_AWAY = World(flow=TurningAway(frozenset({"a/0/1", "a/0/4"})))
+NEVER = World()
+
+
+@pytest.fixture(autouse=True)
+def _logs_go_back_to_their_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recover, "checkpoint_every", lambda fold: 1000)
+
+
+def data(end: int) -> WithoutOffsets:
+    return WithoutOffsets({"a": ModelDataset({"0": end}, units=2), "b": ModelDataset({"0": end})})
+
+
+def audit(world: World, machine: Machine) -> AuditResult:
+    return audit_store(world.store(machine), None, deep=False)
+
+
+def files(machine: Machine) -> list[str]:
+    return sorted(path for path in machine.paths(OUTPUT) if path.endswith(".parquet"))
+
+
+def newest(paths: list[str]) -> list[str]:
+    last = max(published_epoch(path.rpartition("/")[2]) for path in paths)
+    return [path for path in paths if published_epoch(path.rpartition("/")[2]) == last]
+
+
+@contextmanager
+def without(machine: Machine, *paths: str) -> Iterator[None]:
+    """Somebody deletes files, and puts them back."""
+    kept = {path: machine.read_file(path) for path in paths}
+    for path in paths:
+        machine.unlink(path)
+    yield
+    for path, content in kept.items():
+        put_file(machine, path, content)
+
+
+def ran(world: World, machine: Machine, *ends: int) -> None:
+    for end in ends:
+        assert world.run(machine, data(end)).succeeded
+    assert audit(world, machine).exact
+
+
+def missed(world: World, machine: Machine) -> list[str]:
+    """The files that are told by their names, each of them alone."""
+    found = audit(world, machine)
+    assert found.exact is not bool(found.altered)
+    return [told.partition(": it is gone")[0] for told in found.altered]
+
+
+@pytest.mark.parametrize("world", [NEVER, TURNED_AWAY])
+def test_each_file_of_the_newest_and_of_older_runs_is_missed_by_its_name(world: World) -> None:
+    machine = Machine()
+    ran(world, machine, 3, 5, 8)
+    published = files(machine)
+    assert len(published) > 8
+    for path in published:
+        with without(machine, path):
+            assert missed(world, machine) == [path.removeprefix(f"{OUTPUT}/")]
+            assert "restore it from a backup" in audit(world, machine).altered[0]
+    assert audit(world, machine).exact
+    with without(machine, *published):
+        assert missed(world, machine) == [path.removeprefix(f"{OUTPUT}/") for path in published]
+
+
+def test_what_the_log_has_forgotten_is_missed_by_the_number_of_files_that_were_published_last() -> None:
+    machine = Machine()
+    ran(NEVER, machine, 3, 5)
+    for _ in range(2):
+        NEVER.store(machine).bucket_log(0).checkpoint(at_least=1)
+        ran(NEVER, machine, 5)
+    of_a = [path for path in files(machine) if "/a/" in path]
+    last = newest(of_a)
+    assert (len(of_a), len(last)) == (4, 2)
+    for paths, left in ((last[:1], 1), (last, 0)):
+        with without(machine, *paths):
+            (told,) = audit(NEVER, machine).altered
+            assert told.startswith("a: of the 2 files of epoch ")
+            assert f"as the commit log counts them, only {left} are there" in told
+    with without(machine, *(path for path in of_a if path not in last)):
+        assert audit(NEVER, machine).exact, "nobody knows of them"
+
+
+def test_what_was_fed_again_is_not_missed_and_what_stands_beside_it_is(tmp_path: Path) -> None:
+    place = Rejecting(tmp_path, kept=2)
+    place.run(3, ["a"])
+    place.run(5, ["a"])
+    settings = place.begin({"a": 5})
+    errors = ErrorFiles(place.fs, place.roots.output, "a", TaskFlow.straight(settings.flow.source, FileSink()))
+    result = run(place.launch, replace(settings, flow=errors.flow.with_source(errors)))
+    assert result.totals.records_published == 2
+    end_run(settings.store, settings.epoch, clean=result.succeeded)
+    for _ in range(3):
+        place.run(5, ["a"])
+    assert not list(Path(place.roots.output, "_rejected").rglob("*.*")), "what was fed, and what has named it"
+    assert_each_is_missed(place, 3)
+
+
+def test_what_was_replaced_is_not_missed_and_what_took_its_place_is(tmp_path: Path) -> None:
+    place = Place(tmp_path, publish="replace", kept=2)
+    for end in (3, 5, 6, 8, 9):
+        place.run(end, ["a", "b"])
+    assert_each_is_missed(place, 4, replaced=2)
+
+
+def assert_each_is_missed(place: Place, count: int, *, replaced: int = 0) -> None:
+    """Of so many files each but those that were replaced and are not deleted yet."""
+    paths = list(Path(place.roots.output).rglob("*.parquet"))
+    missed = list[list[str]]()
+    assert len(paths) == count
+    assert audit_store(place.store(), None, deep=False).exact
+    for path in paths:
+        content = path.read_bytes()
+        path.unlink()
+        missed.append(audit_store(place.store(), None, deep=False).altered)
+        path.write_bytes(content)
+        assert missed[-1] == [] or missed[-1][0].startswith(f"{path.relative_to(place.roots.output)}: it is gone")
+    assert sorted(map(len, missed)) == [0] * replaced + [1] * (count - replaced)
+
+
+def test_what_retention_has_taken_is_not_missed_and_what_is_left_is(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.run(3, ["a", "b"])
+    aged(place)
+    place.run(5, ["a", "b"])
+    retain_and_delete(place)
+    place.run(6, ["a", "b"])
+    assert_each_is_missed(place, 4)
+
+
+def test_what_a_person_has_accepted_as_it_is_is_not_missed_and_what_was_before_is() -> None:
+    machine = Machine()
+    ran(NEVER, machine, 3)
+    before = files(machine)
+
+    def dies(operation: Operation) -> None:
+        if operation.kind.startswith("rename") and operation.path.startswith(f"{OUTPUT}/a/"):
+            raise Crashed
+
+    machine.faults.append(dies)
+    with suppress(Crashed):
+        NEVER.run(machine, data(5))
+    machine.restart()
+    machine.remove(next(path for path in machine.paths(ROOTS.staging) if path.endswith(".parquet")))
+    tries_once = World(max_attempts=1)
+    assert not tries_once.run(machine, data(5)).succeeded
+    assert audit(NEVER, machine).pending == ["a (quarantined)"]
+    accept(NEVER.store(machine), "a", "ann")
+    ran(NEVER, machine, 5)
+    for path in before:
+        with without(machine, path):
+            assert missed(NEVER, machine) == [path.removeprefix(f"{OUTPUT}/")]
+
+
+def test_what_was_there_before_a_person_set_the_watermark_may_be_gone_once_it_is_read_again() -> None:
+    machine = Machine()
+    ran(NEVER, machine, 3, 5)
+    for path in files(machine):
+        if "/a/" in path:
+            machine.unlink(path)
+    set_watermark(NEVER.store(machine), "a", None, "ann")
+    assert not audit(NEVER, machine).exact, "it is not read again yet"
+    ran(NEVER, machine, 6)
+    for path in files(machine):
+        with without(machine, path):
+            assert missed(NEVER, machine) == [path.removeprefix(f"{OUTPUT}/")]
