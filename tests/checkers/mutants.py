@@ -78,7 +78,7 @@ def mutants(
 
     Returns:
         plain values: `mutants` (tried), `killed`, `by` stage, `survivors` with `argued`, `named`, `skipped` (argued
-        equivalent before, not tried), `not_tried`, `tried_again`, `product` (a checksum of the modules that they are of).
+        equivalent before, not tried), `not_tried`, `tried_again`, `product` (a checksum of the modules they are of).
 
     Raises:
         ConfigurationError: if this is not a checkout, the sound product does not pass, or `before` is of another one.
