@@ -10,7 +10,7 @@ from distcommit.fs.local import LocalFileSystem
 from distcommit.model.sink import AttemptIdentity
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import BranchResult, StagedFile, TaskOutcome, TaskState
-from distcommit.stores.staging import StagedFiles, make_area, prepare_bucket, remove_attempts
+from distcommit.stores.staging import StagedFiles, make_area, prepare_bucket, remove_attempts, remove_empty
 from distcommit.testing.simulation.world import SimulatedFileSystem
 from tests.unit.engine.machines import Machine
 
@@ -88,3 +88,14 @@ def test_an_attempt_has_a_folder_that_no_other_has() -> None:
     assert status.is_folder
     with pytest.raises(FileExistsError):
         make_area(fs, "/job/staging", "/job/output", 0, attempt)
+
+
+def test_an_epoch_s_folder_goes_with_the_last_of_its_buckets(tmp_path: Path) -> None:
+    fs = LocalFileSystem()
+    for bucket in (1, 2):
+        prepare_bucket(fs, str(tmp_path), 7, bucket)
+    remove_empty(fs, str(tmp_path), 7, 1)
+    (epoch,) = tmp_path.iterdir()
+    assert len([*epoch.iterdir()]) == 1
+    remove_empty(fs, str(tmp_path), 7, 2)
+    assert not epoch.exists()

@@ -21,7 +21,17 @@ from msgspec import structs
 from distcommit.model.errors import CorruptError
 from distcommit.model.ports import FileSystem, FolderEntry
 from distcommit.model.watermark import Watermark
-from distcommit.model.work import BranchResult, DatasetPlan, SkippedRange, StagedFile, TaskOutcome, TaskState, WorkUnit
+from distcommit.model.work import (
+    BranchResult,
+    CheckOutcome,
+    ConstructCounts,
+    DatasetPlan,
+    SkippedRange,
+    StagedFile,
+    TaskOutcome,
+    TaskState,
+    WorkUnit,
+)
 from distcommit.protocol.paths.parts import work_unit_name
 from distcommit.stores.plans import (
     MANIFEST_VERSION,
@@ -76,6 +86,8 @@ results = st.builds(
     holes=st.lists(st.builds(SkippedRange, texts, positions, positions, texts, st.booleans(), texts), max_size=2).map(
         tuple
     ),
+    content_sum=texts,
+    checks=st.lists(st.builds(CheckOutcome, texts, st.booleans(), st.booleans(), texts), max_size=2).map(tuple),
     error=texts,
     error_construct=texts,
 )
@@ -96,6 +108,10 @@ task_states = st.builds(
     error=texts,
     started_ms=int64s,
     finished_ms=int64s,
+    constructs=st.lists(
+        st.builds(ConstructCounts, texts, texts, int64s, int64s, int64s, int64s, int64s, st.floats(allow_nan=False)),
+        max_size=2,
+    ).map(tuple),
     schemas=st.dictionaries(texts, st.lists(int64s, max_size=3).map(tuple), max_size=2),
 )
 
