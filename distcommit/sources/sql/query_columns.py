@@ -144,7 +144,7 @@ def _mysql_type(field: Any) -> types.TypeEngine[Any]:
 
 def _of_sqlite(connection: sa.Connection, rules: TableRules) -> list[ReflectedColumn]:
     """By a view, which has the types that tables declare, and of the rest by an empty table, whose columns have what
-    CAST says. Both are temporary: they are in memory, and gone with the transaction."""
+    CAST says. Both are temporary, beside the file, and gone with the transaction."""
     body = rules.query.body if rules.query else ""
     connection.exec_driver_sql(f"CREATE TEMP VIEW {_VIEW} AS {body}")
     with types_may_be_unknown():
