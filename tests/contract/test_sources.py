@@ -116,6 +116,16 @@ class TestSqlSource(SourceContract):
         return {table: {"": rows} for table, rows in self.rows.items()}
 
 
+class TestQueriesOfSql(TestSqlSource):
+    """The same, each by a query whose key the job file names."""
+
+    def make_source(self) -> Source:
+        settings = {"type": "sql", "url": f"sqlite:///{self.file}", "watermark": "id", "lookback": 0, "batch_rows": 2}
+        settings |= {"queries": {table: f"SELECT s, id FROM {table} AS t ORDER BY s" for table in self.rows}}
+        settings |= {"overrides": {table: {"keys": ["id"]} for table in self.rows}}
+        return SqlSource.model_validate({**settings, "records_per_work_unit": 4})
+
+
 class TestSnapshotsOfSql(TestSqlSource):
     """Each table as a whole, in any order; positions count snapshots."""
 

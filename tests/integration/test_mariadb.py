@@ -95,6 +95,76 @@ def test_types(database: Database) -> None:
     first, second = batch.to_pylist()
     assert first == {"id": 1, **{name: made if read is ... else read for name, (_, made, _, read) in columns.items()}}
     assert set(second.values()) == {2, None}
+    assert queried(database, "SELECT * FROM t") == batch
+
+
+def queried(database: Database, query: str) -> pa.RecordBatch:
+    """What a query gives whose key is `id`."""
+    overrides = {"q": {"keys": ["id"]}}
+    reader = Reader(database.source(tables=[], queries={"q": query}, overrides=overrides), "q")
+    plan = reader.plan()
+    assert plan is not None, reader.problems
+    with closing(reader.source.open()) as extractor:
+        (batch,) = extractor.extract(plan.work_units[0])
+    return batch
+
+
+def test_a_query_is_read_as_a_table_is_with_what_only_its_database_knows(database: Database) -> None:
+    database.run(
+        "CREATE TABLE t (id int PRIMARY KEY, s varchar(9), price decimal(8, 2), at timestamp(3) NULL)",
+        "INSERT INTO t VALUES (1, '1%', 9.99, '2024-01-01'), (2, ':a', NULL, '2024-01-02'), (3, 'x', 1, NULL)",
+    )
+    batch = queried(
+        database,
+        "SELECT id, ';\\')' AS mark, CAST(sum(price) AS DECIMAL(10, 2)) AS total, s LIKE '%\\%' AS `5%`,"
+        " count(*) AS n, concat(s, '!') AS text FROM t # ) ;\n WHERE s <> ':x' GROUP BY id, s; -- all",
+    )
+    assert batch.schema.types == [
+        pa.int32(),
+        pa.string(),
+        pa.decimal128(10, 2),
+        pa.int32(),
+        pa.int64(),
+        pa.string(),
+    ]
+    assert [tuple(row.values()) for row in batch.to_pylist()] == [
+        (1, ";')", Decimal("9.99"), 1, 1, "1%!"),
+        (2, ";')", None, 0, 1, ":a!"),
+        (3, ";')", Decimal(1), 0, 1, "x!"),
+    ]
+    by_time = {"queries": {"q": "SELECT s, at FROM t WHERE at IS NOT NULL"}, "watermark": "at", "lookback": 60}
+    assert [row["s"] for row in Reader(database.source(tables=[], **by_time), "q").run()] == ["1%", ":a"]
+    by_text = {"queries": {"q": "SELECT s, id FROM t"}, "watermark": "s"}
+    assert [row["s"] for row in Reader(database.source(tables=[], **by_text), "q").run()] == ["1%", ":a"]
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("SELECT id, s AS a, s AS a FROM t", "Duplicate column name"),
+        ("SELECT s FROM t", "no such watermark column"),
+        ("SELECT id, timediff(now(), now()) AS odd FROM t", "column=odd"),
+        ("SELECT id FROM t WHERE s = :name", "error in your SQL syntax"),
+        ("WITH gone AS (SELECT 1) DELETE FROM t", "error in your SQL syntax"),
+        ("SELECT id FROM t INTO OUTFILE '/tmp/never'", "error in your SQL syntax"),
+        ("SELECT nextval(numbers) AS id FROM t", "READ ONLY"),
+        ("SELECT emptied() AS id", "READ ONLY"),
+    ],
+)
+def test_what_can_not_be_read_of_a_query_is_told_and_changes_nothing(database: Database, query: str, told: str) -> None:
+    database.run(
+        "CREATE TABLE t (id int PRIMARY KEY, s text)",
+        "INSERT INTO t VALUES (1, 'a'), (2, 'b')",
+        "CREATE SEQUENCE numbers",
+        "CREATE FUNCTION emptied() RETURNS int MODIFIES SQL DATA BEGIN DELETE FROM t; RETURN 1; END",
+    )
+    problem, plan = planned(database.source(queries={"q": query}))
+    assert isinstance(problem, DatasetProblem)
+    assert told in problem.error
+    assert isinstance(plan, DatasetPlan)
+    with database.server.connect(database.name) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT count(*), (SELECT next_not_cached_value FROM numbers) FROM t")
+        assert cursor.fetchone() == (2, 1)
 
 
 @pytest.mark.parametrize("declared", ["time", "year", "bit(3)", "point", "inet6"])

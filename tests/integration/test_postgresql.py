@@ -110,6 +110,113 @@ def test_types(schema: Schema) -> None:
         **{name: written if read is ... else read for name, (_, written, _, read) in columns.items()},
     }
     assert set(second.values()) == {2, None}
+    assert queried(schema, f"SELECT * FROM {schema.name}.t") == batch
+
+
+def queried(schema: Schema, query: str, **settings: Any) -> pa.RecordBatch:
+    """What a query gives whose key is `id`."""
+    overrides = {"q": {"keys": ["id"]}}
+    reader = Reader(schema.source(tables=[], queries={"q": query}, overrides=overrides, **settings), "q")
+    plan = reader.plan()
+    assert plan is not None, reader.problems
+    with closing(reader.source.open()) as extractor:
+        (batch,) = extractor.extract(plan.work_units[0])
+    return batch
+
+
+def test_a_query_is_read_as_a_table_is_with_what_only_its_database_knows(schema: Schema) -> None:
+    name = schema.name
+    schema.run(
+        "CREATE DOMAIN price AS numeric(8, 2)",
+        "CREATE TABLE t (id int PRIMARY KEY, s text, price price, at timestamptz)",
+        "INSERT INTO t VALUES (1, '1%', 9.99, '2024-01-01Z'), (2, ':a', NULL, '2024-01-02Z'), (3, 'x', 1, NULL)",
+    )
+    batch = queried(
+        schema,
+        "SELECT id::bigint AS id, $$:x;)$$ AS mark, sum(price)::numeric(10, 2) AS total, s LIKE '%!%' ESCAPE '!' AS"
+        f' "5%", count(*) AS n, max(at) AS at FROM {name}.t /* nested /* ; */ ) */ WHERE s <> $$:x$$'
+        " GROUP BY id, s; -- all",
+    )
+    assert batch.schema.types == [
+        pa.int64(),
+        pa.string(),
+        pa.decimal128(10, 2),
+        pa.bool_(),
+        pa.int64(),
+        pa.timestamp("us", tz="UTC"),
+    ]
+    assert [tuple(row.values())[:5] for row in batch.to_pylist()] == [
+        (1, ":x;)", Decimal("9.99"), True, 1),
+        (2, ":x;)", None, False, 1),
+        (3, ":x;)", Decimal(1), False, 1),
+    ]
+    by_time = {"queries": {"q": f"SELECT s, at FROM {name}.t WHERE at IS NOT NULL"}, "watermark": "at", "lookback": 60}
+    reader = Reader(schema.source(tables=[], **by_time), "q")
+    assert [row["s"] for row in reader.run()] == ["1%", ":a"]
+    schema.run("INSERT INTO t VALUES (4, 'late', 1, now() - interval '2 minutes')")
+    reader.watermark = Watermark({"": "2024-01-03T00:00:00.000000Z"})
+    assert [row["s"] for row in reader.run()] == ["late"]
+    by_text = {"queries": {"q": f"SELECT s, id FROM {name}.t"}, "watermark": "s"}
+    assert [row["s"] for row in Reader(schema.source(tables=[], **by_text), "q").run()] == ["1%", ":a", "late"]
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("SELECT id, s AS a, s AS a FROM {t}", "columns of one name"),
+        ("SELECT s FROM {t}", "no such watermark column"),
+        ("SELECT id, sum(id::numeric) AS n FROM {t} GROUP BY id", "column=n"),
+        ("SELECT id, now() - now() AS odd FROM {t}", "found type interval"),
+        ("SELECT id FROM {t} WHERE s = :name", "syntax error"),
+        ("WITH gone AS (DELETE FROM {t} RETURNING id) SELECT id FROM gone", "must be at the top level"),
+        ("SELECT id FROM {t} FOR UPDATE", "read-only transaction"),
+        ("SELECT nextval('{schema}.numbers') AS id FROM {t}", "read-only transaction"),
+        ("SELECT {schema}.emptied() AS id", "read-only transaction"),
+        (
+            "SELECT length(set_config('transaction_read_only', 'off', true)) AS id",
+            "read-write mode must be set before any query",
+        ),
+    ],
+)
+def test_what_can_not_be_read_of_a_query_is_told_and_changes_nothing(schema: Schema, query: str, told: str) -> None:
+    schema.run(
+        "CREATE TABLE t (id int PRIMARY KEY, s text)",
+        "INSERT INTO t VALUES (1, 'a'), (2, 'b')",
+        "CREATE SEQUENCE numbers",
+        f"CREATE FUNCTION emptied() RETURNS int LANGUAGE sql AS 'DELETE FROM {schema.name}.t; SELECT 1'",
+    )
+    text = query.format(t=f"{schema.name}.t", schema=schema.name)
+    problem, plan = planned(schema.source(queries={"q": text}))
+    assert isinstance(problem, DatasetProblem)
+    assert told in problem.error
+    assert isinstance(plan, DatasetPlan)
+    assert_unchanged(schema)
+
+
+def assert_unchanged(schema: Schema) -> None:
+    with schema.connect() as connection:
+        assert connection.execute("SELECT count(*) FROM t").fetchone() == (2,)
+        assert connection.execute("SELECT is_called FROM numbers").fetchone() == (False,)
+
+
+@pytest.mark.parametrize("then", ["", "COMMIT; ", "ROLLBACK; BEGIN READ WRITE; "])
+def test_not_even_a_query_that_nobody_has_looked_at_changes_anything(schema: Schema, then: str) -> None:
+    from distcommit.sources.sql.queries import Query
+    from distcommit.sources.sql.query_columns import query_columns
+    from distcommit.sources.sql.rules import TableRules
+
+    schema.run("CREATE TABLE t (id int)", "INSERT INTO t VALUES (1), (2)", "CREATE SEQUENCE numbers")
+    body = f"SELECT 1 AS id) AS q; {then}DELETE FROM {schema.name}.t; COMMIT; SELECT * FROM (SELECT 1 AS id"
+    connections = schema.source()._database()
+    with (
+        pytest.raises(SourceError, match="multiple commands"),
+        closing(connections),
+        connections.reading("q") as connection,
+    ):
+        query_columns(connection, "q", TableRules("id", 0, query=Query(body, "")))
+    with pytest.raises(SourceError, match="read-only"), closing(connections), connections.reading() as connection:
+        connection.exec_driver_sql(f"COMMIT; DELETE FROM {schema.name}.t")
+    assert_unchanged(schema)
 
 
 @pytest.mark.parametrize("declared", ["numeric", "interval", "int[]", "point", "timetz", "tsvector"])

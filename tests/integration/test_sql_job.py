@@ -4,6 +4,7 @@ in the end by plain Python."""
 from __future__ import annotations
 
 import json
+import shlex
 import sqlite3
 import subprocess
 import sys
@@ -112,6 +113,28 @@ class MariadbJob(SqlJob):
             connection.commit()
 
 
+class QueryJob(SqlJob):
+    """The same rows, but each dataset is a query that joins its table with another one; those of even numbers name a
+    key."""
+
+    def __init__(self, folder: Path, **source: Any) -> None:
+        queries = {table: self.query(table) for table in TABLES}
+        keys = {table: {"keys": ["id"]} for table in TABLES[::2]}
+        super().__init__(folder, table_patterns=[], queries=queries, overrides=keys, **source)
+        self.write("CREATE TABLE last (word TEXT)")
+        self.write("INSERT INTO last VALUES ('end')")
+
+    @staticmethod
+    def query(table: str) -> str:
+        return f"SELECT {table}.id, {table}.s, last.word FROM {table} CROSS JOIN last ORDER BY {table}.s DESC; -- 'all'"
+
+    def change(self, table: str, query: str) -> None:
+        """Puts another query in the place of one."""
+        config = yaml.safe_load(self.path.read_text())
+        config["source"]["queries"][table] = query
+        self.path.write_text(yaml.safe_dump(config))
+
+
 def watermarks(job: SqlJob) -> dict[str, Any]:
     return {each.dataset: each.positions for each in Job.from_file(job.path).status().datasets}
 
@@ -168,14 +191,54 @@ def test_the_job_file_that_is_to_be_copied_reads_postgresql(
     assert job.run().succeeded
     with postgres_server.connect() as connection:
         connection.execute("DROP TABLE sales_orders, sales_places")
-    found = {name: ds.dataset(str(tmp_path / "output" / name)).to_table() for name in ("sales_orders", "sales_places")}
+    names = ("sales_orders", "sales_places", "large_orders")
+    found = {name: ds.dataset(str(tmp_path / "output" / name)).to_table() for name in names}
     assert found["sales_orders"]["total"].to_pylist() == [Decimal("9.99"), Decimal("0.01")]
     assert found["sales_places"]["id"].to_pylist() == list(range(1, 1501))
+    assert found["large_orders"].drop(["updated_at"]).to_pylist() == [
+        {"order_id": 1, "customer": "A", "total": Decimal("9.99")}
+    ]
 
 
 @pytest.mark.slow
 def test_killed_in_the_middle_of_a_commit_each_row_is_there_once_in_the_end(tmp_path: Path) -> None:
     killed_and_audited(SqlJob(tmp_path))
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_of_queries_too_each_row_is_there_once_in_the_end(tmp_path: Path) -> None:
+    killed_and_audited(QueryJob(tmp_path))
+
+
+def test_a_query_that_is_changed_stops_its_dataset_until_the_command_that_is_shown(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    job = QueryJob(tmp_path)
+    job.add(9)
+    assert Job.from_file(job.path, session=spark).run().succeeded
+    before, marks = job.published(), watermarks(job)
+    assert before == job.expected()
+    job.change("t00", job.query("t00").replace("; -- 'all'", "  -- all"))
+    job.change("t01", job.query("t01").replace(" ORDER", " WHERE t01.s <> 't01-7' ORDER").replace("word", "rowid AS n"))
+    job.add(3)
+    stopped = Job.from_file(job.path, session=spark)
+    assert not stopped.run().succeeded
+    assert {urn for urn, mark in watermarks(job).items() if mark == marks[urn]} == {"t01"}
+    troubles = stopped.status().troubles
+    (trouble,) = (
+        each for each in troubles if each.what.startswith("t01 could not be planned: the dataset was read by")
+    )
+    command = shlex.split(trouble.command)
+    assert command[1:] == ["set-watermark", str(job.path), "t01", '{"": 2}']
+    subprocess.run([sys.executable, "-m", *command], check=True, capture_output=True)
+    assert stopped.run().succeeded
+    assert job.published() == job.expected() - Counter([(2, "t01-7")])
+    (_, newest) = sorted((tmp_path / "output" / "t01").glob("**/*.parquet"), key=lambda path: path.stat().st_mtime)
+    assert ds.dataset(str(newest)).to_table().schema.names == ["id", "s", "n"]
+    audit = stopped.audit(deep=True)
+    assert audit.exact
+    assert audit.records == job.published().total()
 
 
 def test_a_large_table_is_read_by_several_work_units(tmp_path: Path, spark: SparkSession) -> None:

@@ -28,6 +28,7 @@ from distcommit.app.job_file.job_sections import (
     TaskSettings,
 )
 from distcommit.app.job_file.observing_settings import ObservingSettings
+from distcommit.app.job_file.one_of_each import load_yaml
 from distcommit.app.job_file.places import check_places, keeps_access, normal_place
 from distcommit.app.job_file.schedule_settings import ScheduleSettings
 from distcommit.ingest.task_flow import TaskFlow
@@ -210,7 +211,7 @@ def load_tree(path: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any]
     """
     file = Path(path)
     try:
-        tree = yaml.safe_load(file.read_text(encoding="utf-8"))
+        tree = load_yaml(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigurationError("the job file can't be read", path=file, found=str(error)) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -264,7 +265,7 @@ def _override(tree: dict[str, Any], text: str) -> None:
             holder = holder.setdefault(section, {}) if isinstance(holder, dict) else None
     if not isinstance(holder, dict):
         raise ConfigurationError("this override goes into something that is not a section", found=text)
-    parsed = yaml.safe_load(value)
+    parsed = load_yaml(value)
     if last == "type" and holder.get("type", _DEFAULT_TYPES.get(sections[-1] if sections else "", parsed)) != parsed:
         holder.clear()
     holder[last] = parsed

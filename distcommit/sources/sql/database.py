@@ -134,15 +134,18 @@ class Database:
         return SourceError(
             "the database refused to be read",
             found=found,
-            todo="grant SELECT on it, or correct source.where and source.columns of the table, or what it holds",
+            todo="grant SELECT on it, or correct its source.queries, or its where and columns of source.overrides, or"
+            " what it holds",
             **ids,
         )
 
 
 def _settings(dialect: str) -> list[str]:
-    """Times come in UTC; and a table that somebody has locked fails its own work unit, and holds up nobody else."""
+    """Times come in UTC; a table that somebody has locked fails its own work unit, and holds up nobody else; and no
+    transaction can write, whatever a query asks for."""
     if dialect == "postgresql":
-        return ["SET TIME ZONE 'UTC'", f"SET lock_timeout = '{_TIMEOUT_S}s'"]
+        read_only = "SET default_transaction_read_only = on"
+        return ["SET TIME ZONE 'UTC'", f"SET lock_timeout = '{_TIMEOUT_S}s'", read_only]
     if dialect == "mysql":
         waits = f"lock_wait_timeout = {_TIMEOUT_S}, innodb_lock_wait_timeout = {_TIMEOUT_S}"
         waits += f", net_write_timeout = {_SILENCE_S}"

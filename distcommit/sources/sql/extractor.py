@@ -1,9 +1,11 @@
-"""Reads ranges of tables: one query each, in the order of the watermark column, as a stream; and tables as a whole."""
+"""Reads ranges of tables, and of queries that stand for one: one statement each, in the order of the watermark column,
+as a stream; and tables as a whole."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -15,8 +17,9 @@ from distcommit.model.watermark import Position, Watermark
 from distcommit.model.work import WorkUnit
 from distcommit.sources.sql.columns import Column
 from distcommit.sources.sql.database import Database
+from distcommit.sources.sql.query_columns import query_columns
 from distcommit.sources.sql.rules import Tables
-from distcommit.sources.sql.tables import Table, WholeTable, reflect_columns, table_of, whole_table_of
+from distcommit.sources.sql.tables import Reflected, Table, WholeTable, reflect_columns, table_of, whole_table_of
 from distcommit.sources.watermark_column import PARTITION, InOrder
 
 __all__ = ["SqlExtractor"]
@@ -50,7 +53,7 @@ class SqlExtractor(Extractor):
         urn, name = unit.dataset_urn, PARTITION
         with self._reading:
             connection = self._reading.enter_context(self._database.reading(urn))
-            found = reflect_columns(connection, urn, self._tables.schema)
+            found = self._found(connection, urn)
             table = table_of(urn, found, self._tables.rules_of(urn), connection.dialect.name, self._tables.schema)
             query = table.rows(unit.low.positions[name], unit.expected_high.positions[name])
             for rows in self._came(connection, query):
@@ -60,11 +63,17 @@ class SqlExtractor(Extractor):
         """The rows of a whole table as they come, in one transaction."""
         with self._reading:
             connection = self._reading.enter_context(self._database.reading(urn))
-            found = reflect_columns(connection, urn, self._tables.schema)
+            found = self._found(connection, urn)
             rules = self._tables.rules_of(urn)
             table = whole_table_of(urn, found, rules, connection.dialect.name, self._tables.schema)
             for rows in self._came(connection, table.rows()):
                 yield table, rows
+
+    def _found(self, connection: sa.Connection, urn: str) -> Reflected:
+        rules = self._tables.rules_of(urn)
+        if rules.query is not None:
+            return query_columns(connection, urn, rules).with_keys(urn, rules.keys)
+        return reflect_columns(connection, urn, self._tables.schema).with_keys(urn, rules.keys)
 
     def _came(self, connection: sa.Connection, query: sa.Select[Any]) -> Iterator[Sequence[sa.Row[Any]]]:
         result = connection.execution_options(yield_per=self._batch_rows).execute(query)
@@ -84,9 +93,12 @@ class SqlExtraction(Extraction):
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         low, high = self._unit.low.positions[PARTITION], self._unit.expected_high.positions[PARTITION]
         held: InOrder[Sequence[Any]] = InOrder(low, high, self._refused)
+        before: list[Position] = []
         for table, came in self._extractor.rows(self._unit):
             self._table = table
             positions = [table.position(row[-1]) for row in came]
+            self._require_keys([*before, *positions])
+            before = positions[-1:]
             held.add(came, positions)
             if whole := held.take_below(positions[0]):
                 yield self._batch(whole, positions[0])
@@ -105,6 +117,19 @@ class SqlExtraction(Extraction):
         self._reached = self._reached.advanced({PARTITION: reached})
         self._bytes += batch.nbytes
         return batch
+
+    def _require_keys(self, positions: Sequence[Position]) -> None:
+        """Of a column that the job file names as the key, which the database does not look after."""
+        twice = (one for one, other in pairwise(positions) if one == other)
+        if self._table.is_unique and (value := next(twice, None)) is not None:
+            raise SourceError(
+                "rows have the same value in the column that is their key: the newest could not be told to be the last",
+                table=self._table.name,
+                column=self._table.rules.watermark,
+                expected="one row of each value",
+                found=f"several of {value!r}",
+                todo=f"correct source.overrides.{self._table.name}.keys; nothing of it is published",
+            )
 
     def _refused(self, least: Position, found: Position) -> SourceError:
         return SourceError(

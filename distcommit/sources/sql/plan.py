@@ -12,6 +12,7 @@ Rows that commit later with lower values are what `lookback` is for: the end is 
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 
 import sqlalchemy as sa
@@ -22,10 +23,28 @@ from distcommit.model.watermark import Position, Watermark, as_offset, at_or_pas
 from distcommit.model.work import DatasetPlan, WorkUnit
 from distcommit.sources.reading_again import end_by_itself
 from distcommit.sources.snapshots import stored_position
-from distcommit.sources.sql.tables import Table
+from distcommit.sources.sql.tables import OF_QUERY, Table
 from distcommit.sources.watermark_column import BEGINNINGS, PARTITION, Kind, end_of_times, is_position
 
-__all__ = ["plan_table", "without_value"]
+__all__ = ["OtherQueryError", "plan_table", "without_value"]
+
+
+class OtherQueryError(SourceError):
+    """A dataset that was read by another query, or a table of its name. `remedy`: as of a `DatasetProblem`."""
+
+    def __init__(self, table: Table, mark: Watermark) -> None:
+        now, before = (each.partition(OF_QUERY)[2] for each in (table.incarnation, mark.incarnation))
+        at = json.dumps(mark.positions)
+        super().__init__(
+            "the dataset was read by another query than the job file has now: what this one has below the watermark"
+            " would be left out",
+            dataset=table.name,
+            expected=f"the query {before}" if before else "the table of that name",
+            found=f"the query {now}" if now else "the table of that name",
+            todo="put it back; or set the watermark by hand (distcommit set-watermark): to where it stands,"
+            f" {at}, to go on there by what the job file has now, or to null to begin anew at source.start",
+        )
+        self.remedy = ("set-watermark", table.name, at)
 
 
 def plan_table(
@@ -52,6 +71,7 @@ def plan_table(
         rows_per_unit: about how many rows a work unit has. Those of the same value are in one.
 
     Raises:
+        OtherQueryError: if its stored position is of another query, or of the table instead.
         SourceError: if its stored position is none of the column, lies behind the column's greatest value, or the
             column has values that can't be positions.
     """
@@ -121,6 +141,10 @@ def _units(
 
 
 def _stored(table: Table, state: DatasetState | None) -> Position | None:
+    mark = state.watermark if state else None
+    of_other = mark is not None and mark.incarnation != table.incarnation
+    if mark is not None and of_other and mark.incarnation.partition(OF_QUERY)[0] == table.column:
+        raise OtherQueryError(table, mark)
     return stored_position(table.name, state, table.incarnation, lambda position: is_position(table.kind, position))
 
 

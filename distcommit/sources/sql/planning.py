@@ -1,4 +1,4 @@
-"""Plans many tables on one connection: a problem of one is told, and the others are planned."""
+"""Plans many tables and queries on one connection: a problem of one is told, and the others are planned."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from distcommit.model.source import DatasetProblem, Planned, SourceState
 from distcommit.model.work import DatasetPlan
 from distcommit.sources.snapshots import plan_snapshot
 from distcommit.sources.sql.database import Database
-from distcommit.sources.sql.plan import plan_table, without_value
+from distcommit.sources.sql.plan import OtherQueryError, plan_table, without_value
+from distcommit.sources.sql.query_columns import query_columns
 from distcommit.sources.sql.rules import Tables
 from distcommit.sources.sql.tables import Reflected, reflect, reflect_one, table_names, table_of, whole_table_of
 
@@ -49,7 +50,7 @@ class PlanRules(Protocol):
 def plan_tables(
     database: Database, rules: PlanRules, wanted: Callable[[str], bool], states: SourceState
 ) -> Iterator[Planned]:
-    """Plans those of the job's tables that are wanted.
+    """Plans those of the job's tables and queries that are wanted.
 
     Raises:
         TransientError: if the server can't be reached, or goes away meanwhile.
@@ -57,12 +58,17 @@ def plan_tables(
     select = rules.selection
     with database.reading() as connection:
         names = set(select.names).union(table_names(connection, select.schema) if select.patterns else ())
-    left = iter(sorted(name for name in names if name in select and wanted(name)))
+    tables, queries = {name for name in names if select.has_table(name)}, set(select.queries)
+    left = iter(sorted(name for name in tables | queries if wanted(name)))
     while chunk := list(islice(left, _CHUNK)):
-        found = _reflected(database, chunk, select.schema)
+        found = _reflected(database, [name for name in chunk if name not in queries], select.schema)
         for name in chunk:
             try:
+                if name in tables and name in queries:
+                    raise _of_one_name(name)
                 yield from _plan_one(database, rules, name, found.get(name), states)
+            except OtherQueryError as error:
+                yield DatasetProblem(name, str(error), error.remedy)
             except SourceError as error:
                 yield DatasetProblem(name, str(error))
             except TransientError as error:
@@ -81,7 +87,11 @@ def _plan_one(
     asked = select.rules_of(name)
     untold = ""
     with database.reading(name) as connection:
-        known = found or reflect_one(connection, name, select.schema)
+        if asked.query is not None:
+            known = query_columns(connection, name, asked)
+        else:
+            known = found or reflect_one(connection, name, select.schema)
+        known = known.with_keys(name, asked.keys)
         where = (known, asked, connection.dialect.name, select.schema)
         planned: DatasetPlan | None
         if not asked.watermark:
@@ -104,6 +114,16 @@ def _plan_one(
         extract = structs.replace(rules.extract_of(name), keys=known.keys)
         units = tuple(with_extract(unit, extract) for unit in planned.work_units) if known.keys else planned.work_units
         yield structs.replace(planned, work_units=units)
+
+
+def _of_one_name(name: str) -> SourceError:
+    return SourceError(
+        "a table and a query are of one name, and so would be one dataset",
+        dataset=name,
+        expected="a name of its own for each",
+        found=f"source.queries.{name}, and a table that source.table_patterns matches",
+        todo="leave the table out: source.exclude; or give the query another name",
+    )
 
 
 def _reflected(database: Database, names: Sequence[str], schema: str | None) -> dict[str, Reflected]:

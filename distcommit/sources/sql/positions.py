@@ -17,7 +17,7 @@ def position_problems(datasets: Mapping[str, Mapping[str, Position]], tables: Co
     """
     for urn, positions in datasets.items():
         if urn not in tables:
-            yield f"{urn!r} is not a table of this job (see source.tables, table_patterns and exclude)"
+            yield f"{urn!r} is no table or query of this job (see source.tables, table_patterns, exclude and queries)"
             continue
         for partition, position in positions.items():
             if partition != PARTITION:

@@ -1,38 +1,45 @@
-"""Which tables are read, and how: what the job file says, as the executors need it. Needs no SQLAlchemy."""
+"""Which tables and queries are read, and how: what the job file says, as the executors need it. Needs no SQLAlchemy."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+from distcommit.sources.sql.queries import Query
 
 
 @dataclass(frozen=True, slots=True)
 class TableRules:
-    """How one table is read.
+    """How one table, or query, is read.
 
     Attributes:
         watermark: the column whose values are positions; empty if the table is read as a whole, anew by each run.
         lookback: how far the end of what is read stays behind.
         columns: what is read; empty for all columns.
         where: a condition in SQL; empty for all rows.
+        keys: columns that together are different in each row, if the job file says so.
+        query: what stands for the table; None for the table of that name.
     """
 
     watermark: str
     lookback: int
     columns: tuple[str, ...] = ()
     where: str = ""
+    keys: tuple[str, ...] = ()
+    query: Query | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """Which tables are wanted: named, or matched whole by a pattern, and not excluded by either; and their rules.
+    """Which tables are wanted: named, or matched whole by a pattern, and not excluded by either; which queries; and the
+    rules of all of them.
 
     Attributes:
-        schema: where they are; None for the connection's own.
+        schema: where tables are; None for the connection's own.
         names, patterns, exclude, exclude_patterns: as in the job file.
         rules: those of all tables.
-        overrides: those of single ones.
+        overrides: those of single ones, and of each query.
     """
 
     schema: str | None
@@ -43,13 +50,22 @@ class Tables:
     rules: TableRules
     overrides: Mapping[str, TableRules]
 
-    def __contains__(self, table: object) -> bool:
-        if not isinstance(table, str) or table in self.exclude or _matches(self.exclude_patterns, table):
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and (self.rules_of(name).query is not None or self.has_table(name))
+
+    def has_table(self, table: str) -> bool:
+        """Whether a table of that name is wanted, if there is one."""
+        if table in self.exclude or _matches(self.exclude_patterns, table):
             return False
         return table in self.names or _matches(self.patterns, table)
 
+    @property
+    def queries(self) -> Sequence[str]:
+        """The names of the queries."""
+        return [name for name, rules in self.overrides.items() if rules.query is not None]
+
     def rules_of(self, table: str) -> TableRules:
-        """How that table is read."""
+        """How that table, or query, is read."""
         return self.overrides.get(table, self.rules)
 
 

@@ -1,4 +1,5 @@
-"""Tables of a database as a source: which, by which column, from where, and the plan that follows from it."""
+"""Tables of a database, and queries, as a source: which, by which column, from where, and the plan that follows from
+it."""
 
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ from distcommit.model.pins import Pin
 from distcommit.model.source import Planned, SourceSettings, SourceState
 from distcommit.model.watermark import Position
 from distcommit.sources.sql.positions import position_problems
+from distcommit.sources.sql.queries import queries_of
 from distcommit.sources.sql.rules import TableRules, Tables
 
 if TYPE_CHECKING:
@@ -31,13 +33,15 @@ _ANOTHER_DATABASE = (
 
 
 class TableOverrides(BaseModel):
-    """What is different with one table. What it does not name is as with all tables.
+    """What is different with one table or query. What it does not name is as with all of them.
 
     Attributes:
         watermark: the column whose values are positions.
         lookback: as that of the source.
         columns: the columns to read; all of them if it names none.
         where: a condition in the database's SQL over the table's columns; other rows are not read, now or later.
+        keys: columns that together are different in each row, where the database does not know them: of a query or a
+            view. Where `watermark` alone is, its greatest value is read without waiting for a greater one.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -46,23 +50,27 @@ class TableOverrides(BaseModel):
     lookback: int | None = Field(default=None, ge=0, le=10**9)
     columns: tuple[str, ...] = ()
     where: str = ""
+    keys: tuple[str, ...] = ()
 
 
 class SqlSource(BaseModel, SourceSettings):
-    """Tables and views of one database. A dataset is a table, named as it is; its positions are values of one column,
-    or count snapshots.
+    """Tables and views of one database, and queries. A dataset is one of them, named as it is; its positions are values
+    of one column, or count snapshots.
 
     Attributes:
         type: `sql`.
         url: `postgresql://user@host:port/database`, `mysql://user@host:port/database` (MariaDB, too), or
             `sqlite:////absolute/path`. Further settings of the driver after a `?`. No password.
         password: the user's. `${file:PATH}` in it stands for what that file holds, read by each process that connects.
-        schema: where the tables are; without it, where the connection looks by itself.
+        schema: where the tables are; without it, where the connection looks by itself. A query names its own.
         tables: names of tables or views. One that does not exist is reported, in every run.
         table_patterns: regular expressions that match whole names of tables. No views, and in PostgreSQL no tables
             that are partitions, or inherit: those are read with their parent.
         exclude: names of tables to leave out, also if they are in `tables`.
         exclude_patterns: regular expressions, matching whole names, of tables to leave out.
+        queries: queries by the names of their datasets, each a `SELECT` (or `WITH`) in the database's SQL that is read
+            as a view of that name would be. One that is changed, but for space and comments, is not read until it is
+            put back or `distcommit set-watermark` says where it begins; a snapshot goes on.
         table_type: `append_only`, of rows that are only added, or `snapshot_append`, of rows that are changed, too, so
             that of several with the same key the newest counts: both are read in ranges of `watermark`.
             `snapshot_only`: each run reads all of each table anew, to be published by `sink.publish: replace`.
@@ -74,7 +82,7 @@ class SqlSource(BaseModel, SourceSettings):
             come within it; later than that they are never read, and nobody can tell. 0 only where rows are committed
             in the order of their values. Timestamps are read before the present second; of coarser ones the group of
             the present may still grow, so at least 60 of minutes, 86400 of days. For text there is only 0.
-        overrides: what is different with single tables, by name.
+        overrides: what is different with single tables and queries, by name.
         start: where tables begin that were never read: `earliest`, or `latest` for what comes from now on.
         records_per_work_unit: about how many rows a work unit has: a range of the column, which a task reads. A
             snapshot is one.
@@ -93,6 +101,7 @@ class SqlSource(BaseModel, SourceSettings):
     table_patterns: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     exclude_patterns: tuple[str, ...] = ()
+    queries: dict[str, str] = Field(default_factory=dict)
     table_type: Literal["append_only", "snapshot_append", "snapshot_only"] = "append_only"
     watermark: str = ""
     lookback: int | None = Field(default=None, ge=0, le=10**9)
@@ -126,8 +135,11 @@ class SqlSource(BaseModel, SourceSettings):
 
     @model_validator(mode="after")
     def _has_tables(self) -> SqlSource:
-        if not self.tables and not self.table_patterns:
-            raise ValueError("tables or table_patterns must name at least one table")
+        if not self.tables and not self.table_patterns and not self.queries:
+            raise ValueError("tables, table_patterns or queries must name at least one table or query")
+        queries_of(self.queries, self._dialect)
+        if twice := [name for name in self.queries if name in self.tables and self.selection.has_table(name)]:
+            raise ValueError(f"tables and queries have the same names, and so the same datasets: {', '.join(twice)}")
         if unknown := [name for name in self.overrides if name not in self.selection]:
             raise ValueError(f"overrides names tables that are not read: {', '.join(unknown)}")
         return self
@@ -157,7 +169,7 @@ class SqlSource(BaseModel, SourceSettings):
 
     def pins(self) -> Mapping[str, Pin]:
         """Where the tables are: the database by its name (a file of SQLite by its path), since servers may be renamed,
-        and the schema. The watermark column is in each dataset's watermark, as its incarnation."""
+        and the schema. The watermark column is in each dataset's watermark, as its incarnation, and so is a query."""
         return {
             "database": Pin(unquote(urlsplit(self.url).path.removeprefix("/")), _ANOTHER_DATABASE),
             "schema": Pin(self.schema_name or "", _ANOTHER_DATABASE),
@@ -211,20 +223,26 @@ class SqlSource(BaseModel, SourceSettings):
 
     @property
     def selection(self) -> Tables:
-        """The tables of the job, and how each is read."""
-        lookback = self.lookback or 0
+        """The tables and queries of the job, and how each is read."""
+        lookback, queries = self.lookback or 0, queries_of(self.queries, self._dialect)
         rules = TableRules(self.watermark, lookback)
         overrides = {
-            table: TableRules(
+            name: TableRules(
                 other.watermark or self.watermark,
                 lookback if other.lookback is None else other.lookback,
                 other.columns,
                 other.where,
+                other.keys,
+                queries.get(name),
             )
-            for table, other in self.overrides.items()
+            for name, other in {**dict.fromkeys(queries, TableOverrides()), **self.overrides}.items()
         }
         patterns, exclude = self.table_patterns, self.exclude
         return Tables(self.schema_name, self.tables, patterns, exclude, self.exclude_patterns, rules, overrides)
+
+    @property
+    def _dialect(self) -> str:
+        return urlsplit(self.url).scheme
 
     def _database(self) -> Database:
         try:

@@ -1,11 +1,12 @@
-"""A table as it is now: its columns, its watermark column, and the queries that a range of it takes."""
+"""A table, or a query that stands for one, as it is now: its columns, its watermark column, and what is asked of it for
+a range."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -20,21 +21,29 @@ from distcommit.sources.sql.rules import TableRules
 from distcommit.sources.watermark_column import BEGINNINGS, Kind, position_of, time_at
 
 __all__ = [
+    "OF_QUERY",
     "Reflected",
     "Table",
     "WholeTable",
     "reflect",
     "reflect_columns",
     "reflect_one",
+    "source_of",
     "table_names",
     "table_of",
+    "types_may_be_unknown",
     "whole_table_of",
 ]
 
+OF_QUERY = " of query "
+"""Stands in the incarnation of positions before the id of the query that they are values of."""
 _CHILDREN = sa.text(
     "SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid"
     " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = coalesce(:schema, current_schema())"
 )
+
+
+Source = sa.TableClause | sa.TextClause
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +55,25 @@ class Reflected:
     unique: frozenset[str]
     keys: tuple[str, ...] = ()
 
+    def with_keys(self, table: str, keys: tuple[str, ...]) -> Reflected:
+        """The same with keys that the job file names, if it names any.
+
+        Raises:
+            SourceError: if one of them is no column.
+        """
+        if not keys:
+            return self
+        names = [column["name"] for column in self.columns]
+        if missing := [key for key in keys if key not in names]:
+            raise SourceError(
+                "a key is no column",
+                table=table,
+                expected=f"columns {', '.join(names)}",
+                found=", ".join(missing),
+                todo=f"correct source.overrides.{table}.keys",
+            )
+        return replace(self, unique=self.unique.union(keys if len(keys) == 1 else ()), keys=keys)
+
 
 @dataclass(frozen=True, slots=True)
 class WholeTable:
@@ -53,7 +81,7 @@ class WholeTable:
 
     name: str
     rules: TableRules
-    source: sa.TableClause
+    source: Source
     columns: tuple[Column, ...]
 
     def rows(self) -> sa.Select[Any]:
@@ -82,7 +110,7 @@ class Table:
 
     name: str
     rules: TableRules
-    source: sa.TableClause
+    source: Source
     columns: tuple[Column, ...]
     mark: sa.ColumnElement[Any]
     kind: Kind
@@ -92,7 +120,13 @@ class Table:
 
     @property
     def incarnation(self) -> str:
-        """What positions of this table count in."""
+        """What positions of this table count in: the column, and of a query which one it is."""
+        query = self.rules.query
+        return self.column if query is None else f"{self.column}{OF_QUERY}{query.id}"
+
+    @property
+    def column(self) -> str:
+        """The watermark column, and what it holds."""
         return f"{self.rules.watermark}:{self.kind}"
 
     def rows(self, low: Position, high: Position) -> sa.Select[Any]:
@@ -175,11 +209,11 @@ def table_of(name: str, found: Reflected, rules: TableRules, dialect: str, schem
     mark = declared.get(rules.watermark)
     kind = kind_of(mark["type"], dialect) if mark else None
     if mark is None or kind is None:
-        raise _no_watermark(name, rules.watermark, declared)
+        raise _no_watermark(name, rules, declared)
     return Table(
         name=name,
         rules=rules,
-        source=sa.table(name, schema=schema),
+        source=source_of(name, rules, schema),
         columns=columns,
         mark=watermark_expression(rules.watermark, mark["type"], kind, dialect),
         kind=kind,
@@ -191,7 +225,15 @@ def table_of(name: str, found: Reflected, rules: TableRules, dialect: str, schem
 
 def whole_table_of(name: str, found: Reflected, rules: TableRules, dialect: str, schema: str | None) -> WholeTable:
     """The table as it is to be read as a whole. Raises as `table_of`."""
-    return WholeTable(name, rules, sa.table(name, schema=schema), _columns(name, found, rules, dialect))
+    return WholeTable(name, rules, source_of(name, rules, schema), _columns(name, found, rules, dialect))
+
+
+def source_of(name: str, rules: TableRules, schema: str | None) -> Source:
+    """What rows are selected from. A query stands in brackets, of which a comment at its end can swallow neither."""
+    if rules.query is None:
+        return sa.table(name, schema=schema)
+    body = rules.query.body.replace(":", r"\:")  # else SQLAlchemy takes :name for a value that it is given
+    return sa.text(f"({body}\n) AS distcommit_query")
 
 
 def _columns(name: str, found: Reflected, rules: TableRules, dialect: str) -> tuple[Column, ...]:
@@ -222,7 +264,7 @@ def table_names(connection: sa.Connection, schema: str | None) -> list[str]:
 def reflect(connection: sa.Connection, names: Sequence[str], schema: str | None) -> dict[str, Reflected]:
     """What the database says of tables and views; those that are not there are absent."""
     inspector, anything = sa.inspect(connection), ObjectKind.ANY
-    with _types_may_be_unknown():
+    with types_may_be_unknown():
         columns = inspector.get_multi_columns(schema, names, anything)
         keys = inspector.get_multi_pk_constraint(schema, names, anything)
         constraints = inspector.get_multi_unique_constraints(schema, names, anything)
@@ -261,12 +303,12 @@ def reflect_columns(connection: sa.Connection, name: str, schema: str | None) ->
     Raises:
         NoSuchTableError: if it is not there.
     """
-    with _types_may_be_unknown():
+    with types_may_be_unknown():
         return Reflected(sa.inspect(connection).get_columns(name, schema), frozenset())
 
 
 @contextmanager
-def _types_may_be_unknown() -> Iterator[None]:
+def types_may_be_unknown() -> Iterator[None]:
     """A type that SQLAlchemy does not know is told as an error where its column is to be read, and not as a warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SAWarning)
@@ -281,16 +323,18 @@ def _unreadable(table: str, column: str, declared: Mapping[str, ReflectedColumn]
         column=column,
         expected="integer, decimal with a precision, float, text, bytes, boolean, date, time or timestamp",
         found=found,
-        todo=f"name the columns to be read, without it: source.overrides.{table}.columns (a view can cast it)",
+        todo=f"name the columns to be read, without it: source.overrides.{table}.columns (a query can CAST it)",
     )
 
 
-def _no_watermark(table: str, column: str, declared: Mapping[str, ReflectedColumn]) -> SourceError:
+def _no_watermark(table: str, rules: TableRules, declared: Mapping[str, ReflectedColumn]) -> SourceError:
+    column = rules.watermark
     found = f"type {declared[column]['type']!r}" if column in declared else f"columns {', '.join(declared)}"
+    instead = "leave the table out: source.exclude" if rules.query is None else f"select it in source.queries.{table}"
     return SourceError(
-        "the table has no such watermark column",
+        f"the {'table' if rules.query is None else 'query'} has no such watermark column",
         table=table,
         expected=f"column {column!r} of integers, text or timestamps",
         found=found,
-        todo=f"name another one: source.overrides.{table}.watermark, or leave the table out: source.exclude",
+        todo=f"name another one: source.overrides.{table}.watermark, or {instead}",
     )

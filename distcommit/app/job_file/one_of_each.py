@@ -1,0 +1,28 @@
+"""YAML whose mappings have each key once: of two with one name YAML's own reader takes the last, in silence."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import yaml
+from yaml.composer import ComposerError
+
+
+class _Loader(yaml.SafeLoader):
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node: yaml.MappingNode = super().compose_mapping_node(anchor)
+        keys = [(key.tag, key.value) for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        for (_, name), count in Counter(keys).items():
+            if count > 1:
+                raise ComposerError(problem=f"the key {name!r} is there {count} times", problem_mark=node.start_mark)
+        return node
+
+
+def load_yaml(text: str) -> Any:
+    """What a text of YAML says.
+
+    Raises:
+        yaml.YAMLError: if it is none, or a mapping has a key twice.
+    """
+    return yaml.load(text, _Loader)

@@ -1,0 +1,42 @@
+"""Keys of a job file that are there twice: YAML's own reader takes the last, and nobody hears of the others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from distcommit.app.job_file.config import load_config
+from distcommit.app.job_file.one_of_each import load_yaml
+from distcommit.model.errors import ConfigurationError
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a: 1\nb: 2\na: 1", "x: {a: 1, a: 2}", "x: [{a: 1, 'a': 2}]", "x: &x {a: 1}\ny: {<<: *x, b: 1, b: 2}"],
+)
+def test_a_key_that_is_there_twice_is_refused(text: str) -> None:
+    with pytest.raises(yaml.YAMLError, match=r"the key '[ab]' is there 2 times"):
+        load_yaml(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("a: 1\nb: {a: 1}", {"a": 1, "b": {"a": 1}}),
+        ("1: a\n'1': b", {1: "a", "1": "b"}),
+        ("x: &x {a: 1, b: 2}\ny: &y {<<: *x, b: 3}\nz: {<<: *y, a: 4}", None),
+    ],
+)
+def test_others_are_read_as_ever(text: str, read: object) -> None:
+    assert load_yaml(text) == (yaml.safe_load(text) if read is None else read)
+
+
+def test_a_job_file_names_the_key_and_its_line(tmp_path: Path) -> None:
+    job = tmp_path / "job.yaml"
+    job.write_text("job: j\npaths: {store: s, staging: t, output: o}\njob: other\n")
+    with pytest.raises(
+        ConfigurationError, match=r"the job file is not YAML.*job.yaml(.|\n)*the key 'job' is there 2 times"
+    ):
+        load_config(job)

@@ -1,0 +1,130 @@
+"""The text of a query: what is refused of it before anything is read, and when it is another one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from distcommit.app.job_file.config import load_config
+from distcommit.model.errors import ConfigurationError
+from distcommit.sources.sql.queries import Query
+from tests.unit.sources.sql_tables import source
+
+DIALECTS = ("postgresql", "mysql", "sqlite")
+GOOD = [
+    "SELECT id FROM t",
+    "with x as (select 1 as id) select id from x",
+    "(SELECT id FROM t) UNION ALL (SELECT id FROM u)",
+    "/* first */ SELECT id -- in between; )\n FROM t",
+    "SELECT ';' AS \"a;b\", '--' AS c, '/*' AS d, '(' AS e, 'it''s' AS f FROM t",
+]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("text", GOOD)
+def test_a_query_is_sent_as_it_is(text: str, dialect: str) -> None:
+    assert Query.of(text, dialect).body == text.removeprefix("/* first */ ")
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize(
+    "end", [";", " ;\n", "; -- all of them", " -- all of them;", ";;", "\n/* all */ ; /* of them */"]
+)
+def test_its_end_is_its_last_word(end: str, dialect: str) -> None:
+    assert Query.of(f"SELECT id FROM t{end}", dialect).body == "SELECT id FROM t"
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text"),
+    [
+        ("postgresql", "SELECT $$;)$$ AS a, $x$ $$;( $x$ AS b, E'\\';(' AS c, a$b AS d FROM t"),
+        ("postgresql", "SELECT a::text, data ? 'key', a[1:2] /* a /* nested ; */ ( */ FROM t WHERE s LIKE '%'"),
+        ("mysql", "SELECT `;`, '\\';(', \"\\\";(\", 5--3 AS n # ; (\n FROM t"),
+        ("mysql", "SELECT /*! SQL_NO_CACHE */ id, @@version FROM t"),
+        ("sqlite", "SELECT [;(], `;)` FROM t"),
+    ],
+)
+def test_each_database_has_quotes_and_comments_of_its_own(dialect: str, text: str) -> None:
+    assert Query.of(text, dialect).body == text
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "begins with SELECT or WITH, and not with nothing"),
+        (" -- SELECT\n;", "not with nothing"),
+        ("DELETE FROM t", "not with DELETE"),
+        ("(INSERT INTO t VALUES (1))", "not with INSERT"),
+        ("TABLE t", "not with TABLE"),
+        ("SELECT 1; DROP TABLE t", "several statements"),
+        ("SELECT 1 AS id) AS q, (SELECT 2", r"a \) without its \("),
+        ("SELECT id FROM t)", r"a \) without its \("),
+        ("SELECT (id FROM t", r"a \( without its \)"),
+        ("SELECT 'a FROM t", 'not closed, from "\'a FROM t" on'),
+        ('SELECT "a FROM t', "not closed"),
+        ("SELECT id FROM t /* where", "not closed"),
+    ],
+)
+def test_what_is_no_query_is_refused(text: str, told: str, dialect: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        Query.of(text, dialect)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text", "mark"),
+    [
+        ("postgresql", "SELECT id FROM t WHERE s = $1", r"\$1"),
+        ("mysql", "SELECT id FROM t WHERE s = ?", r"\?"),
+        ("sqlite", "SELECT id FROM t WHERE s = ?", r"\?"),
+        ("sqlite", "SELECT id FROM t WHERE s = ?1", r"\?1"),
+        ("sqlite", "SELECT id FROM t WHERE s = :low", ":low"),
+        ("sqlite", "SELECT id FROM t WHERE s = @low", "@low"),
+        ("sqlite", "SELECT id FROM t WHERE s = $low", r"\$low"),
+    ],
+)
+def test_a_value_that_nobody_gives_is_refused(dialect: str, text: str, mark: str) -> None:
+    """It would be given a value of the range that is read."""
+    with pytest.raises(ValueError, match=f"a placeholder, {mark},"):
+        Query.of(text, dialect)
+
+
+def test_space_and_comments_make_no_other_query() -> None:
+    query = Query.of("SELECT id, ' a  b' AS s FROM t", "postgresql")
+    assert query.id == "167309bca03b"  # positions are stored with it
+    for same in ("SELECT id,\n  ' a  b' AS s -- s\nFROM t;", "/* t */SELECT id , ' a  b' AS s FROM\tt"):
+        assert Query.of(same, "postgresql").id == query.id
+    for other in ("SELECT id, ' a b' AS s FROM t", "SELECT id, ' a  b' AS s FROM t2", "SELECT DISTINCT id FROM t"):
+        assert Query.of(other, "postgresql").id != query.id
+
+
+def test_what_mysql_executes_in_a_comment_is_a_part_of_it() -> None:
+    one, other = (Query.of(f"SELECT id FROM t /*! WHERE id < {end} */", "mysql") for end in (1, 2))
+    assert one.id != other.id
+
+
+def test_settings_name_the_query_that_is_none() -> None:
+    with pytest.raises(ValidationError, match=r"queries\.joined begins with SELECT or WITH, and not with UPDATE"):
+        source("postgresql://db/shop", queries={"good": "SELECT 1 AS id", "joined": "UPDATE t SET id = 1"})
+
+
+def test_a_table_and_a_query_of_one_name_are_refused() -> None:
+    queries = {"t": "SELECT 1 AS id"}
+    with pytest.raises(ValidationError, match="the same names, and so the same datasets: t"):
+        source("postgresql://db/shop", tables=["t"], queries=queries)
+    assert "t" in source("postgresql://db/shop", tables=["t"], exclude=["t"], queries=queries).selection
+
+
+def test_two_queries_of_one_name_are_refused(tmp_path: Path) -> None:
+    job = tmp_path / "job.yaml"
+    job.write_text(
+        "job: j\nsource:\n  type: sql\n  url: sqlite:////db\n  watermark: id\n  lookback: 0\n  queries:\n"
+        "    a: SELECT id FROM t\n    b: SELECT id FROM t\n    a: SELECT id FROM u\n"
+        "paths: {store: s, staging: t, output: o}\n"
+    )
+    with pytest.raises(ConfigurationError, match=r"the key 'a' is there 2 times(.|\n)*line 8"):
+        load_config(job)
+    job.write_text(job.read_text().replace("    a: SELECT id FROM u\n", ""))
+    load_config(job)
