@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from distcommit.stores.retention import USUALLY_KEPT
+from pathlib import Path
+
+from distcommit.fs.local import LocalFileSystem
+from distcommit.protocol.paths.store import LOCK, run_name
+from distcommit.stores.retention import USUALLY_KEPT, Retention, forget_runs
 from distcommit.testing.simulation.world import ROOTS
 from tests.unit.engine.machines import Machine, go, source
 from tests.unit.engine.situations import WORLD
@@ -16,3 +20,16 @@ def test_of_runs_long_past_nothing_is_kept_in_the_tables() -> None:
         kept = sorted(entry.name for entry in machine.scandir(f"{ROOTS.store}/{table}"))
         assert len(kept) <= USUALLY_KEPT.tables + 1, table
         assert len({path.split("/")[4] for path in machine.paths(f"{ROOTS.store}/{table}")}) == len(kept)
+
+
+def test_leases_of_runs_long_past_go_and_those_of_newer_runs_and_of_others_stay(tmp_path: Path) -> None:
+    ids = [f"20250101T00000{number}-abc" for number in range(7)]
+    kept, own, partitions = Retention(tables=1, runs=2), ids[5], 2
+    locks = tmp_path / LOCK
+    for name in (*map(run_name, ids), "somebody-s"):
+        (locks / name).mkdir(parents=True)
+    fs = LocalFileSystem()
+    forget_runs(fs, str(tmp_path), own, 1, partitions, kept)
+    assert len([*locks.iterdir()]) == 8, "it is the first partition that does it"
+    forget_runs(fs, str(tmp_path), own, 0, partitions, kept)
+    assert {path.name for path in locks.iterdir()} == {*map(run_name, ids[3:]), "somebody-s"}
