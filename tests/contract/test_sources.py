@@ -156,7 +156,7 @@ class TestSqlSourceOfPostgreSQL(TestSqlSource):
             for table, rows in self.rows.items():
                 name = f"{self.name}.{table}"
                 connection.execute(f"CREATE TABLE {name} (id timestamptz, n int)".encode())
-                values = f"SELECT now() - interval '1 hour' * (i / 2), i FROM generate_series(1, {rows}) i"
+                values = f"SELECT now() - interval '1 hour' * (1 + i / 2), i FROM generate_series(1, {rows}) i"
                 connection.execute(f"INSERT INTO {name} {values}".encode())
 
     def make_source(self) -> Source:
