@@ -13,7 +13,7 @@ import typer
 
 from tests.checkers.coverage_of_checkers import coverage_of_checkers
 from tests.checkers.fuzz import fuzz
-from tests.checkers.mutants import mutants, table
+from tests.checkers.mutants import mutants, remember, table
 from tests.checkers.peers import peers
 from tests.checkers.planted import planted
 from tests.checkers.soak import soak
@@ -38,6 +38,7 @@ def mutants_command(
     skip_argued: Annotated[bool, typer.Option(help="Leave out those that are argued equivalent.")] = False,
     after: Annotated[Path | None, typer.Option(help="What --json printed: what was killed is not tried again.")] = None,
     to: Annotated[Path | None, typer.Option("--table", help="Write the result there, as a page for people.")] = None,
+    keeps: Annotated[bool, typer.Option("--remember", help="Keep which tests notice what takes long.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Breaks the product's code in hundreds of ways, in a checkout; exits 1 if an unexplained one goes unnoticed."""
@@ -45,6 +46,8 @@ def mutants_command(
     found = mutants(seconds, seed, processes, sample, only, skip_argued=skip_argued, before=before, say=_say)
     if to is not None:
         to.write_text(table(found), encoding="utf-8")
+    if keeps:
+        remember(found)
     unexplained = [survivor for survivor in found["survivors"] if not survivor["argued"]]
     if as_json:
         typer.echo(json.dumps(found))

@@ -35,6 +35,9 @@ from tests.checkers.reaching_tests import Reached
 
 ROOT = Path(__file__).parents[2]
 EQUIVALENT = Path(__file__).parent / "equivalent_mutants.toml"
+KNOWN = Path(__file__).parent / "noticed_late.json"
+"""By mutant, the unit test that has noticed it, of those that took long: it is tried before all others."""
+_LONG_S = 10
 _BESIDE = ("pyproject.toml", "conf")
 FULL = Budgets()
 _WALL_S = 1200
@@ -84,7 +87,7 @@ def mutants(
         ConfigurationError: if this is not a checkout, the sound product does not pass, or `before` is of another one.
     """
     began, product = time.monotonic(), _checksum()
-    argued = arguments()
+    argued, known = arguments(), noticed_late()
     wanted = choose(ROOT, seed, sample, only)
     skipped = [mutant for mutant in wanted if skip_argued and mutant.id in argued]
     chosen = [mutant for mutant in wanted if mutant not in skipped]
@@ -98,7 +101,7 @@ def mutants(
                 return
             copy = copies.get()
             try:
-                outcome = _try(copy, mutant, seed, budgets, reached)
+                outcome = _try(copy, mutant, seed, budgets, known.get(mutant.id, ""), reached)
                 outcomes.append(outcome)
                 fate = f"killed by {outcome.stage}" if outcome.stage else "survived"
                 say(f"{len(outcomes)} of {len(chosen)}: {mutant.id} {fate} in {outcome.seconds:.0f} s")
@@ -184,6 +187,21 @@ def stale_arguments(root: Path = ROOT) -> list[str]:
     return [name for name in arguments() if name not in known]
 
 
+def noticed_late() -> dict[str, str]:
+    """Tests, by mutants, as `remember` has kept them."""
+    found: dict[str, str] = json.loads(KNOWN.read_text(encoding="utf-8"))
+    return found
+
+
+def remember(result: Mapping[str, Any]) -> None:
+    """Keeps which unit tests have noticed what took long, beside what is known of mutants that were not tried."""
+    outcomes = [msgspec.convert(row, Outcome) for row in result["outcomes"]]
+    late = {each.id: each.why for each in outcomes if each.stage == "unit" and each.seconds > _LONG_S}
+    kept = {name: test for name, test in noticed_late().items() if name not in {each.id for each in outcomes}}
+    again = {each.id: each.why for each in outcomes if each.why == noticed_late().get(each.id)}
+    KNOWN.write_text(json.dumps(kept | again | late, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
 def table(result: Mapping[str, Any]) -> str:
     """The result as a page for people, `tests/crash/mutants.md`."""
     lived = [*result["survivors"], *result["skipped"]]
@@ -256,14 +274,15 @@ def _copies(number: int, seed: int, budgets: Budgets) -> Iterator[tuple[queue.Qu
         yield copies, msgspec.json.decode((first / REACHED).read_bytes(), type=Reached)
 
 
-def _try(copy: Path, mutant: Mutant, seed: int, budgets: Budgets, reached: Reached) -> Outcome:
+def _try(copy: Path, mutant: Mutant, seed: int, budgets: Budgets, known: str, reached: Reached) -> Outcome:
     began = time.monotonic()
     originals = {path: (copy / path).read_text(encoding="utf-8") for path in mutant.sources}
     try:
         for path, source in mutant.sources.items():
             _replace(copy / path, source)
         area = next(iter(mutant.sources)).split("/")[1]
-        stage, why = _run(copy, area, seed, budgets, first=reached.first(mutant, originals))
+        first = [known] if (copy / known.partition("::")[0]).is_file() else []
+        stage, why = _run(copy, area, seed, budgets, first=[*first, *reached.first(mutant, originals)])
     finally:
         for path, source in originals.items():
             _replace(copy / path, source)

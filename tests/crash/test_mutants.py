@@ -217,6 +217,30 @@ def test_every_argument_is_about_a_mutant_that_there_is() -> None:
     assert mutants.stale_arguments() == []
 
 
+def test_what_is_known_to_notice_a_mutant_is_there() -> None:
+    known = mutants.noticed_late()
+    made = {mutant.id for mutant in [*named_mutants(mutants.ROOT), *generated_mutants(mutants.ROOT)]}
+    assert known.keys() <= made
+    for test in known.values():
+        path, _, name = test.partition("::")
+        assert f"def {name.partition('[')[0].rpartition('::')[2]}(" in (mutants.ROOT / path).read_text(), test
+
+
+def test_tests_that_notice_late_are_kept_and_those_of_mutants_that_were_not_tried_stay(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(mutants, "KNOWN", tmp_path / "known.json")
+    mutants.KNOWN.write_text('{"a": "test_a", "b": "test_b", "c": "test_c"}')
+    rows = [("b", "unit", "test_b", 1.0), ("c", "unit", "test_other", 1.0), ("d", "unit", "test_d", 11.0)]
+    rows += [("e", "explore", "a history", 99.0), ("f", "unit", "test_f", 2.0)]
+    outcomes = [
+        {"id": name, "description": "", "stage": stage, "why": why, "seconds": seconds}
+        for name, stage, why, seconds in rows
+    ]
+    mutants.remember({"outcomes": outcomes})
+    assert mutants.noticed_late() == {"a": "test_a", "b": "test_b", "d": "test_d"}
+
+
 def test_the_table_tells_survivors_that_nobody_explained() -> None:
     survivor = {"id": "a:1:drop:x", "description": "leaves out `x | y`", "diff": "", "argued": ""}
     result: dict[str, Any] = {"mutants": 3, "killed": 1, "by": {"unit": 1}, "unexplained": 1, "seconds": 2.0, "seed": 1}
