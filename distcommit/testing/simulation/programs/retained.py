@@ -14,12 +14,15 @@ from distcommit.app.by_hand.rebuild import known_states, plan_rebuild, rebuild_s
 from distcommit.app.output.audit import audit_store
 from distcommit.app.output.coverage import covered_by
 from distcommit.app.output.published import read_published
+from distcommit.app.reading.cut_choice import chosen_cut
 from distcommit.ingest.task_flow import Stage, TaskFlow
 from distcommit.model.constructs import Converted, Converter
+from distcommit.model.errors import CutGoneError
 from distcommit.model.log_records import DatasetStatus
 from distcommit.model.sink import Sink
 from distcommit.model.source import Source
 from distcommit.protocol.paths.output import REJECTED_FOLDER
+from distcommit.protocol.paths.store import HORIZONS
 from distcommit.sinks.files.sink import FileSink
 from distcommit.sinks.files.time_folders import TimePartition
 from distcommit.stores import by_hand
@@ -27,7 +30,14 @@ from distcommit.stores.claims import Mark, read_marks, read_owner
 from distcommit.stores.horizons import known_horizon, put_horizon
 from distcommit.stores.job_store import open_store
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
-from distcommit.testing.simulation.programs.parts import Program, files_below, new_machine, staged, unsettled
+from distcommit.testing.simulation.programs.parts import (
+    Program,
+    files_below,
+    new_machine,
+    put_file,
+    staged,
+    unsettled,
+)
 from distcommit.testing.simulation.simulated_posix import Crashed, Operation, SimulatedPosix
 from distcommit.testing.simulation.world import ROOTS, SimulatedFileSystem, World
 
@@ -140,7 +150,29 @@ def _retain_again(machine: SimulatedPosix) -> str:
 def _once_more(machine: SimulatedPosix) -> str:
     """What came late goes with the next retention."""
     _retain(machine)
-    return _wrong(machine, _SECOND, low=3, deleted=True)
+    return _wrong(machine, _SECOND, low=3, deleted=True) or _untold(machine)
+
+
+def _untold(machine: SimulatedPosix) -> str:
+    """Who reads as of a run whose cut went with what was taken is told who had it taken; and that it is gone, if what
+    was said of that is damaged."""
+    told = _gone_cut(machine)
+    if "taken by retention: somebody" not in told:
+        return f"who has it taken is not told: {told}"
+    for path in files_below(machine, f"{ROOTS.store}/{HORIZONS}"):
+        machine.unlink(path)
+        put_file(machine, path, b"damaged")
+    told = _gone_cut(machine)
+    return "" if told and "retention" not in told else f"it is guessed what damaged bytes say: {told}"
+
+
+def _gone_cut(machine: SimulatedPosix) -> str:
+    """What is said of the first run's cut; empty if it is there."""
+    try:
+        chosen_cut(_WORLD.store(machine), 1)
+    except CutGoneError as error:
+        return str(error)
+    return ""
 
 
 def _run_instead(machine: SimulatedPosix) -> str:
