@@ -50,6 +50,26 @@ def _run_with_others(machine: SimulatedPosix) -> str:
     return _WORLD.violation(machine, _PARTITIONS, {})
 
 
+def _pinned(value: str, *, binds: bool) -> PinnedSettings:
+    return PinnedSettings({"sink.partition_by": Pin(value, binds=binds)})
+
+
+def _first_run_that_only_notes(machine: SimulatedPosix) -> None:
+    _run(machine, _TOPICS, _pinned("hour", binds=False))
+
+
+def _run_that_is_bound(machine: SimulatedPosix) -> str:
+    """What a run has published under is what binds as soon as any does; else the job is free."""
+    noted = read_settings(_WORLD.store(machine)).noted == {"sink.partition_by": ("hour",)}
+    now, other = ("hour", "day") if noted else ("day", "hour")
+    if noted:
+        require_refused([partial(_run, machine, _TOPICS, _pinned(other, binds=True))], ConfigurationError)
+    _run(machine, _TOPICS, _pinned(now, binds=True))
+    for binds in (True, False):
+        require_refused([partial(_run, machine, _TOPICS, _pinned(other, binds=binds))], ConfigurationError)
+    return _WORLD.violation(machine, _TOPICS, {})
+
+
 @dataclass(frozen=True, slots=True)
 class _FromItsEnd(ModelSource):
     """Datasets that are followed from where they end, planned by the rules of Kafka's `start: latest`."""
@@ -97,5 +117,6 @@ def _all_since_is_there(machine: SimulatedPosix) -> str:
 
 SETTINGS = (
     Program("settings", _empty_store, _first_run, _run_with_others),
+    Program("settings-noted", _empty_store, _first_run_that_only_notes, _run_that_is_bound),
     Program("start-latest", _followed_from_its_end, _run_with_a_new_partition, _all_since_is_there),
 )
