@@ -194,12 +194,15 @@ def noticed_late() -> dict[str, str]:
 
 
 def remember(result: Mapping[str, Any]) -> None:
-    """Keeps which unit tests have noticed what took long, beside what is known of mutants that were not tried."""
-    outcomes = [msgspec.convert(row, Outcome) for row in result["outcomes"]]
-    late = {each.id: each.why for each in outcomes if each.stage == "unit" and each.seconds > _LONG_S}
-    kept = {name: test for name, test in noticed_late().items() if name not in {each.id for each in outcomes}}
-    again = {each.id: each.why for each in outcomes if each.why == noticed_late().get(each.id)}
-    KNOWN.write_text(json.dumps(kept | again | late, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    """Keeps which unit tests have noticed what took long, beside what is known of mutants that were not tried, and what
+    was right again, with whatever parameters."""
+    known, outcomes = noticed_late(), [msgspec.convert(row, Outcome) for row in result["outcomes"]]
+    for each in outcomes:
+        if each.stage == "unit" and each.seconds > _LONG_S:
+            known[each.id] = each.why
+        elif each.id in known and not each.why.startswith(known[each.id]):
+            del known[each.id]
+    KNOWN.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def table(result: Mapping[str, Any]) -> str:

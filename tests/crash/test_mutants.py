@@ -231,7 +231,7 @@ def test_tests_that_notice_late_are_kept_and_those_of_mutants_that_were_not_trie
 ) -> None:
     monkeypatch.setattr(mutants, "KNOWN", tmp_path / "known.json")
     mutants.KNOWN.write_text('{"a": "test_a", "b": "test_b", "c": "test_c"}')
-    rows = [("b", "unit", "test_b", 1.0), ("c", "unit", "test_other", 1.0), ("d", "unit", "test_d", 11.0)]
+    rows = [("b", "unit", "test_b[1]", 1.0), ("c", "unit", "test_other", 1.0), ("d", "unit", "test_d", 11.0)]
     rows += [("e", "explore", "a history", 99.0), ("f", "unit", "test_f", 2.0)]
     outcomes = [
         {"id": name, "description": "", "stage": stage, "why": why, "seconds": seconds}
