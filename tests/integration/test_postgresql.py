@@ -45,6 +45,10 @@ class Schema:
             for statement in statements:
                 connection.execute(statement.encode())
 
+    def wait_for_end_of_second(self) -> None:
+        """Returns once the second that it is for the server is over: until then nobody reads rows of it."""
+        self.run("SELECT pg_sleep_until(date_trunc('second', clock_timestamp()) + interval '1 second')")
+
     def source(self, **settings: Any) -> SqlSource:
         password = settings.pop("password", self.server.password)
         made = source(self.server.url, password=password, schema=self.name, **settings)
@@ -261,14 +265,14 @@ def test_times_are_read_up_to_the_databases_own_time(schema: Schema, declared: s
     schema.run(f"CREATE TABLE t (id {declared}, n int)")
     schema.run("INSERT INTO t (n) VALUES (1), (2)")  # one transaction: the same time
     schema.run("INSERT INTO t (id, n) VALUES ('2999-01-01', 9), ('0001-01-01 00:00:00+00', 0)")
-    time.sleep(1)  # what is of the present second waits
+    schema.wait_for_end_of_second()
     reader = Reader(schema.source(batch_rows=1))
     assert [row["n"] for row in reader.run()] == [0, 1, 2]
     assert reader.watermark is not None
     assert reader.watermark.incarnation == "id:time"
     assert reader.run() == []
     schema.run("INSERT INTO t (n) VALUES (3)")
-    time.sleep(1)
+    schema.wait_for_end_of_second()
     assert [row["n"] for row in reader.run()] == [3]
     later = Reader(schema.source(lookback=3600))
     assert [row["n"] for row in later.run()] == [0]
@@ -290,7 +294,7 @@ def test_rows_of_one_second_are_all_read_however_late_in_it_they_come(
         schema.run(f"{row}{number}")
         reader.run()
         number += 1
-    time.sleep(1)
+    schema.wait_for_end_of_second()
     reader.run()
     assert [row["n"] for row in reader.rows] == list(range(number))
 
@@ -302,7 +306,7 @@ def test_a_time_that_commits_late_is_lost_without_lookback_and_read_with_it(sche
         slow.autocommit = False
         slow.execute("INSERT INTO t (n) VALUES (1)")
         schema.run("INSERT INTO t (n) VALUES (2)")
-        time.sleep(1)
+        schema.wait_for_end_of_second()
         for reader in (naive, careful):
             reader.run()
         slow.commit()

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-import time
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -25,7 +24,7 @@ from pyspark.sql import SparkSession
 from distcommit import Job
 from distcommit.app.demo.kill import CommitWatcher, RunProcess
 from distcommit.engine.run import RunResult
-from tests.servers.rest import RestServer
+from tests.servers.rest import RestServer, wait_for_end_of_second
 
 DATASETS = [f"d{number:02d}" for number in range(12)]
 BREAKING = {"type": "python", "class": "tests.integration.breaking_converter:Breaking", "options": {"number": 7}}
@@ -112,7 +111,7 @@ class Lists(Read):
         self.rows += [json.dumps({"at": at.isoformat(), "n": n}) for at, n in zip(times, numbers, strict=True)]
         for name in DATASETS:
             self.server.put(f"{self.prefix}-{name}", rows=self.rows, limit=1000)
-        time.sleep(1)  # what is of the present second waits
+        wait_for_end_of_second(times[-1])
 
 
 KINDS: dict[str, Callable[[Path, pytest.FixtureRequest], Read]] = {

@@ -5,12 +5,20 @@ from __future__ import annotations
 import contextlib
 import sys
 import tempfile
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import requests
 
 from tests.servers.process import Server, ServerProcess, free_ports
+
+
+def wait_for_end_of_second(at: datetime) -> None:
+    """Returns once the second of that time is over: until then nobody reads records of it."""
+    while (left_s := at.timestamp() // 1 + 1 - datetime.now(UTC).timestamp()) > 0:
+        time.sleep(left_s)
 
 
 class RestServer(Server):

@@ -22,7 +22,7 @@ from distcommit.model.source import SourceState
 from distcommit.model.watermark import Watermark
 from distcommit.sources.rest.source import RestSource
 from distcommit.sources.rest.watermarks import WatermarkField
-from tests.servers.rest import RestServer
+from tests.servers.rest import RestServer, wait_for_end_of_second
 from tests.unit.sources.sql_tables import Reader
 
 TIME = {"field": "at", "type": "time", "since": "since", "lookback": 0}
@@ -90,10 +90,10 @@ def test_each_way_of_paging_leads_to_the_last_page_and_the_next_run_goes_on(list
     lists.put(*values[:8])
     reader = lists.reader(paging)
     assert numbers(reader.run()) == list(range(8))
-    later = (datetime.now(UTC) + timedelta(seconds=0.3)).isoformat()
-    lists.put(*values[:8], later, later)
+    later = datetime.now(UTC) + timedelta(seconds=0.3)
+    lists.put(*values[:8], later.isoformat(), later.isoformat())
     assert reader.run() == []
-    time.sleep(1.35)  # the second that it is in has to be over
+    wait_for_end_of_second(later)
     assert numbers(reader.run()) == [8, 9]
     assert [row["_offset"] for row in reader.rows] == list(range(10))
 
