@@ -1,0 +1,146 @@
+"""What is printed at the end of a command, and while it is under way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+
+from distcommit.app.by_hand.compare import CompareResult, CompareRow
+from distcommit.app.by_hand.imports import ImportResult, ImportRow
+from distcommit.app.by_hand.rebuild_plan import RebuildResult, RebuildRow
+from distcommit.app.demo.story import DemoResult
+from distcommit.app.output.audit import AuditResult
+from distcommit.app.output.audit_rows import AuditRow
+from distcommit.app.output.shared_positions import SharedRange
+from distcommit.cli.audit_view import audit_view
+from distcommit.cli.display import Rate, describe, describe_speed
+from distcommit.cli.output import compare_view, demo_view, import_view, rebuild_view, run_view
+from distcommit.engine.events import Progress
+from distcommit.engine.reports import Reason, Totals
+from distcommit.engine.run import RunResult
+
+
+def rendered(view: Any) -> str:
+    console = Console(width=80, color_system=None)
+    with console.capture() as captured:
+        console.print(view)
+    return captured.get()
+
+
+def test_a_run_that_left_something_fits_80_columns() -> None:
+    reasons = (
+        Reason("some.topic", "failed", "because of\nsomething that takes a long time to explain " * 4),
+        Reason("a.topic", "not planned", "no broker"),
+        Reason("b.topic", "not planned", "no broker"),
+    )
+    totals = Totals(
+        datasets_published=2,
+        datasets_failed=1,
+        records_published=1234,
+        files_published=7,
+        reasons=reasons,
+        reasons_more=3,
+    )
+    shown = rendered(run_view(RunResult("r", 4, False, True, {"recover": 1.0, "ingest": 2.5}, totals, [])))
+    assert max(map(len, shown.splitlines())) <= 80
+    for text in (
+        "2 committed, 0 unchanged, 1 failed",
+        "1,234",
+        "some.topic",
+        "a.topic and 1 more",
+        "together 3.5",
+        "and 3 reasons",
+    ):
+        assert text in shown
+
+
+def test_an_audit_shows_bad_partitions_only() -> None:
+    good = AuditRow("fine", "0", 0, 10, 10, 0, 0, 0, 0, 0)
+    bad = AuditRow("torn", "1", 0, 10, 8, 0, 0, 2, 0, 0)
+    shown = rendered(audit_view(AuditResult(exact=False, deep=True, gaps=2, partitions=[good, bad])))
+    assert "torn" in shown
+    assert "fine" not in shown
+
+
+def test_an_audit_shows_what_two_datasets_have_published_and_what_is_left_in_staging() -> None:
+    shared = [SharedRange(("orders", "orders@0"), "0", 5, 9)]
+    found = AuditResult(exact=False, deep=True, duplicates=4, published_by_two=shared, to_be_swept_count=3)
+    shown = rendered(audit_view(found))
+    assert "orders and orders@0: partition 0, offsets 5 to 8" in shown
+    assert "3 attempts in staging, which the next run sweeps" in shown
+    left = ["0000000002/x: no attempt of this job has its place there"]
+    shown = rendered(audit_view(AuditResult(exact=False, deep=True, staged_left=left, staged_left_count=1)))
+    assert "things in staging that no run would sweep: take them away: 1" in shown
+    assert left[0] in shown
+
+
+def test_an_import_shows_what_changes_and_what_was_left_out() -> None:
+    rows = [ImportRow("new", {}, {"0": 5}, "set"), ImportRow("old", {"0": 7}, {"0": 7}, "same")]
+    rows += [ImportRow("other", {"0": 7}, {"0": 9}, "kept")]
+    shown = rendered(import_view(ImportResult("positions.csv", True, 1, rows, ["gone: not a topic of this job"])))
+    assert "dry run: 1 watermarks would be set" in shown
+    assert "0:5" in shown
+    assert "old " not in shown
+    assert "1 (they differ; --overwrite sets them)" in shown
+    assert "gone: not a topic of this job" in shown
+
+
+def test_a_comparison_shows_where_they_differ_first() -> None:
+    rows = [CompareRow("further", "0", 9, 5, 4, 5), CompareRow("even", "0", 5, 5, 0, 5)]
+    rows += [CompareRow("torn", "1", 5, 5, 0, 4, 0, 1)]
+    shown = rendered(compare_view(CompareResult(False, "job x", True, 3, 1, rows, [])))
+    assert "different: 1 of 3 partitions" in shown
+    assert "even" not in shown
+    assert shown.index("torn") < shown.index("further")
+
+
+def test_a_rebuild_that_can_not_be_done_says_why() -> None:
+    shown = rendered(rebuild_view(RebuildResult(problems=["a/x.parquet: torn"], problems_count=1)))
+    assert "not rebuilt: nothing was written" in shown
+    assert "a/x.parquet: torn" in shown
+    row = RebuildRow("orders", {"0": 5}, {"0": 9}, 2, 1, 0, "two", ["one"])
+    shown = rendered(rebuild_view(RebuildResult(7, True, 1, [row], ["orders/y.parquet"], 1)))
+    assert "orders: its positions count in two, no longer in one" in shown
+    assert "rebuilt: the job may run again" in shown
+    assert "orders/y.parquet" in shown
+
+
+def test_a_demo_that_is_not_exact_says_why() -> None:
+    shown = rendered(demo_view(DemoResult(records_produced=5, records_published=4, missing=1, problems=["1 missing"])))
+    assert "not exact: 1 missing" in shown
+    assert "exactly once: every record" in rendered(demo_view(DemoResult(exact=True)))
+
+
+def test_progress_in_one_line() -> None:
+    text = describe("ingest", Progress(2, 3, 40, 1_500_000, 0, 1))
+    assert text == "ingest   · 2 tasks running, 3 finished · 40 datasets committed · 1,500,000 records · 1 failures"
+    assert describe("plan", Progress()) == "plan"
+
+
+def test_speed_and_what_takes_the_time_in_one_line() -> None:
+    spent = {"read": 30.0, "lake.json": 60.0, "write": 9.0, "commit": 0.3, "a": 0.2, "b": 0.3, "c": 0.2}
+    progress = Progress(2, records_read=9, slowest=900, fastest=12_345.6, spent=spent)
+    text = describe_speed(progress, 25_000, 3_210_000)
+    assert text == ("25,000 records/s, 3.2 MB/s (a task 900 to 12,346) · time: lake.json 60 %, read 30 %, write 9 %")
+    assert describe_speed(Progress(1, records_read=9), 5, 6) == "5 records/s, 0.0 MB/s"
+    assert describe_speed(Progress(3), 0, 0) == ""
+    assert describe_speed(Progress(2, records_read=9), 5, 6) == "5 records/s, 0.0 MB/s", "no task has told yet"
+    for width in range(20, 120):
+        narrow = describe_speed(progress, 25_000, 3_210_000, width)
+        assert len(narrow) <= max(width, len("25,000 records/s, 3.2 MB/s"))
+    rate = "25,000 records/s, 3.2 MB/s · time: "
+    assert describe_speed(progress, 25_000, 3_210_000, 80) == rate + "lake.json 60 %, read 30 %, write 9 %"
+    assert describe_speed(progress, 25_000, 3_210_000, 66) == rate + "lake.json 60 %, others 39 %"
+    many = describe_speed(Progress(1, records_read=1, spent={str(n): 1.0 for n in range(10)}), 1, 0)
+    assert many.endswith("time: 0 10 %, 1 10 %, 2 10 %, 3 10 %, 4 10 %, others 50 %")
+
+
+def test_a_rate_is_of_the_last_seconds_and_begins_anew_with_another_phase() -> None:
+    rate = Rate()
+    assert rate.of(Progress(records_read=100, bytes_read=50), 0.0) == (0, 0)
+    assert rate.of(Progress(records_read=300, bytes_read=90), 2.0) == (100, 20)
+    assert rate.of(Progress(records_read=300, bytes_read=90), 7.0) == (0, 0), "nothing in the last five"
+    assert rate.of(Progress(records_read=900, bytes_read=90), 8.0) == (100, 0)
+    assert rate.of(Progress(records_read=5), 8.5) == (0, 0)
+    assert rate.of(Progress(records_read=10), 9.5) == (5, 0)
