@@ -18,7 +18,7 @@ from distcommit.model.source import DatasetProblem
 from distcommit.model.work import DatasetPlan
 from distcommit.sources.sql.source import SqlSource
 from tests.servers.mariadb import MariadbServer
-from tests.unit.sources.sql_tables import Reader, planned, source
+from tests.unit.sources.sql_tables import Reader, planned, queried, source
 
 _NUMBERS = itertools.count()
 
@@ -95,18 +95,7 @@ def test_types(database: Database) -> None:
     first, second = batch.to_pylist()
     assert first == {"id": 1, **{name: made if read is ... else read for name, (_, made, _, read) in columns.items()}}
     assert set(second.values()) == {2, None}
-    assert queried(database, "SELECT * FROM t") == batch
-
-
-def queried(database: Database, query: str) -> pa.RecordBatch:
-    """What a query gives whose key is `id`."""
-    overrides = {"q": {"keys": ["id"]}}
-    reader = Reader(database.source(tables=[], queries={"q": query}, overrides=overrides), "q")
-    plan = reader.plan()
-    assert plan is not None, reader.problems
-    with closing(reader.source.open()) as extractor:
-        (batch,) = extractor.extract(plan.work_units[0])
-    return batch
+    assert queried(database.source, "SELECT * FROM t") == batch
 
 
 def test_a_query_is_read_as_a_table_is_with_what_only_its_database_knows(database: Database) -> None:
@@ -115,7 +104,7 @@ def test_a_query_is_read_as_a_table_is_with_what_only_its_database_knows(databas
         "INSERT INTO t VALUES (1, '1%', 9.99, '2024-01-01'), (2, ':a', NULL, '2024-01-02'), (3, 'x', 1, NULL)",
     )
     batch = queried(
-        database,
+        database.source,
         "SELECT id, ';\\')' AS mark, CAST(sum(price) AS DECIMAL(10, 2)) AS total, s LIKE '%\\%' AS `5%`,"
         " count(*) AS n, concat(s, '!') AS text FROM t # ) ;\n WHERE s <> ':x' GROUP BY id, s; -- all",
     )

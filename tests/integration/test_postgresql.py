@@ -23,7 +23,7 @@ from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan
 from distcommit.sources.sql.source import SqlSource
 from tests.servers.postgresql import PostgresServer
-from tests.unit.sources.sql_tables import Reader, planned, source
+from tests.unit.sources.sql_tables import Reader, planned, queried, source
 
 _NUMBERS = itertools.count()
 
@@ -114,18 +114,7 @@ def test_types(schema: Schema) -> None:
         **{name: written if read is ... else read for name, (_, written, _, read) in columns.items()},
     }
     assert set(second.values()) == {2, None}
-    assert queried(schema, f"SELECT * FROM {schema.name}.t") == batch
-
-
-def queried(schema: Schema, query: str, **settings: Any) -> pa.RecordBatch:
-    """What a query gives whose key is `id`."""
-    overrides = {"q": {"keys": ["id"]}}
-    reader = Reader(schema.source(tables=[], queries={"q": query}, overrides=overrides, **settings), "q")
-    plan = reader.plan()
-    assert plan is not None, reader.problems
-    with closing(reader.source.open()) as extractor:
-        (batch,) = extractor.extract(plan.work_units[0])
-    return batch
+    assert queried(schema.source, f"SELECT * FROM {schema.name}.t") == batch
 
 
 def test_a_query_is_read_as_a_table_is_with_what_only_its_database_knows(schema: Schema) -> None:
@@ -136,7 +125,7 @@ def test_a_query_is_read_as_a_table_is_with_what_only_its_database_knows(schema:
         "INSERT INTO t VALUES (1, '1%', 9.99, '2024-01-01Z'), (2, ':a', NULL, '2024-01-02Z'), (3, 'x', 1, NULL)",
     )
     batch = queried(
-        schema,
+        schema.source,
         "SELECT id::bigint AS id, $$:x;)$$ AS mark, sum(price)::numeric(10, 2) AS total, s LIKE '%!%' ESCAPE '!' AS"
         f' "5%", count(*) AS n, max(at) AS at FROM {name}.t /* nested /* ; */ ) */ WHERE s <> $$:x$$'
         " GROUP BY id, s; -- all",

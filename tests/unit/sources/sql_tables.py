@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 from distcommit.model.log_records import DatasetState
 from distcommit.model.source import DatasetProblem, Planned, Source, SourceState
@@ -78,3 +80,13 @@ class Reader:
         """A run: what it has read."""
         plan = self.plan()
         return self.read(plan) if plan else []
+
+
+def queried(source: Callable[..., SqlSource], query: str) -> pa.RecordBatch:
+    """What a query gives whose key is `id`. `source`: makes the source with such settings."""
+    reader = Reader(source(tables=[], queries={"q": query}, overrides={"q": {"keys": ["id"]}}), "q")
+    plan = reader.plan()
+    assert plan is not None, reader.problems
+    with contextlib.closing(reader.source.open()) as extractor:
+        (batch,) = extractor.extract(plan.work_units[0])
+    return batch
