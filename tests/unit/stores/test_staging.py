@@ -10,7 +10,14 @@ from distcommit.fs.local import LocalFileSystem
 from distcommit.model.sink import AttemptIdentity
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import BranchResult, StagedFile, TaskOutcome, TaskState
-from distcommit.stores.staging import StagedFiles, make_area, prepare_bucket, remove_attempts, remove_empty
+from distcommit.stores.staging import (
+    StagedFiles,
+    make_area,
+    prepare_bucket,
+    remove_attempts,
+    remove_empty,
+    sweep_epoch,
+)
 from distcommit.testing.simulation.world import SimulatedFileSystem
 from tests.unit.engine.machines import Machine
 
@@ -99,3 +106,14 @@ def test_an_epoch_s_folder_goes_with_the_last_of_its_buckets(tmp_path: Path) -> 
     assert len([*epoch.iterdir()]) == 1
     remove_empty(fs, str(tmp_path), 7, 2)
     assert not epoch.exists()
+
+
+def test_what_is_swept_of_a_run_leaves_no_folder_where_a_zombie_of_it_could_write(tmp_path: Path) -> None:
+    fs = LocalFileSystem()
+    prepare_bucket(fs, str(tmp_path), 7, 1)
+    area = make_area(fs, str(tmp_path), str(tmp_path / "out"), 1, AttemptIdentity("run", 7, "d", "u", "a"))
+    Path(area.folder, "one").write_bytes(b"x")
+    assert sweep_epoch(fs, str(tmp_path), 7, 1) == 1
+    assert not [*tmp_path.iterdir()]
+    with pytest.raises(FileNotFoundError):
+        fs.create(f"{area.folder}/another")
