@@ -44,8 +44,8 @@ class Budgets(msgspec.Struct, frozen=True):
     explore_s: float = 13
     interleave_s: float = 4
     faults_s: float = 4
-    unit_limit_s: float = 300
-    """Beyond it the unit tests are taken for hung."""
+    unit_limit_s: float = 60
+    """Beyond it a unit test is taken for hung."""
     unit: tuple[str, ...] = ("protocol", "steps", "stores", "engine")
     """Whose unit tests are run."""
 
@@ -53,7 +53,7 @@ class Budgets(msgspec.Struct, frozen=True):
 REACHED = "reached.json"
 """What the tests came to on the sound product, in the folder of its copy."""
 _RECORDING = 4
-"""How much longer the unit tests may take while that is noted."""
+"""How much longer a unit test may take while that is noted."""
 
 
 def main(folder: str, area: str, seed: int, budgets: Budgets, first: Sequence[str] = ()) -> None:
@@ -68,8 +68,9 @@ def main(folder: str, area: str, seed: int, budgets: Budgets, first: Sequence[st
         _import_all()
     except Exception as error:  # noqa: BLE001 - whatever it is
         _ended("import", _last_line(error))
-    _began("unit", budgets.unit_limit_s * (1 if area else _RECORDING))
-    failed = _unit(folder, area, budgets.unit, seed, first)
+    limit_s = budgets.unit_limit_s * (1 if area else _RECORDING)
+    _began("unit", limit_s)
+    failed = _unit(folder, area, budgets.unit, seed, first, limit_s)
     if failed:
         _ended("unit", failed)
     logging.disable(logging.CRITICAL)
@@ -93,10 +94,15 @@ def main(folder: str, area: str, seed: int, budgets: Budgets, first: Sequence[st
 
 
 def _began(stage: str, limit_s: float) -> None:
-    """Tells which stage begins. It dies by SIGPROF if it uses far more processor time than it should."""
+    """Tells which stage begins, and how much processor time it may use."""
     sys.__stdout__.write(json.dumps({"stage": stage}) + "\n")  # type: ignore[union-attr]
     sys.__stdout__.flush()  # type: ignore[union-attr]
-    signal.setitimer(signal.ITIMER_PROF, limit_s)
+    _limit(limit_s)
+
+
+def _limit(seconds: float) -> None:
+    """This process dies by SIGPROF if it uses more processor time than that from now on."""
+    signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
 def _ended(stage: str, why: str) -> None:
@@ -112,8 +118,8 @@ def _import_all() -> None:
         importlib.import_module(f"distcommit.{module}")
 
 
-def _unit(folder: str, area: str, areas: tuple[str, ...], seed: int, first: Sequence[str]) -> str:
-    """The first unit test that fails, empty if none does."""
+def _unit(folder: str, area: str, areas: tuple[str, ...], seed: int, first: Sequence[str], limit_s: float) -> str:
+    """The first unit test that fails, empty if none does. Each may use that much processor time."""
     from tests.checkers.reaching_tests import Recorder
 
     own = [f"tests/unit/{name}" for name in areas if name == area]
@@ -122,17 +128,17 @@ def _unit(folder: str, area: str, areas: tuple[str, ...], seed: int, first: Sequ
     gone = [path for path in paths if not Path(path).exists()]
     if gone:  # else nobody would notice that they notice nothing
         return f"no unit tests in {', '.join(gone)}"
-    if first and (failed := _failed(folder, seed, first)[1]):  # a test that is not found there is no failure
+    if first and (failed := _failed(folder, seed, first, limit_s)[1]):  # a test that is not found there is no failure
         return failed
     recorder = None if area else Recorder(Path(folder))
-    code, failed = _failed(folder, seed, paths, *([recorder] if recorder else []))
+    code, failed = _failed(folder, seed, paths, limit_s, *([recorder] if recorder else []))
     if recorder:
         Path(folder, REACHED).write_bytes(msgspec.json.encode(recorder.reached()))
     return "" if code == 0 else failed or f"pytest ends with {code}"
 
 
-def _failed(folder: str, seed: int, tests: Sequence[str], *plugins: object) -> tuple[int, str]:
-    """How pytest ends on these, and the first of them that fails, empty if none does."""
+def _failed(folder: str, seed: int, tests: Sequence[str], limit_s: float, *plugins: object) -> tuple[int, str]:
+    """How pytest ends on these, each in that much processor time, and the first that fails, empty if none does."""
     import pytest
 
     class First:
@@ -144,6 +150,9 @@ def _failed(folder: str, seed: int, tests: Sequence[str], *plugins: object) -> t
             # any example will do; and who is slow on a busy machine is not broken
             settings.register_profile("kill", phases=(Phase.explicit, Phase.generate), deadline=None)
             settings.load_profile("kill")
+
+        def pytest_runtest_logstart(self) -> None:
+            _limit(limit_s)
 
         def pytest_runtest_logreport(self, report: Any) -> None:
             if report.failed and not self.name:

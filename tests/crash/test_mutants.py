@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -182,6 +183,23 @@ def test_a_mutant_is_tried_first_on_the_quickest_tests_that_come_to_what_it_chan
     mutant = Mutant("m:f:drop:x", "", {"f.py": BEFORE.replace("return x", "return None")}, "")
     reached = Reached({"f.py": {2: ["a", "b"], 8: ["c", "b"]}, "g.py": {8: ["d"]}})
     assert reached.first(mutant, {"f.py": BEFORE}) == ["c", "b"]
+
+
+def test_one_test_that_hangs_is_told_and_many_that_take_as_long_together_are_not(tmp_path: Path) -> None:
+    (tmp_path / "test_busy.py").write_text(
+        "import time, pytest\n"
+        "@pytest.mark.parametrize('each', range(4))\n"
+        "def test_busy(each):\n"
+        "    until = time.process_time() + 0.6\n"
+        "    while time.process_time() < until: pass\n"
+    )
+    (tmp_path / "test_hung.py").write_text("def test_hung():\n    while True: pass\n")
+    program = "import sys; from tests.checkers.kill_suite import _failed; _failed(sys.argv[1], 1, [sys.argv[2]], 2)"
+    ended = [
+        subprocess.run([sys.executable, "-c", program, str(tmp_path), str(tmp_path / name)], check=False).returncode
+        for name in ("test_busy.py", "test_hung.py")
+    ]
+    assert ended == [0, -signal.SIGPROF]
 
 
 def test_which_tests_come_to_a_line_is_noted(tmp_path: Path) -> None:
