@@ -64,6 +64,27 @@ def test_two_writers_see_one_order(tmp_path: Path) -> None:
     assert one.refresh().state_of("a").sequence == SealedSequence("a", 1, None, Watermark({"0": 5}), ())
 
 
+class SweptAside(LocalFileSystem):
+    """So many puts find that what they wrote aside was swept before it took its name."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__(durable=False)
+        self._left = times
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        self._left -= 1
+        if self._left >= 0:
+            raise FileNotFoundError(errno.ENOENT, "swept", path)
+        return super().put_if_absent(path, data)
+
+
+def test_whose_first_segment_is_swept_aside_tries_again_and_one_that_never_gets_there_says_so(tmp_path: Path) -> None:
+    CommitLog(SweptAside(2), str(tmp_path / "twice")).create()
+    assert fence(CommitLog(FS, str(tmp_path / "twice"), 1), 1).fence_epoch == 1
+    with pytest.raises(FileNotFoundError, match="swept"):
+        CommitLog(SweptAside(9), str(tmp_path / "always")).create()
+
+
 def test_a_lost_race_is_decided_anew(tmp_path: Path) -> None:
     """Between fold and put another writer takes the number: the old payload is dropped, not put at the next one."""
     one, two = make_log(tmp_path / "log"), make_log(tmp_path / "log")
