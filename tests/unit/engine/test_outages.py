@@ -4,12 +4,14 @@ can't be published either."""
 from __future__ import annotations
 
 import errno
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import pytest
 
 from distcommit.app.looking.status import DatasetStatusRow, NextRun, read_status
+from distcommit.engine.clean_up import RemoveProbes
 from distcommit.engine.recover import recover_partition
 from distcommit.engine.run import RunResult
 from distcommit.model.committer import (
@@ -20,10 +22,11 @@ from distcommit.model.committer import (
     SinkCommitter,
 )
 from distcommit.model.log_records import Left
+from distcommit.model.steps import StepContext
 from distcommit.stores import by_hand
 from distcommit.stores.segment import decode_segment
 from distcommit.testing.simulation.simulated_posix import Operation
-from distcommit.testing.simulation.world import World
+from distcommit.testing.simulation.world import ROOTS, World
 from tests.unit.engine.machines import (
     BUCKET_LOG,
     NOTHING,
@@ -254,3 +257,15 @@ def test_a_committer_that_dies_in_its_probe_is_no_one_s_harm() -> None:
     assert audit(WORLD, machine).unknown_files == []
     check_recovery(machine, DATA)
     assert [path for path in (*machine.paths(OUTPUT), *machine.paths("/job/staging")) if PROBE in path] == []
+
+
+def test_probes_that_were_removed_do_not_come_back_with_a_power_loss() -> None:
+    machine = Machine()
+    sealed_but_not_published(machine, DATA)
+    for root in (ROOTS.output, ROOTS.staging):
+        machine.put(f"{root}{PROBE}0-{'0' * 32}", b"")
+    machine.syncfs("/")
+    RemoveProbes.answer_all([RemoveProbes(StepContext(WORLD.store(machine).fs, ROOTS.staging, ROOTS.output), 0)])
+    images = [*machine.after_power_loss(random.Random(1), 7, 8)]
+    assert images
+    assert [path for image in images for _, path, _ in image.files() if PROBE in path] == []

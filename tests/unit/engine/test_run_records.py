@@ -8,6 +8,7 @@ import random
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from msgspec import structs
@@ -15,6 +16,7 @@ from msgspec import structs
 from distcommit.app.looking.status import read_status
 from distcommit.engine.observed import observed
 from distcommit.engine.run import recover, run
+from distcommit.fs.local import LocalFileSystem
 from distcommit.model.errors import (
     ConflictError,
     CorruptError,
@@ -28,7 +30,15 @@ from distcommit.protocol.paths.store import BEGUN, RUNS, record_name, record_of
 from distcommit.stores.fencing import begin_run
 from distcommit.stores.retention import Retention
 from distcommit.stores.run_datasets import RunDataset, decode_run_datasets, encode_run_datasets, read_run_datasets
-from distcommit.stores.run_records import KEPT, RunFacts, RunRecord, put_record, read_beginning, read_record
+from distcommit.stores.run_records import (
+    KEPT,
+    RunFacts,
+    RunRecord,
+    put_record,
+    read_beginning,
+    read_record,
+    recorded_epochs,
+)
 from distcommit.testing.simulation.simulated_posix import SimulatedPosix
 from distcommit.testing.simulation.world import ROOTS, World
 from tests.golden import samples
@@ -55,6 +65,13 @@ def recorded(machine: SimulatedPosix, epoch: int) -> RunRecord:
     record = read_record(WORLD.store(machine).fs, ROOTS.store, epoch)
     assert record is not None
     return record
+
+
+def test_what_is_not_of_a_run_is_none(tmp_path: Path) -> None:
+    (tmp_path / RUNS).mkdir()
+    for name in (record_name(7), record_name(3), record_name(7, BEGUN), "README", ".tmp-0"):
+        (tmp_path / RUNS / name).write_bytes(b"")
+    assert recorded_epochs(LocalFileSystem(), str(tmp_path)) == [3, 7]
 
 
 def test_a_good_run_leaves_what_it_did() -> None:

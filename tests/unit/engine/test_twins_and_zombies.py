@@ -10,17 +10,18 @@ import pytest
 
 from distcommit.engine.committer import BucketCommitter
 from distcommit.engine.drain import drain_partition, publish_partition
+from distcommit.engine.failures import Failure, noting_failed, noting_left
 from distcommit.engine.ingest import ingest_partition
 from distcommit.engine.planner import plan_partition
 from distcommit.engine.recover import recover_partition
 from distcommit.engine.run import decide_run, new_run_id, run
 from distcommit.model.errors import FencedError, SourceUnavailableError
-from distcommit.model.lockstep import Work
-from distcommit.model.log_records import SealedSequence
+from distcommit.model.lockstep import Work, alone
+from distcommit.model.log_records import SealedSequence, SequenceName
 from distcommit.model.watermark import Watermark, as_offset
 from distcommit.model.work import WorkUnit
 from distcommit.protocol.fold import Fold
-from distcommit.stores.fencing import fence_bucket
+from distcommit.stores.fencing import fence_bucket, fence_job
 from distcommit.stores.retention import Retention, forget_runs
 from distcommit.stores.task_states import record_ingest_ended
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
@@ -41,7 +42,7 @@ from tests.unit.engine.machines import (
     reading,
     source,
 )
-from tests.unit.engine.situations import WORLD, check_recovery, twins
+from tests.unit.engine.situations import WORLD, check_recovery, sealed_but_not_published, twins
 
 # -- I2: one winner
 
@@ -234,3 +235,21 @@ def test_a_committer_that_is_fenced_right_before_it_seals_puts_nothing_into_the_
     assert [type(error) for error in ended_by] == [FencedError]
     assert log.refresh().fence_epoch == settings.epoch + 1
     assert log.refresh().number == fenced_at
+
+
+def test_a_zombie_s_failure_is_not_counted_and_it_is_told_that_a_newer_run_has_begun() -> None:
+    machine, data = Machine(), source(a=3)
+    sealed_but_not_published(machine, data)
+    store = WORLD.store(machine)
+    sequence = store.bucket_log(0).refresh().state_of("a").sequence
+    assert sequence is not None
+    older = fence_job(store, "older")
+    fence_bucket(store.bucket_log(0, older), older, "older")
+    newer = fence_job(store, "newer")
+    fence_bucket(store.bucket_log(0, newer), newer, "newer")
+    name, failure = SequenceName("a", sequence.epoch), Failure("lost", "gone", lost=True)
+    with pytest.raises(FencedError):
+        alone(noting_failed(store.bucket_log(0, older), older, name, failure, 1))
+    with pytest.raises(FencedError):
+        alone(noting_left(store.bucket_log(0, older), older, {name: failure}))
+    check_recovery(machine, data)

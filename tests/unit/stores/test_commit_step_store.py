@@ -161,6 +161,23 @@ def test_a_fenced_process_never_takes_a_new_epoch(
         store.seal("job", "d")
 
 
+def test_a_fenced_process_is_told_that_what_it_committed_is_not_closed_unless_who_came_has_closed_it(
+    store: LogCommitStepStore, context: StepContext, tmp_path: Path
+) -> None:
+    store.put("job", "d", move(None, 5))
+    store.seal("job", "d")
+    sequence = store.get_commit_sequence("job", "d")
+    assert sequence is not None
+    newer = open_store(context, tmp_path)
+    newer.create("job")
+    with pytest.raises(FencedError):
+        sequence.commit()
+    again = newer.get_commit_sequence("job", "d")
+    assert again is not None
+    again.commit()
+    sequence.commit()
+
+
 def test_an_unregistered_step_type_is_named(store: LogCommitStepStore, tmp_path: Path) -> None:
     class Unknown(TouchCommitStep):
         type_name = "test-unknown"

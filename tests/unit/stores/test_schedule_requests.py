@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from distcommit.fs.local import LocalFileSystem
-from distcommit.stores.schedule_requests import put_pause, read_asked
+from distcommit.stores.schedule_requests import put_pause, put_trigger, read_asked, take_triggers
 
 
 class Closed(LocalFileSystem):
@@ -22,3 +22,13 @@ def test_a_pause_that_can_not_be_read_is_one(tmp_path: Path) -> None:
     put_pause(store, "ann@host", 1)
     found = read_asked(Closed(durable=False), str(tmp_path))
     assert found.paused is not None
+
+
+def test_what_is_wished_is_what_has_the_name_of_a_wish(tmp_path: Path) -> None:
+    store: Any = SimpleNamespace(fs=LocalFileSystem(durable=False), roots=SimpleNamespace(store=str(tmp_path)))
+    put_pause(store, "ann@host", 1)
+    wish = put_trigger(store, "ann@host", 2)
+    assert read_asked(store.fs, str(tmp_path)).triggers == {wish}
+    take_triggers(store.fs, str(tmp_path), [wish])
+    found = read_asked(store.fs, str(tmp_path))
+    assert (found.triggers, found.paused is not None) == (frozenset(), True)

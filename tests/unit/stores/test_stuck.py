@@ -18,10 +18,19 @@ from distcommit.model.errors import (
     LostError,
     UnknownStepTypeError,
 )
-from distcommit.model.log_records import DatasetStatus, Intent, Record, SealedSequence, StepBatch
+from distcommit.model.log_records import (
+    DatasetStatus,
+    HandAction,
+    Intent,
+    Record,
+    SealedSequence,
+    SequenceName,
+    StepBatch,
+)
 from distcommit.model.steps import StepContext
 from distcommit.model.urn import bucket_of
 from distcommit.model.watermark import Watermark
+from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
 from distcommit.steps import registry
 from distcommit.steps.registry import register
@@ -152,6 +161,24 @@ def test_a_step_that_never_works_is_pending_until_it_is_quarantined(store: LogCo
     store.quarantine("job", "d")
     store.release("job", "d", "accept")
     assert store.watermark("job", "d") == Watermark({"": 5})
+
+
+def test_what_a_person_has_begun_to_abandon_is_quarantined_again_if_it_can_not_be(
+    store: LogCommitStepStore, tmp_path: Path
+) -> None:
+    """Its step could be abandoned when it was begun."""
+    store.put("job", "d", StubbornCommitStep(str(tmp_path / "never")))
+    store.put("job", "d", move(None, 5))
+    store.seal("job", "d")
+    store.quarantine("job", "d")
+    opened = store._opened("job")
+    log = opened.logs[bucket_of("d", opened.store.buckets)]
+    name = SequenceName("d", opened.epoch)
+    log.settle(partial(next_record.by_hand, action=HandAction.REVOKING, name=name, who="a person"))
+    assert log.refresh().state_of("d").status is DatasetStatus.REVOKING
+    with pytest.raises(ConflictError, match="can't be abandoned"):
+        store.release("job", "d", "abandon")
+    assert log.refresh().state_of("d").status is DatasetStatus.QUARANTINED
 
 
 def recorded(store: LogCommitStepStore) -> list[int]:
