@@ -104,6 +104,25 @@ def test_keys_of_a_view_are_said_too(file: Path) -> None:
     assert ids(Reader(source(file, tables=["seen"], overrides={"seen": {"keys": ["id"]}}), "seen").run()) == [1, 2]
 
 
+def test_keys_that_are_taken_away_are_told_until_there_is_a_greater_value_or_they_are_back(file: Path) -> None:
+    insert(file, 1, 2)
+    joined = reader(file, **KEYED)
+    assert ids(joined.run()) == [1, 2]
+    keyed, joined.source = joined.source, reader(file).source
+    assert joined.plan() is None
+    (told,) = joined.problems
+    assert "as where it was read while it was a key, and it is none now" in told
+    assert "expected a value past 2, or that id is a key; found nothing past 2, and no key" in told
+    assert "if source.overrides.q.keys or the table's key was taken away: put it back" in told
+    joined.source, plain = keyed, joined.source
+    assert (joined.plan(), joined.problems) == (None, [])
+    joined.source = plain
+    insert(file, 3)
+    assert (joined.plan(), joined.problems) == (None, [])
+    insert(file, 4)
+    assert ids(joined.run()) == [3]
+
+
 def test_a_query_has_the_rules_of_tables(file: Path) -> None:
     insert(file, *range(10))
     rules = {"lookback": 2, "columns": ["s"], "where": "name = 'Ann' -- alone", "keys": ["id"]}
