@@ -127,13 +127,13 @@ def _units(
     begins, numbers = [low], [1]
     if size > rows_per_unit:
         found = connection.execute(table.values_each(low, high, rows_per_unit)).all()
-        first = table.position(found[0].value)
-        for value, number in found[1:]:
-            position = table.position(value)
-            if position not in (first, begins[-1]):
+        placed = [(table.position(value), number) for value, number in found]
+        for position, number in placed[1:]:
+            if position not in (placed[0][0], begins[-1]):
                 begins.append(position)
                 numbers.append(number)
-    ends, sizes = [*begins[1:], high], [after - number for number, after in pairwise([*numbers, size + 1])]
+    last = max(size, numbers[-1])  # of what has other rows in each statement, there may be more now
+    ends, sizes = [*begins[1:], high], [after - number for number, after in pairwise([*numbers, last + 1])]
     return tuple(
         WorkUnit(str(number), table.name, _mark(table, begin), _mark(table, end), rows)
         for number, (begin, end, rows) in enumerate(zip(begins, ends, sizes, strict=True))

@@ -123,6 +123,24 @@ def test_keys_that_are_taken_away_are_told_until_there_is_a_greater_value_or_the
     assert ids(joined.run()) == [3]
 
 
+def test_rows_that_are_others_where_their_range_is_cut_fail_nobody(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a query that has other rows in each statement, or a table of a database without snapshots."""
+    insert(file, *range(50))
+    cut, count = Table.values_each, Table.count
+    monkeypatch.setattr(
+        Table,
+        "values_each",
+        lambda table, low, high, rows: cut(table, low, low if table.name == "gone" else high, rows),
+    )
+    monkeypatch.setattr(Table, "count", lambda table, low, high: count(table, low, 9 if table.name == "more" else high))
+    queries = dict.fromkeys(("gone", "more", "same"), JOINED)
+    found = planned(source(file, tables=[], queries=queries, records_per_work_unit=7))
+    sizes = {
+        each.dataset_urn: [unit.size for unit in each.work_units] for each in found if isinstance(each, DatasetPlan)
+    }
+    assert sizes == {"gone": [49], "more": [*[7] * 6, 1], "same": [7] * 7}
+
+
 def test_a_query_has_the_rules_of_tables(file: Path) -> None:
     insert(file, *range(10))
     rules = {"lookback": 2, "columns": ["s"], "where": "name = 'Ann' -- alone", "keys": ["id"]}
