@@ -5,20 +5,27 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
+from distcommit.engine.run import run
 from distcommit.model.errors import SourceError
 from distcommit.model.extract import EXTRACT
 from distcommit.model.log_records import DatasetState
 from distcommit.model.source import DatasetProblem
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan
+from distcommit.protocol.retries import RetryPolicy
 from distcommit.sources.sql.queries import Query
 from distcommit.sources.sql.source import SqlSource
 from distcommit.sources.sql.tables import Table
+from distcommit.testing.simulation.world import World
+from tests.unit.engine.machines import NOTHING, OUTPUT, Machine, launch
 from tests.unit.sources.sql_tables import Reader, database, planned, source
 
 JOINED = "SELECT o.id, o.s, p.name FROM orders AS o JOIN people AS p ON p.person = o.person"
@@ -163,6 +170,35 @@ def test_what_could_not_be_read_is_planned_up_to_where_it_was_to_end(file: Path)
     assert again is not None
     assert ids(joined.read(again)) == [1, 2]
     assert ids(joined.run()) == [3, 4, 5]
+
+
+@pytest.mark.parametrize(("retry", "first_end"), [(RetryPolicy.ALWAYS, 3), (RetryPolicy.NEVER, 6)])
+def test_what_a_run_could_not_read_of_a_query_the_next_reads_by_itself(
+    file: Path, retry: RetryPolicy, first_end: int
+) -> None:
+    """`task.retry_across_runs`, by the engine's own runs."""
+    world, machine, joined = World(retry_across_runs=retry), Machine(), reader(file).source
+
+    def ran() -> bool:
+        settings = world.begin(machine, NOTHING)
+        return run(launch, replace(settings, flow=replace(settings.flow, source=joined))).succeeded
+
+    def published() -> list[int]:
+        files = [data for path, data in machine.paths(OUTPUT).items() if path.endswith(".parquet")]
+        return sorted(number for data in files for number in pq.read_table(BytesIO(data))["id"].to_pylist())
+
+    insert(file, 1, 2, 3)
+    with database(file) as connection:
+        connection.execute("UPDATE orders SET s = x'ff' WHERE id = 2")
+    assert not ran()
+    assert published() == []
+    with database(file) as connection:
+        connection.execute("UPDATE orders SET s = '2%' WHERE id = 2")
+    insert(file, 4, 5, 6)
+    for end in (first_end, 6):
+        assert ran()
+        assert published() == [*range(1, end)]
+        assert world.watermarks(machine) == {"q": Watermark({"": end}, f"id:integer of query {QUERY}")}
 
 
 @pytest.mark.parametrize(
