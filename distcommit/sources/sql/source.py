@@ -53,6 +53,13 @@ class TableOverrides(BaseModel):
     where: str = ""
     keys: tuple[str, ...] = ()
 
+    @field_validator("columns", "keys")
+    @classmethod
+    def _are_named_once(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(names)) < len(names):
+            raise ValueError("a column is named twice")
+        return names
+
 
 class SqlSource(BaseModel, SourceSettings):
     """Tables and views of one database, and queries. A dataset is one of them, named as it is; its positions are values

@@ -63,6 +63,8 @@ def test_urls_that_are_refused_are_not_shown(url: str, told: str) -> None:
         ({"table_patterns": ["("]}, "not a regular expression"),
         ({"overrides": {"gone": {"lookback": 1}}}, "not read: gone"),
         ({"overrides": {"t": {"look_back": 1}}}, "look_back"),
+        ({"overrides": {"t": {"columns": ["a", "b", "a"]}}}, "a column is named twice"),
+        ({"overrides": {"t": {"keys": ["a", "a"]}}}, "a column is named twice"),
         ({"lookback": -1}, "lookback"),
         ({"lookback": None}, "lookback"),
         ({"watermark": ""}, "watermark"),
