@@ -128,6 +128,8 @@ def watermark_expression(name: str, declared: types.TypeEngine[Any], kind: Kind,
     if kind is Kind.TEXT and dialect == "mysql":  # whose collations take "a" and "a " for the same
         utf8 = sa.cast(sa.column(name, types.String()), mysql.CHAR(charset="utf8mb4"))
         return sa.type_coerce(sa.cast(utf8, types.LargeBinary()), _Utf8())
+    if kind is Kind.TEXT and dialect == "postgresql" and isinstance(declared, types.CHAR):  # padded as it comes
+        return sa.collate(sa.cast(sa.column(name, types.String()), types.Text()), _BINARY_ORDER[dialect])
     if kind is Kind.TEXT:
         return sa.collate(sa.column(name, types.String()), _BINARY_ORDER[dialect])
     return sa.column(name, declared)
