@@ -336,6 +336,39 @@ def test_partitions_are_read_with_their_parent_and_views_by_name(schema: Schema)
     assert ids(Reader(schema.source()).run()) == [1, 2]
 
 
+def test_text_that_is_padded_is_a_position_without_that(schema: Schema) -> None:
+    schema.run("CREATE TABLE t (id char(3) NOT NULL)")
+    schema.run("INSERT INTO t VALUES ('b'), ('a'), ('ab'), (E'a\\t'), ('abc'), ('z')")
+    for settings in ({}, {"tables": [], "queries": {"t": f"SELECT id FROM {schema.name}.t"}}):
+        reader = Reader(schema.source(records_per_dataset=2, **settings))
+        for _ in range(3):
+            reader.run()
+        assert ids(reader.rows) == ["a  ", "a\t ", "ab ", "abc", "b  "]
+        assert reader.watermark is not None
+        assert reader.watermark.positions == {"": "z"}
+
+
+def test_tables_that_inherit_are_read_with_their_parent_whose_key_holds_for_none_of_them(schema: Schema) -> None:
+    """Also where they are in another schema that the connection looks into."""
+    other = f"{schema.name}_other"
+    schema.run(
+        f"CREATE SCHEMA {other}",
+        "CREATE TABLE t (id int PRIMARY KEY)",
+        f"CREATE TABLE {other}.t_child () INHERITS (t)",
+        "INSERT INTO t VALUES (1), (2)",
+    )
+    try:
+        url = f"{schema.server.url}?options=-csearch_path%3D{schema.name}%2C{other}"
+        found = planned(source(url, password=schema.server.password, table_patterns=["t.*"]))
+        assert [each.dataset_urn for each in found if isinstance(each, DatasetPlan)] == ["t"]
+        reader = Reader(schema.source())
+        assert ids(reader.run()) == [1]
+        schema.run(f"INSERT INTO {other}.t_child VALUES (2), (3)")
+        assert ids(reader.run()) == [2, 2]
+    finally:
+        schema.run(f"DROP SCHEMA {other} CASCADE")
+
+
 def test_a_table_that_may_not_be_read_or_is_locked_is_told_and_the_others_are_planned(
     schema: Schema, monkeypatch: pytest.MonkeyPatch
 ) -> None:

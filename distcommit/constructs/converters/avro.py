@@ -35,7 +35,8 @@ class AvroConverter(
 
     Turned away are also: datums that end too early, or have bytes left, text that is not UTF-8, decimals with more
     digits than their precision, and times that are not within a day. With `evolution: pin`, records are resolved as
-    Avro's specification says: fields by name or alias, defaults for those that are missing, numbers made wider.
+    Avro's specification says: fields by name or alias, defaults for those that are missing, numbers made wider. Times
+    of another unit, whose numbers would be other times, are turned away.
     """
 
     type: Literal["avro"]

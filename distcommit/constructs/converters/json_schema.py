@@ -41,8 +41,9 @@ class JsonSchemaConverter(
 ):
     """Reads JSON by a schema registry.
 
-    Types are checked, and that required properties of the message itself are there and not null; no other rule of a
-    schema is: what else has to hold, a row checker says. Otherwise as the converter `json`.
+    Types are checked, and that required properties of the message itself are there and not null, but for those that
+    null is a type of; no other rule of a schema is: what else has to hold, a row checker says. Otherwise as the
+    converter `json`.
     With `evolution: pin`, a message is read with the pinned schema's columns.
     """
 

@@ -257,6 +257,9 @@ class _Resolution:
 def _plain(writer: AvroSchema, reader: AvroSchema, kind: str, wanted: str, path: str) -> columns.Column:
     """A type that holds no others."""
     found = _arrow_type(reader, wanted, path)
+    counts = [_time_type(writer, kind), _time_type(reader, wanted)]
+    if None not in counts and counts[0] != counts[1]:  # the same number would be another time
+        raise UnusableSchemaError(f"{_at(path)} is {_shown(writer)}, and the pinned schema has {_shown(reader)}")
     if pa.types.is_decimal(found):
         if _arrow_type(writer, kind, path) != found:
             raise UnusableSchemaError(f"{_at(path)} is {_shown(writer)}, and the pinned schema has {_shown(reader)}")
@@ -296,7 +299,12 @@ def _arrow_type(schema: AvroSchema, kind: str, path: str) -> pa.DataType:
         return pa.binary(schema["size"])
     if kind not in _PRIMITIVES:
         raise UnusableSchemaError(f"{_at(path)} is of a type that is not known: {_shown(schema)}")
-    return _LOGICAL.get((kind, str(logical)), _PRIMITIVES[kind])
+    return _time_type(schema, kind) or _PRIMITIVES[kind]
+
+
+def _time_type(schema: AvroSchema, kind: str) -> pa.DataType | None:
+    """The type of a date or a time; None for all else, such as a number that says nothing of the kind."""
+    return _LOGICAL.get((kind, str(schema.get("logicalType")))) if isinstance(schema, dict) else None
 
 
 def _enum(writer: AvroSchema, reader: AvroSchema) -> columns.Symbols:

@@ -29,11 +29,19 @@ _DEEPEST = 50
 
 
 def columns_of(found: FoundSchema) -> tuple[pa.Schema, frozenset[str]]:
-    """The columns of an object schema, and the names of those that a message has to have.
+    """The columns of an object schema, and the names of those that have a value in each message: which are required,
+    and may not be null.
 
     Raises:
         UnusableSchemaError: if there is no column for something, with its place; if it is no schema of an object.
     """
+    try:
+        return _columns_of(found)
+    except (AttributeError, TypeError, RecursionError) as error:  # such as a number in the place of a list
+        raise UnusableSchemaError(f"it is no JSON schema: {error}") from error
+
+
+def _columns_of(found: FoundSchema) -> tuple[pa.Schema, frozenset[str]]:
     try:
         contents = {name: json.loads(text) for name, text in found.references}
         root = json.loads(found.text)
@@ -43,11 +51,13 @@ def columns_of(found: FoundSchema) -> tuple[pa.Schema, frozenset[str]]:
         raise UnusableSchemaError("it is no JSON schema of an object")
     resources = [(name, Reference.from_contents(each, DRAFT7)) for name, each in contents.items()]
     registry = Registry().with_resources([*resources, ("", Reference.from_contents(root, DRAFT7))])
-    made, _ = _type(root, registry.resolver(root.get("$id", "") if root.get("$id") in contents else ""), "", 0)
+    resolver = registry.resolver(root.get("$id", "") if root.get("$id") in contents else "")
+    made, _ = _type(root, resolver, "", 0)
     if not pa.types.is_struct(made):
         raise UnusableSchemaError("it is no JSON schema of an object with properties")
     properties = root.get("properties", {})
-    return pa.schema(list(made)), frozenset(name for name in root.get("required", ()) if name in properties)
+    required = [name for name in root.get("required", ()) if name in properties]
+    return pa.schema(list(made)), frozenset(n for n in required if not _type(properties[n], resolver, n, 1)[1])
 
 
 def _type(schema: Any, resolver: Any, path: str, depth: int) -> tuple[pa.DataType, bool]:

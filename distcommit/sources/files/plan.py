@@ -69,7 +69,7 @@ def plan_dataset(
     try:
         progress = WATERMARKS.from_position(positions[FILES]) if positions else Progress()
     except KeyError:
-        return DatasetProblem(urn, _NOT_KNOWN)
+        return DatasetProblem(urn, _NOT_KNOWN) if files else None
     except ValueError as error:
         return DatasetProblem(urn, f"its watermark can't be read: {error}")
     halves = progress.halves(rules.patterns)

@@ -128,8 +128,10 @@ class FilesSource(BaseModel, SourceSettings):
         )
         listing = listed(self._patterns(), self.dataset, owned)
         yield from (DatasetProblem(urn, why) for urn, why in listing.problems.items())
-        for urn, files in listing.files.items():
-            state = states.get(urn) or DatasetState(urn)
+        for urn in dict.fromkeys(
+            [*listing.files, *filter(owned, states)]
+        ):  # of those without a file one may be missing
+            files, state = listing.files.get(urn, {}), states.get(urn) or DatasetState(urn)
             if urn in listing.problems or state.status is not DatasetStatus.IDLE:
                 continue
             there = [

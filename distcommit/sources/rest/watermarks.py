@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta
+from math import floor
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -135,6 +136,12 @@ class WatermarkField(BaseModel):
             return str(position)
         step = timedelta(seconds=1) if any(part in self.format for part in ("%S", "%T", "%s")) else timedelta(days=1)
         try:
-            return (time_at(position) + further * step).strftime(self.format)
+            return _formatted(time_at(position) + further * step, self.format)
         except OverflowError:  # the first or the last second that there is
-            return time_at(position).strftime(self.format)
+            return _formatted(time_at(position), self.format)
+
+
+def _formatted(time: datetime, form: str) -> str:
+    """As strftime has it; for seconds since 1970 that would take the time for one of the machine's own zone."""
+    seconds = str(floor(time.timestamp()))
+    return time.strftime(re.sub("%(.)", lambda found: seconds if found[1] == "s" else found[0], form, flags=re.DOTALL))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime, time
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +23,29 @@ _NO_TEXT_POSITIONS = ("CITEXT", "SET")
 _Bytes = types.LargeBinary | types.BINARY | types.VARBINARY | mysql.TINYBLOB | mysql.MEDIUMBLOB | mysql.LONGBLOB
 
 
+def _boolean(value: object) -> bool:
+    if type(value) is int and value in (0, 1):
+        return bool(value)
+    raise ValueError(f"{value!r:.60}, and not 0 or 1")
+
+
+def _iso(of: type[date] | type[time]) -> Callable[[object], date | time]:
+    def parsed(value: object) -> date | time:
+        if not isinstance(value, str):
+            raise TypeError(f"{value!r:.60}, and no text as ISO 8601 has it")
+        return of.fromisoformat(value)
+
+    return parsed
+
+
+_OF_SQLITE: Sequence[tuple[type[types.TypeEngine[Any]], Callable[[Any], Any]]] = (
+    (types.Boolean, _boolean),
+    (types.DateTime, _iso(datetime)),
+    (types.Date, _iso(date)),
+    (types.Time, _iso(time)),
+)
+
+
 class _Utf8(types.TypeDecorator[str]):
     """Text that the database compares as the bytes of its UTF-8."""
 
@@ -37,11 +61,13 @@ class _Utf8(types.TypeDecorator[str]):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column that is read: its name, its Arrow type, and what is selected for it."""
+    """A column that is read: its name, its Arrow type, what is selected for it, and, where that comes as something
+    else, what a value that is not null is made of it by."""
 
     name: str
     type: pa.DataType
     expression: sa.ColumnElement[Any]
+    parse: Callable[[Any], Any] | None = None
 
     def array(self, values: Sequence[Any]) -> pa.Array:
         """Values as they came from the driver.
@@ -50,6 +76,8 @@ class Column:
             SourceError: if one of them is not of the column's type. SQLite keeps any value in any column.
         """
         try:
+            if self.parse is not None:
+                values = [None if value is None else self.parse(value) for value in values]
             if pa.types.is_integer(self.type) and any(isinstance(value, float) for value in values):
                 raise ValueError("a number that is not whole")
             return pa.array(values, self.type)
@@ -67,8 +95,11 @@ def column_of(name: str, declared: types.TypeEngine[Any], dialect: str) -> Colum
     """A column by the type that the database declares for it; None for a type that has none in Arrow.
 
     UUIDs and JSON are read as the text that the database makes of them. SQLite has neither decimals nor narrow
-    integers: there a decimal is a float, and an integer has 64 bits. MySQL's TIME is a duration, and has none.
+    integers: there a decimal is a float, and an integer has 64 bits. Its booleans are 0 and 1, and its times text.
+    MySQL's TIME is a duration, and has none.
     """
+    if dialect == "sqlite" and (parse := next((by for kind, by in _OF_SQLITE if isinstance(declared, kind)), None)):
+        return Column(name, _arrow_type(declared, dialect), sa.column(name, types.NullType()), parse)
     if isinstance(declared, types.Uuid | types.JSON):
         text = sa.column(name, types.NullType())
         return Column(name, pa.string(), text if dialect == "sqlite" else sa.cast(text, types.Text()).label(name))
@@ -97,6 +128,8 @@ def watermark_expression(name: str, declared: types.TypeEngine[Any], kind: Kind,
     if kind is Kind.TEXT and dialect == "mysql":  # whose collations take "a" and "a " for the same
         utf8 = sa.cast(sa.column(name, types.String()), mysql.CHAR(charset="utf8mb4"))
         return sa.type_coerce(sa.cast(utf8, types.LargeBinary()), _Utf8())
+    if kind is Kind.TEXT and dialect == "postgresql" and isinstance(declared, types.CHAR):  # padded as it comes
+        return sa.collate(sa.cast(sa.column(name, types.String()), types.Text()), _BINARY_ORDER[dialect])
     if kind is Kind.TEXT:
         return sa.collate(sa.column(name, types.String()), _BINARY_ORDER[dialect])
     return sa.column(name, declared)

@@ -127,13 +127,13 @@ def _units(
     begins, numbers = [low], [1]
     if size > rows_per_unit:
         found = connection.execute(table.values_each(low, high, rows_per_unit)).all()
-        first = table.position(found[0].value)
-        for value, number in found[1:]:
-            position = table.position(value)
-            if position not in (first, begins[-1]):
+        placed = [(table.position(value), number) for value, number in found]
+        for position, number in placed[1:]:
+            if position not in (placed[0][0], begins[-1]):
                 begins.append(position)
                 numbers.append(number)
-    ends, sizes = [*begins[1:], high], [after - number for number, after in pairwise([*numbers, size + 1])]
+    last = max(size, numbers[-1])  # of what has other rows in each statement, there may be more now
+    ends, sizes = [*begins[1:], high], [after - number for number, after in pairwise([*numbers, last + 1])]
     return tuple(
         WorkUnit(str(number), table.name, _mark(table, begin), _mark(table, end), rows)
         for number, (begin, end, rows) in enumerate(zip(begins, ends, sizes, strict=True))
@@ -180,6 +180,8 @@ def _end(connection: sa.Connection, table: Table, stored: Position | None) -> Po
 
 
 def _went_back(table: Table, stored: Position, top: Position) -> SourceError:
+    if not table.is_unique and isinstance(top, int) and stored == top + 1:
+        return _no_key_any_more(table, top)
     return SourceError(
         "the watermark column ends before what was read already",
         dataset=table.name,
@@ -188,6 +190,21 @@ def _went_back(table: Table, stored: Position, top: Position) -> SourceError:
         todo="if its newest rows were deleted, it goes on by itself once there are newer ones. If it was truncated,"
         " restored or filled anew: set the dataset's watermark by hand (distcommit set-watermark), to null to begin at"
         " source.start",
+    )
+
+
+def _no_key_any_more(table: Table, top: int) -> SourceError:
+    of_query = f"source.overrides.{table.name}.keys"
+    return SourceError(
+        "the watermark column ends at the value before the watermark, as where it was read while it was a key, and it"
+        " is none now: its greatest value could not be told to be the last of its rows",
+        dataset=table.name,
+        expected=f"a value past {top}, or that {table.rules.watermark} is a key",
+        found=f"nothing past {top}, and no key",
+        todo=f"if {of_query} or the table's key was taken away: put it back; or leave it so, and it goes on by itself"
+        f" once there is a greater value (another row of {top} is then never read). If its newest rows were deleted, it"
+        " goes on so, too. If it was restored or filled anew: set the dataset's watermark by hand (distcommit"
+        " set-watermark), to null to begin at source.start",
     )
 
 

@@ -38,6 +38,9 @@ _SCANNERS = {
 }
 """By dialect, what its text consists of: `mark` is what a database takes for a value that comes with the query."""
 _COMMENT_PART = re.compile(r"/\*|\*/")
+_MORE_THAN_READING = re.compile(r"(?<!\. )\b\d*(FOR UPDATE|FOR SHARE|LOCK IN SHARE MODE|INTO)\b", re.IGNORECASE)
+"""Of MySQL, whose read-only transactions may lock rows, too. What is quoted, or stands behind a dot, is a name or text;
+and the number of a version may stand before what is executed in a comment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,8 @@ class Query:
         _check_brackets(words)
         if marks := [token[0] for token in tokens if token.lastgroup == "mark"]:
             raise ValueError(f"has a placeholder, {marks[0]}, for which there is no value: write the value there")
+        if dialect == "mysql":
+            _require_only_reads(tokens)
         body = text[tokens[0].start() : tokens[-1].end()]
         return cls(body, sha256(" ".join(words).encode()).hexdigest()[:12])
 
@@ -112,6 +117,15 @@ def _check_brackets(words: list[str]) -> None:
             raise ValueError("has a ) without its (")
     if depth:
         raise ValueError("has a ( without its )")
+
+
+def _require_only_reads(tokens: list[re.Match[str]]) -> None:
+    bare = " ".join("''" if token.lastgroup == "quoted" else token[0] for token in tokens)
+    if found := _MORE_THAN_READING.search(bare):
+        raise ValueError(
+            f"has {found[1]}: it may not lock what it reads, nor write it elsewhere. Leave that out (a column that is"
+            " called so is written in backticks)"
+        )
 
 
 def queries_of(texts: Mapping[str, str], dialect: str) -> dict[str, Query]:

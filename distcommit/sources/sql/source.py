@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -52,6 +53,13 @@ class TableOverrides(BaseModel):
     where: str = ""
     keys: tuple[str, ...] = ()
 
+    @field_validator("columns", "keys")
+    @classmethod
+    def _are_named_once(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(names)) < len(names):
+            raise ValueError("a column is named twice")
+        return names
+
 
 class SqlSource(BaseModel, SourceSettings):
     """Tables and views of one database, and queries. A dataset is one of them, named as it is; its positions are values
@@ -91,7 +99,7 @@ class SqlSource(BaseModel, SourceSettings):
         batch_rows: how many rows are in memory at once; those of one value are, however many.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, ignored_types=(cached_property,))
 
     type: Literal["sql"]
     url: str
@@ -137,10 +145,10 @@ class SqlSource(BaseModel, SourceSettings):
     def _has_tables(self) -> SqlSource:
         if not self.tables and not self.table_patterns and not self.queries:
             raise ValueError("tables, table_patterns or queries must name at least one table or query")
-        queries_of(self.queries, self._dialect)
-        if twice := [name for name in self.queries if name in self.tables and self.selection.has_table(name)]:
+        selection = self.selection
+        if twice := [name for name in self.queries if name in self.tables and selection.has_table(name)]:
             raise ValueError(f"tables and queries have the same names, and so the same datasets: {', '.join(twice)}")
-        if unknown := [name for name in self.overrides if name not in self.selection]:
+        if unknown := [name for name in self.overrides if name not in selection]:
             raise ValueError(f"overrides names tables that are not read: {', '.join(unknown)}")
         return self
 
@@ -221,9 +229,9 @@ class SqlSource(BaseModel, SourceSettings):
 
         return SqlExtractor(database, self.selection, self.batch_rows)
 
-    @property
+    @cached_property
     def selection(self) -> Tables:
-        """The tables and queries of the job, and how each is read."""
+        """The tables and queries of the job, and how each is read. Made once: it is asked for with each of them."""
         lookback, queries = self.lookback or 0, queries_of(self.queries, self._dialect)
         rules = TableRules(self.watermark, lookback)
         overrides = {

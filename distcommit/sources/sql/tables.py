@@ -37,10 +37,15 @@ __all__ = [
 
 OF_QUERY = " of query "
 """Stands in the incarnation of positions before the id of the query that they are values of."""
-_CHILDREN = sa.text(
-    "SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid"
-    " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = coalesce(:schema, current_schema())"
+_IN_SCHEMA = (
+    " JOIN pg_namespace n ON n.oid = c.relnamespace"
+    " WHERE CASE WHEN CAST(:schema AS text) IS NULL THEN pg_table_is_visible(c.oid) ELSE n.nspname = :schema END"
 )
+_CHILDREN = sa.text(f"SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid{_IN_SCHEMA}")
+_PARENTS = sa.text(
+    f"SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhparent AND c.relkind = 'r'{_IN_SCHEMA}"
+)
+"""Tables that others inherit from, of which no key holds; of partitioned ones it does."""
 
 
 Source = sa.TableClause | sa.TextClause
@@ -268,6 +273,8 @@ def reflect(connection: sa.Connection, names: Sequence[str], schema: str | None)
         columns = inspector.get_multi_columns(schema, names, anything)
         keys = inspector.get_multi_pk_constraint(schema, names, anything)
         constraints = inspector.get_multi_unique_constraints(schema, names, anything)
+    is_postgresql = connection.dialect.name == "postgresql"
+    parents = set(connection.scalars(_PARENTS, {"schema": schema}) if is_postgresql else ())
     return {
         name[1]: Reflected(
             found,
@@ -277,7 +284,7 @@ def reflect(connection: sa.Connection, names: Sequence[str], schema: str | None)
                     keys[name]["constrained_columns"] if name in keys else [],
                     *(constraint["column_names"] for constraint in constraints.get(name, [])),
                 )
-                if len(each) == 1
+                if len(each) == 1 and name[1] not in parents
             ),
             tuple(keys[name]["constrained_columns"]) if name in keys else (),
         )

@@ -294,6 +294,25 @@ def test_a_file_that_an_older_program_has_begun_is_gone_on_with_unless_it_may_be
     assert [*first, *folder.values()] == [*"123456"]
 
 
+def test_a_file_that_was_begun_and_is_gone_is_told_also_where_it_was_the_only_one(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readers, "_BLOCK_BYTES", 6)
+    whole = folder.put("whole/a.jsonl", "1\n")
+    assert folder.values() == ["1"]
+    whole.unlink()
+    begun = folder.put("d/a.jsonl", "1\n2\n3\n4\n5\n6\n")
+    first = folder.values(batches=1)
+    assert 0 < len(first) < 6
+    begun.rename(folder.folder / "away")
+    begun.parent.rmdir()
+    assert list(folder.plan()) == ["d"]
+    assert f"a file is gone of which {len(first)} rows are published: d/a.jsonl" in folder.problem("d")
+    begun.parent.mkdir()
+    (folder.folder / "away").rename(begun)
+    assert [*first, *folder.values()] == [*"123456"]
+
+
 def test_a_file_that_shrinks_while_half_read_is_told(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readers, "_BLOCK_BYTES", 6)
     folder.put("d/a.jsonl", "1\n2\n3\n4\n5\n6\n")

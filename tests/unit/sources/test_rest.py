@@ -237,6 +237,24 @@ def test_a_server_is_asked_from_a_little_before_the_watermark_on(lists: Lists) -
     assert last == {"sort": "at", "of": lists.name, "since": "2024-01-02", "until": tomorrow}
 
 
+def test_seconds_since_1970_are_those_of_the_time_in_whichever_zone_the_machine_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """West of UTC it would be asked for what came hours later, and the rest would be lost."""
+    field = WatermarkField.model_validate({**TIME, "until": "until", "format": "%s"})
+    low, high = "2024-01-01T00:00:00.500000Z", "2024-07-01T00:00:00.000000Z"
+    try:
+        for zone in ("UTC", "America/New_York", "Asia/Tokyo"):
+            monkeypatch.setenv("TZ", zone)
+            time.tzset()
+            assert field.asked(low, high) == {"since": "1704067199", "until": "1719792001"}
+        literal = field.model_copy(update={"format": "%%s %s %Y"})
+        assert literal.asked(low, None) == {"since": "%s 1704067199 2023"}
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
 def test_reading_may_end_between_two_values_and_goes_on_there(lists: Lists) -> None:
     lists.put(*(at(second) for second in (0, 1, 1, 1, 1, 2, 3, 4, 5, 5)))
     reader = lists.reader()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import sqlite3
 from collections import Counter
 from contextlib import closing
@@ -381,6 +382,10 @@ def test_a_value_among_others_that_is_no_position_fails_the_work_unit(file: Path
         ("VARCHAR(3)", "äöü", pa.string(), "äöü"),
         ("BLOB", b"\0\xff", pa.binary(), b"\0\xff"),
         ("BOOLEAN", 1, pa.bool_(), True),
+        ("BOOLEAN", 0, pa.bool_(), False),
+        ("DATETIME", "2024-01-02 03:04:05.6", pa.timestamp("us"), dt.datetime(2024, 1, 2, 3, 4, 5, 600_000)),
+        ("DATE", "2024-01-02", pa.date32(), dt.date(2024, 1, 2)),
+        ("TIME", "03:04:05", pa.time64("us"), dt.time(3, 4, 5)),
         ("JSON", '{"a": [1]}', pa.string(), '{"a": [1]}'),
     ],
 )
@@ -396,11 +401,24 @@ def test_types_of_sqlite(file: Path, declared: str, value: Any, arrow: pa.DataTy
     assert batch["v"].to_pylist() == [read, None]
 
 
-@pytest.mark.parametrize(("declared", "value"), [("INTEGER", 1.5), ("TEXT", b"\xff"), ("DATE", "soon")])
-def test_a_value_that_does_not_fit_its_column_fails_the_work_unit(file: Path, declared: str, value: Any) -> None:
+@pytest.mark.parametrize(
+    ("declared", "value", "told"),
+    [
+        ("INTEGER", 1.5, "not whole"),
+        ("TEXT", b"\xff", "not a utf8 string"),
+        ("DATE", "soon", "Invalid isoformat string: 'soon'"),
+        ("DATETIME", 1_700_000_000, "1700000000, and no text"),
+        ("TIME", b"\0", "and no text"),
+        ("BOOLEAN", "f", "'f', and not 0 or 1"),
+        ("BOOLEAN", 2, "2, and not 0 or 1"),
+    ],
+)
+def test_a_value_that_does_not_fit_its_column_fails_the_work_unit(
+    file: Path, declared: str, value: Any, told: str
+) -> None:
     make(file, f"CREATE TABLE t (id INTEGER PRIMARY KEY, v {declared})")
     insert(file, "t", (1, value))
-    with pytest.raises(SourceError):
+    with pytest.raises(SourceError, match=rf"a value does not fit its column.*column=v.*{told}"):
         Reader(source(file)).run()
 
 

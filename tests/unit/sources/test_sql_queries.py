@@ -5,20 +5,27 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
+from distcommit.engine.run import run
 from distcommit.model.errors import SourceError
 from distcommit.model.extract import EXTRACT
 from distcommit.model.log_records import DatasetState
 from distcommit.model.source import DatasetProblem
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan
+from distcommit.protocol.retries import RetryPolicy
 from distcommit.sources.sql.queries import Query
 from distcommit.sources.sql.source import SqlSource
 from distcommit.sources.sql.tables import Table
+from distcommit.testing.simulation.world import World
+from tests.unit.engine.machines import NOTHING, OUTPUT, Machine, launch
 from tests.unit.sources.sql_tables import Reader, database, planned, source
 
 JOINED = "SELECT o.id, o.s, p.name FROM orders AS o JOIN people AS p ON p.person = o.person"
@@ -104,6 +111,43 @@ def test_keys_of_a_view_are_said_too(file: Path) -> None:
     assert ids(Reader(source(file, tables=["seen"], overrides={"seen": {"keys": ["id"]}}), "seen").run()) == [1, 2]
 
 
+def test_keys_that_are_taken_away_are_told_until_there_is_a_greater_value_or_they_are_back(file: Path) -> None:
+    insert(file, 1, 2)
+    joined = reader(file, **KEYED)
+    assert ids(joined.run()) == [1, 2]
+    keyed, joined.source = joined.source, reader(file).source
+    assert joined.plan() is None
+    (told,) = joined.problems
+    assert "as where it was read while it was a key, and it is none now" in told
+    assert "expected a value past 2, or that id is a key; found nothing past 2, and no key" in told
+    assert "if source.overrides.q.keys or the table's key was taken away: put it back" in told
+    joined.source, plain = keyed, joined.source
+    assert (joined.plan(), joined.problems) == (None, [])
+    joined.source = plain
+    insert(file, 3)
+    assert (joined.plan(), joined.problems) == (None, [])
+    insert(file, 4)
+    assert ids(joined.run()) == [3]
+
+
+def test_rows_that_are_others_where_their_range_is_cut_fail_nobody(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a query that has other rows in each statement, or a table of a database without snapshots."""
+    insert(file, *range(50))
+    cut, count = Table.values_each, Table.count
+    monkeypatch.setattr(
+        Table,
+        "values_each",
+        lambda table, low, high, rows: cut(table, low, low if table.name == "gone" else high, rows),
+    )
+    monkeypatch.setattr(Table, "count", lambda table, low, high: count(table, low, 9 if table.name == "more" else high))
+    queries = dict.fromkeys(("gone", "more", "same"), JOINED)
+    found = planned(source(file, tables=[], queries=queries, records_per_work_unit=7))
+    sizes = {
+        each.dataset_urn: [unit.size for unit in each.work_units] for each in found if isinstance(each, DatasetPlan)
+    }
+    assert sizes == {"gone": [49], "more": [*[7] * 6, 1], "same": [7] * 7}
+
+
 def test_a_query_has_the_rules_of_tables(file: Path) -> None:
     insert(file, *range(10))
     rules = {"lookback": 2, "columns": ["s"], "where": "name = 'Ann' -- alone", "keys": ["id"]}
@@ -126,6 +170,35 @@ def test_what_could_not_be_read_is_planned_up_to_where_it_was_to_end(file: Path)
     assert again is not None
     assert ids(joined.read(again)) == [1, 2]
     assert ids(joined.run()) == [3, 4, 5]
+
+
+@pytest.mark.parametrize(("retry", "first_end"), [(RetryPolicy.ALWAYS, 3), (RetryPolicy.NEVER, 6)])
+def test_what_a_run_could_not_read_of_a_query_the_next_reads_by_itself(
+    file: Path, retry: RetryPolicy, first_end: int
+) -> None:
+    """`task.retry_across_runs`, by the engine's own runs."""
+    world, machine, joined = World(retry_across_runs=retry), Machine(), reader(file).source
+
+    def ran() -> bool:
+        settings = world.begin(machine, NOTHING)
+        return run(launch, replace(settings, flow=replace(settings.flow, source=joined))).succeeded
+
+    def published() -> list[int]:
+        files = [data for path, data in machine.paths(OUTPUT).items() if path.endswith(".parquet")]
+        return sorted(number for data in files for number in pq.read_table(BytesIO(data))["id"].to_pylist())
+
+    insert(file, 1, 2, 3)
+    with database(file) as connection:
+        connection.execute("UPDATE orders SET s = x'ff' WHERE id = 2")
+    assert not ran()
+    assert published() == []
+    with database(file) as connection:
+        connection.execute("UPDATE orders SET s = '2%' WHERE id = 2")
+    insert(file, 4, 5, 6)
+    for end in (first_end, 6):
+        assert ran()
+        assert published() == [*range(1, end)]
+        assert world.watermarks(machine) == {"q": Watermark({"": end}, f"id:integer of query {QUERY}")}
 
 
 @pytest.mark.parametrize(

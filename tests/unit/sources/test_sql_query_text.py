@@ -91,6 +91,40 @@ def test_a_value_that_nobody_gives_is_refused(dialect: str, text: str, mark: str
         Query.of(text, dialect)
 
 
+@pytest.mark.parametrize(
+    ("end", "told"),
+    [
+        ("FOR UPDATE", "FOR UPDATE"),
+        ("for\nupdate of t nowait", "for update"),
+        ("FOR /* read */ SHARE SKIP LOCKED", "FOR SHARE"),
+        ("LOCK IN SHARE MODE", "LOCK IN SHARE MODE"),
+        ("/*!50000FOR UPDATE*/", "FOR UPDATE"),
+        ("/*M! FOR UPDATE */", "FOR UPDATE"),
+        ("INTO OUTFILE '/tmp/t'", "INTO"),
+        ("INTO @one", "INTO"),
+    ],
+)
+def test_what_locks_or_writes_in_a_read_only_transaction_is_refused(end: str, told: str) -> None:
+    """Of MySQL and MariaDB; PostgreSQL refuses it in such a transaction, and SQLite has none of it."""
+    for text in (f"SELECT id FROM t {end}", f"SELECT id FROM (SELECT id FROM t {end}) AS u"):
+        with pytest.raises(ValueError, match=f"has {told}: it may not lock what it reads"):
+            Query.of(text, "mysql")
+    with pytest.raises(ValidationError, match=r"queries\.joined has FOR UPDATE: it may not lock"):
+        source("mysql://db/shop", queries={"joined": "SELECT id FROM t FOR UPDATE"})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT t.into, t . into, `for update`, 'FOR UPDATE' AS a, \"INTO\" AS b FROM t -- FOR UPDATE",
+        "SELECT substring(s FROM 1 FOR 3) AS s, `for`, `update` FROM t USE INDEX FOR ORDER BY (i) # FOR UPDATE",
+        "SELECT id, for_update, into_t FROM t FOR SYSTEM_TIME AS OF '2024-01-01' /* LOCK IN SHARE MODE */ WHERE id > 1",
+    ],
+)
+def test_what_only_looks_like_it_is_read(text: str) -> None:
+    assert Query.of(text, "mysql").body.startswith("SELECT")
+
+
 def test_space_and_comments_make_no_other_query() -> None:
     query = Query.of("SELECT id, ' a  b' AS s FROM t", "postgresql")
     assert query.id == "167309bca03b"  # positions are stored with it

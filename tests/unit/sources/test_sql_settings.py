@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from pydantic import ValidationError
 from distcommit.app.job_file.config import load_config
 from distcommit.model.errors import ConfigurationError, SourceError
 from distcommit.model.pins import Pin
+from distcommit.sources.sql.queries import Query, queries_of
 from distcommit.sources.sql.source import SqlSource
 from tests.unit.sources.sql_tables import source
 
@@ -61,6 +63,8 @@ def test_urls_that_are_refused_are_not_shown(url: str, told: str) -> None:
         ({"table_patterns": ["("]}, "not a regular expression"),
         ({"overrides": {"gone": {"lookback": 1}}}, "not read: gone"),
         ({"overrides": {"t": {"look_back": 1}}}, "look_back"),
+        ({"overrides": {"t": {"columns": ["a", "b", "a"]}}}, "a column is named twice"),
+        ({"overrides": {"t": {"keys": ["a", "a"]}}}, "a column is named twice"),
         ({"lookback": -1}, "lookback"),
         ({"lookback": None}, "lookback"),
         ({"watermark": ""}, "watermark"),
@@ -76,6 +80,22 @@ def test_urls_that_are_refused_are_not_shown(url: str, told: str) -> None:
 def test_settings_that_are_refused(settings: dict[str, Any], told: str) -> None:
     with pytest.raises(ValidationError, match=told):
         source(SERVER, **settings)
+
+
+def test_which_queries_there_are_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked for with each of thousands."""
+    asked: list[Mapping[str, str]] = []
+
+    def noted(texts: Mapping[str, str], dialect: str) -> dict[str, Query]:
+        asked.append(texts)
+        return queries_of(texts, dialect)
+
+    monkeypatch.setattr("distcommit.sources.sql.source.queries_of", noted)
+    names = [f"q{number}" for number in range(20)]
+    overrides = {name: {"keys": ["id"]} for name in names}
+    sql = source(SERVER, tables=[], queries=dict.fromkeys(names, "SELECT id FROM t"), overrides=overrides)
+    assert all(sql.selects(name, "") and sql.extract_of(name).table == name for name in names)
+    assert len(asked) == 1
 
 
 def test_how_late_rows_may_commit_is_to_be_said() -> None:

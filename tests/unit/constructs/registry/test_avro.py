@@ -57,6 +57,12 @@ def read_one(kind: Avro, value: Any) -> tuple[pa.DataType, Any]:
 
 
 DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}
+TIMES = {
+    "millis": {"type": "long", "logicalType": "timestamp-millis"},
+    "micros": {"type": "long", "logicalType": "timestamp-micros"},
+    "of day": {"type": "int", "logicalType": "time-millis"},
+    "micros of day": {"type": "long", "logicalType": "time-micros"},
+}
 MOMENT = datetime(2024, 2, 29, 12, 30, 1, 500_000, UTC)
 
 
@@ -445,7 +451,9 @@ def test_a_damaged_datum_is_turned_away_unless_it_is_another_whole_one(data: st.
             "B",
             "X",
         ),
-        ("long", {"type": "long", "logicalType": "timestamp-micros"}, 0, datetime(1970, 1, 1, tzinfo=UTC)),
+        ("long", TIMES["micros"], 0, datetime(1970, 1, 1, tzinfo=UTC)),
+        (TIMES["millis"], TIMES["millis"], datetime(1970, 1, 1, tzinfo=UTC), datetime(1970, 1, 1, tzinfo=UTC)),
+        (TIMES["millis"], "long", datetime(1970, 1, 1, tzinfo=UTC), 0),
     ],
     ids=str,
 )
@@ -486,6 +494,13 @@ def test_fields_are_found_by_name_or_alias_and_others_have_their_default() -> No
         (record(("a", {"type": "array", "items": "int"})), record(("a", "int")), "field a is array"),
         (record(("a", "int")), record(("a", ["null", "string"])), "field a is int"),
         (record(("a", ["null", "string"])), record(("a", "int")), "field a is"),
+        (record(("a", TIMES["micros"])), record(("a", TIMES["millis"])), "field a is long (timestamp-micros)"),
+        (
+            record(("a", TIMES["millis"])),
+            record(("a", ["null", TIMES["micros"]])),
+            "(timestamp-millis), and the pinned",
+        ),
+        (record(("a", TIMES["of day"])), record(("a", TIMES["micros of day"])), "field a is int (time-millis)"),
     ],
 )
 def test_schemas_that_do_not_fit_are_told_with_the_field(writer: Avro, reader: Avro, said: str) -> None:

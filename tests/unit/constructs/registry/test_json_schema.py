@@ -1,0 +1,65 @@
+"""JSON schemas as columns, without a registry: what a message has to have, and what is no schema."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from distcommit.constructs.converters.json_schema import JsonSchemaConverter
+from distcommit.constructs.registry.client import FoundSchema, UnusableSchemaError
+from distcommit.constructs.registry.wire import Framed
+
+MADE = JsonSchemaConverter.model_validate({"type": "json_schema", "registry": {"url": "http://nowhere"}})
+
+
+def found(schema: Any) -> FoundSchema:
+    return FoundSchema(1, "JSON", json.dumps(schema), ())
+
+
+def decoded(schema: Any, *messages: Any) -> tuple[list[dict[str, Any]], dict[int, str]]:
+    texts = pa.array([json.dumps(message).encode() for message in messages], pa.binary())
+    offsets = np.frombuffer(texts.buffers()[1], np.int32, len(texts) + 1).astype(np.int64)
+    data = np.frombuffer(texts.buffers()[2], np.uint8)
+    framed = Framed(1, data, offsets[:-1], offsets[1:], np.arange(len(texts)))
+    (made,) = MADE.decoder(found(schema), None).decode(framed)
+    return made.records.to_pylist(), dict(made.wrong)
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        {"type": ["string", "null"]},
+        {"oneOf": [{"type": "null"}, {"type": "string"}]},
+        {"anyOf": [{"$ref": "#/definitions/text"}, {"type": "null"}]},
+        {"$ref": "#/definitions/note"},
+    ],
+)
+def test_what_is_required_may_be_null_where_that_is_one_of_its_types(note: Any) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"id": {"type": "integer"}, "note": note},
+        "required": ["id", "note", "gone"],
+        "definitions": {"text": {"type": "string"}, "note": {"type": ["null", "string"]}},
+    }
+    records, wrong = decoded(schema, {"id": 1, "note": None}, {"id": None, "note": "a"}, {"id": 2, "note": "b"})
+    assert records[0] == {"id": 1, "note": None}
+    assert wrong == {1: "id is not there, and is required"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "told"),
+    [
+        ({"type": "object", "properties": {"a": {"oneOf": [True, {"type": "string"}]}}}, "no JSON schema"),
+        ({"type": "object", "properties": ["a"]}, "no JSON schema"),
+        ({"type": 5}, "no JSON schema"),
+        ({"type": "object", "properties": {"a": {"type": "string"}}, "required": 5}, "no JSON schema"),
+        ([], "no JSON schema of an object"),
+    ],
+)
+def test_what_is_no_schema_is_told_as_that(schema: Any, told: str) -> None:
+    with pytest.raises(UnusableSchemaError, match=told):
+        MADE.decoder(found(schema), None)
