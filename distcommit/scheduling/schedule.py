@@ -35,12 +35,14 @@ class Missed(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Plan:
     """How one job is scheduled. `cancel_after_ms`: when its run is to be told to end, 0 for never. `fresh_ms`: the
-    smallest of its freshness targets, which says how much its waiting counts."""
+    smallest of its freshness targets, which says how much its waiting counts. `telling_ms`: how long a run that is over
+    may take to tell people so, and does not hang."""
 
     timetable: Timetable
     missed: Missed = Missed.RUN
     cancel_after_ms: int = 0
     fresh_ms: int = USUAL_FRESH_MS
+    telling_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +203,9 @@ def _ends_ms(entry: Entry) -> int | None:
 
 def _gives_up_ms(entry: Entry) -> int | None:
     """When its run, which was told to end, is taken for one that never does."""
-    return None if entry.began_ms is None or entry.told_ms is None else entry.told_ms + STUCK_MS
+    if entry.began_ms is None or entry.told_ms is None:
+        return None
+    return entry.told_ms + STUCK_MS + entry.plan.telling_ms
 
 
 def _waits_ms(entry: Entry, moment: Moment) -> Iterator[int]:

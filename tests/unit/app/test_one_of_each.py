@@ -40,3 +40,21 @@ def test_a_job_file_names_the_key_and_its_line(tmp_path: Path) -> None:
         ConfigurationError, match=r"the job file is not YAML.*job.yaml(.|\n)*the key 'job' is there 2 times"
     ):
         load_config(job)
+
+
+@pytest.mark.parametrize("value", ["2024-13-45", "!!int abc", "[" * 5000])
+def test_what_is_no_value_is_no_yaml(value: str, tmp_path: Path) -> None:
+    job = tmp_path / "job.yaml"
+    job.write_text(f"job: j\non_rejected: {value}\n")
+    with pytest.raises(ConfigurationError, match="the job file is not YAML"):
+        load_config(job)
+    job.write_text("job: j\n")
+    with pytest.raises(ConfigurationError, match="the value of this override is not YAML"):
+        load_config(job, [f"on_rejected={value}"])
+
+
+def test_alerts_that_are_no_section_are_told_as_any_other_mistake(tmp_path: Path) -> None:
+    job = tmp_path / "job.yaml"
+    job.write_text("job: j\nalerts: somebody\n")
+    with pytest.raises(ConfigurationError, match=r"the job file is wrong.*alerts"):
+        load_config(job)

@@ -380,6 +380,25 @@ def test_an_overlong_run_is_told_to_end_as_by_cancel(folder: Path) -> None:
     assert serving.all("overlong") == ["a.yaml"]
 
 
+def test_a_job_whose_own_class_raises_is_told_and_the_others_go_on(folder: Path, monkeypatch: Any) -> None:
+    (folder / "raises_as_it_is_imported.py").write_text("raise NameError('no such name')")
+    monkeypatch.syspath_prepend(str(folder))
+    Job.from_file(write(folder, "a", schedule={"interval_s": 1})).open_store(create=True)
+    serving = Serving(folder)
+    serving.until("a.yaml", "committed")
+    write(folder, "b", source={"type": "python", "class": "raises_as_it_is_imported:Source"})
+    assert "NameError: no such name" in serving.until("b.yaml", "wrong").text
+    serving.until("a.yaml", "committed", 2)
+
+
+def test_a_run_is_not_given_up_while_its_alerts_may_be_told(folder: Path) -> None:
+    alerts = {"after_failed_runs": 1, "commands": [{"command": ["true"], "timeout_s": 500}]}
+    write(folder, "a", alerts=alerts)
+    plan = read_job_files(folder, (), {})["a.yaml"].plan
+    assert plan is not None
+    assert plan.telling_ms == 500_000
+
+
 def test_a_run_that_hangs_though_it_was_told_to_end_ends_the_service(folder: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("distcommit.scheduling.schedule.STUCK_MS", 200)
     monkeypatch.setattr("distcommit.app.serving.serve._END_WAIT_S", 0.5)
