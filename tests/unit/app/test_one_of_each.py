@@ -53,8 +53,9 @@ def test_what_is_no_value_is_no_yaml(value: str, tmp_path: Path) -> None:
         load_config(job, [f"on_rejected={value}"])
 
 
-def test_alerts_that_are_no_section_are_told_as_any_other_mistake(tmp_path: Path) -> None:
+@pytest.mark.parametrize("section", ["alerts: somebody", "lock: {lease_ttl_s: .inf}"])
+def test_what_a_section_can_not_be_is_told_as_any_other_mistake(section: str, tmp_path: Path) -> None:
     job = tmp_path / "job.yaml"
-    job.write_text("job: j\nalerts: somebody\n")
-    with pytest.raises(ConfigurationError, match=r"the job file is wrong.*alerts"):
+    job.write_text(f"job: j\n{section}\n")
+    with pytest.raises(ConfigurationError, match=rf"the job file is wrong.*{section.partition(':')[0]}\b"):
         load_config(job)
