@@ -113,7 +113,7 @@ class Mails:
 
 
 @contextmanager
-def mail_server(**tls: ssl.SSLContext) -> Iterator[tuple[int, list[Envelope]]]:
+def mail_server(**tls: Any) -> Iterator[tuple[int, list[Envelope]]]:
     mails = Mails()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
