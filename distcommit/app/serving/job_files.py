@@ -32,7 +32,8 @@ def read_job_files(
     """All job files by name; those that say what they said when they were `known` as they were.
 
     Args:
-        folder: where they are. Names that begin with a dot, and folders, are passed over.
+        folder: where they are. Names that begin with a dot, and folders, are passed over. Commands that messages name
+            can be given from anywhere.
         overrides: what wins over each file.
         known: what was there before.
         spark: the session that all have to share; None takes that of the first.
@@ -42,7 +43,7 @@ def read_job_files(
     """
     try:
         paths = sorted(
-            path for path in folder.iterdir() if is_job_file(path) and path.name[0] != "." and path.is_file()
+            path for path in folder.absolute().iterdir() if is_job_file(path) and path.name[0] != "." and path.is_file()
         )
     except OSError as error:
         raise ConfigurationError("the folder of job files can't be read", path=folder, found=str(error)) from error
