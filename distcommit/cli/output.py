@@ -177,7 +177,8 @@ def rebuild_view(result: RebuildResult) -> RenderableType:
     elif result.written:
         verdict = good_verdict("rebuilt", "the job may run again; `distcommit audit` proves it")
     else:
-        verdict = good_verdict("dry run", "nothing was written")
+        what = f": epoch {result.epoch} would be taken, and all datasets stay as they are" if not result.rows else ""
+        verdict = good_verdict("dry run", f"nothing was written{what}")
     table = ExplainedTable("dataset", ">before", ">after", ">files", ">set aside", ">gaps")
     for row in result.rows[:LISTED]:
         counts = (f"{n:,}" for n in (row.files, row.files_set_aside, row.gap_records))

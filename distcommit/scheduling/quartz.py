@@ -30,7 +30,7 @@ def from_quartz(expression: str) -> dict[str, str | float]:
     if not second.isdecimal():
         every = re.fullmatch(r"(?:\*|0)(?:/(\d+))?", second)
         rest = {minute, hour, day, month, weekday}
-        if every is None or rest - {"*", "?"} or 60 % int(every[1] or 1):
+        if every is None or rest - {"*", "?"} or not int(every[1] or 1) or 60 % int(every[1] or 1):
             raise ValueError(f"the second has to be a number, or every so many of all minutes, found {second}")
         return {"interval_s": float(every[1] or 1)}
     ours = [_field(text, name) for text, name in zip((minute, hour, day, month), _LAST, strict=True)]

@@ -35,12 +35,14 @@ class Missed(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Plan:
     """How one job is scheduled. `cancel_after_ms`: when its run is to be told to end, 0 for never. `fresh_ms`: the
-    smallest of its freshness targets, which says how much its waiting counts."""
+    smallest of its freshness targets, which says how much its waiting counts. `telling_ms`: how long a run that is over
+    may take to tell people so, and does not hang."""
 
     timetable: Timetable
     missed: Missed = Missed.RUN
     cancel_after_ms: int = 0
     fresh_ms: int = USUAL_FRESH_MS
+    telling_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,8 @@ class Entry:
 
     `fires`: its next firing, by its timetable's clock; `due_ms`: since when it waits to begin; `began_ms`: since when
     its run is under way; `passed`: how many firings have passed since then; `not_before_ms`: when it may try again;
-    `leaves`: it is scheduled no more, and its run is still under way; `told_ms`: since when its run is to end.
+    `leaves`: it is scheduled no more, and its run is still under way; `told_ms`: since when its run is to end;
+    `is_silent`: its storage does not answer: no run of it begins, and one that was to has not yet.
     """
 
     plan: Plan
@@ -62,12 +65,14 @@ class Entry:
     is_paused: bool = False
     leaves: bool = False
     told_ms: int | None = None
+    is_silent: bool = False
 
     def may_begin(self, moment: Moment) -> bool:
         """Whether it waits for nothing but a slot."""
         return (
             self.due_ms is not None
             and self.began_ms is None
+            and not self.is_silent
             and self.not_before_ms <= moment.steady_ms
             and (self.is_triggered or not self.is_paused)
         )
@@ -138,6 +143,14 @@ class Schedule:
         known = self.entries[name]
         return self._with(name, Entry(known.plan, known.fires, began_ms=moment.steady_ms, is_paused=known.is_paused))
 
+    def silent(self, name: str, *, is_silent: bool) -> Schedule:
+        """With a job whose storage does not answer, or does again."""
+        return self._with(name, replace(self.entries[name], is_silent=is_silent))
+
+    def taken(self, name: str, moment: Moment) -> Schedule:
+        """With a run that has come to begin, later than it was to."""
+        return self._with(name, replace(self.entries[name], began_ms=moment.steady_ms, told_ms=None, is_silent=False))
+
     def told(self, name: str, moment: Moment) -> Schedule:
         """With a run that has been told to end."""
         return self._with(name, replace(self.entries[name], told_ms=moment.steady_ms))
@@ -156,7 +169,8 @@ class Schedule:
 
     def ready(self, moment: Moment) -> tuple[str, ...]:
         """Who is to begin now: as many as there are slots for, and first who has waited longest for its target."""
-        slots = self.at_once - sum(1 for entry in self.entries.values() if entry.began_ms is not None)
+        under_way = (entry for entry in self.entries.values() if entry.began_ms is not None and not entry.is_silent)
+        slots = self.at_once - sum(1 for _ in under_way)
         waiting = [
             (-(moment.steady_ms - entry.due_ms + 1) / entry.plan.fresh_ms, name)
             for name, entry in self.entries.items()
@@ -194,14 +208,16 @@ def _at(entry: Entry, moment: Moment, *, set_back: bool) -> Entry:
 
 def _ends_ms(entry: Entry) -> int | None:
     """When its run is to be told to end."""
-    if entry.began_ms is None or not entry.plan.cancel_after_ms:
+    if entry.began_ms is None or not entry.plan.cancel_after_ms or entry.is_silent:
         return None
     return entry.began_ms + entry.plan.cancel_after_ms
 
 
 def _gives_up_ms(entry: Entry) -> int | None:
     """When its run, which was told to end, is taken for one that never does."""
-    return None if entry.began_ms is None or entry.told_ms is None else entry.told_ms + STUCK_MS
+    if entry.began_ms is None or entry.told_ms is None or entry.is_silent:
+        return None
+    return entry.told_ms + STUCK_MS + entry.plan.telling_ms
 
 
 def _waits_ms(entry: Entry, moment: Moment) -> Iterator[int]:

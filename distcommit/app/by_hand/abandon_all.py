@@ -16,14 +16,14 @@ def abandon_each(plan: ReleasePlan, abandon: Callable[[str], None]) -> list[str]
         which they are.
 
     Raises:
-        DistcommitError: the first that one of them met; the others are abandoned.
+        DistcommitError, OSError: the first that one of them met; the others are abandoned.
     """
     todo = [row.dataset for row in plan.rows if row.acts]
-    failed: list[DistcommitError] = []
+    failed: list[DistcommitError | OSError] = []
     for urn in todo:
         try:
             abandon(urn)
-        except DistcommitError as error:
+        except (DistcommitError, OSError) as error:
             failed.append(error)
     if failed:
         raise failed[0]

@@ -10,6 +10,7 @@ from distcommit.app.by_hand.positions import ForeignPositions
 from distcommit.app.by_hand.rebuild import known_states
 from distcommit.app.output.joined import Branches, folders_of
 from distcommit.app.output.ledgers import open_ledgers
+from distcommit.app.output.shared_positions import is_other
 from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.log_records import DatasetState
@@ -74,7 +75,9 @@ def require_offsets(provenance: Provenance | None) -> None:
 def compare_outputs(store: JobStore, flow: TaskFlow, other: JobStore, other_flow: TaskFlow) -> CompareResult:
     """What two jobs have published of the offsets that both have passed, by the files' footers and targets' ledgers.
 
-    Where a side began later, or is not as far, the offsets that it has not passed are not compared.
+    Where a side began later, or is not as far, the offsets that it has not passed are not compared. Those of a source
+    that was made again count in the newest that each has read; where these are two, nothing is compared, and that
+    differs.
     """
     unreadable: list[str] = []
     ours_known, theirs_known = known_states(store), known_states(other)
@@ -87,7 +90,9 @@ def compare_outputs(store: JobStore, flow: TaskFlow, other: JobStore, other_flow
         positions, other_positions = _positions(ours), _positions(others)
         for partition in _sorted({**positions, **other_positions}):
             row = _row(urn, partition, positions.get(partition), other_positions.get(partition))
-            if ours is not None and others is not None and isinstance(row.ours, int) and isinstance(row.theirs, int):
+            if is_other(_incarnation(ours), _incarnation(others)):
+                alone += 1
+            elif ours is not None and others is not None and isinstance(row.ours, int) and isinstance(row.theirs, int):
                 low = max(_first(ours, partition), _first(others, partition))
                 window = OffsetSets()
                 window.add_range(partition, low, min(row.ours, row.theirs))
@@ -122,6 +127,8 @@ def _published(
             done_epoch = state.done_epoch if state is not None else 0
             branches = Branches(folder.live(done_epoch), rows, folder.replaced(done_epoch))
             for incarnation in branches.incarnations():
+                if is_other(incarnation, _incarnation(state)):
+                    continue  # of the source before it was made again, with offsets of its own
                 joined = branches.joined(incarnation)
                 found.setdefault(urn, OffsetSets()).update(joined.covered.difference(joined.holes))
     return found
@@ -134,6 +141,10 @@ def _row(urn: str, partition: str, ours: Position | None, theirs: Position | Non
 
 def _positions(state: DatasetState | None) -> dict[str, Position]:
     return dict(state.watermark.positions) if state is not None and state.watermark is not None else {}
+
+
+def _incarnation(state: DatasetState | None) -> str:
+    return state.watermark.incarnation if state is not None and state.watermark is not None else ""
 
 
 def _first(state: DatasetState, partition: str) -> int:

@@ -64,7 +64,7 @@ def rebuild_store(
     _require_open(store)
     claim_folders(store)
     fs, roots = store.fs, store.roots
-    epoch = max(found.epoch, next_record.next_epoch(store.job_log().refresh()), *_marked(store))
+    epoch = max(found.epoch, _next_epoch(store))
     put_mark(fs, roots.output, epoch, Mark.REBUILD)
     _fence(store, epoch, run_id)
     for bucket in range(store.buckets):
@@ -124,12 +124,18 @@ def _end(store: JobStore, epoch: int, who: str) -> None:
     put_mark(store.fs, store.roots.output, epoch, Mark.BEGAN)
 
 
+def plan_keeping(store: JobStore) -> RebuildResult:
+    """What `keep_store` would do: take that epoch, and change nothing else. Writes nothing. Raises as it does."""
+    _require_open(store)
+    return RebuildResult(epoch=_next_epoch(store))
+
+
 def keep_store(store: JobStore, run_id: str, who: str) -> RebuildResult:
     """Declares what the store knows to be what counts, whatever is published: it gets an epoch above all others, and
     nothing else is changed. Raises as `rebuild_store`."""
     _require_open(store)
     claim_folders(store)
-    epoch = max(next_record.next_epoch(store.job_log().refresh()), *_marked(store))
+    epoch = _next_epoch(store)
     put_mark(store.fs, store.roots.output, epoch, Mark.REBUILD)
     _fence(store, epoch, run_id)
     _end(store, epoch, who)
@@ -144,9 +150,10 @@ def _require_open(store: JobStore) -> None:
         require_not_moved(store, fold_of_rest(store.bucket_log(bucket)))
 
 
-def _marked(store: JobStore) -> list[int]:
-    """Epochs that are above those of the marks in the output."""
-    return [epoch + 1 for epoch in read_marks(store.fs, store.roots.output).values()]
+def _next_epoch(store: JobStore) -> int:
+    """One above all that the job log has, and all marks in the output."""
+    marked = read_marks(store.fs, store.roots.output).values()
+    return max(next_record.next_epoch(store.job_log().refresh()), *(epoch + 1 for epoch in marked))
 
 
 def known_states(store: JobStore) -> dict[str, DatasetState]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from distcommit.app.by_hand.rebuild import keep_store, known_states, plan_rebuild, rebuild_store
+from distcommit.app.by_hand.rebuild import keep_store, known_states, plan_keeping, plan_rebuild, rebuild_store
 from distcommit.app.by_hand.rebuild_plan import RebuildResult
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.engine.clock import SystemClock
@@ -60,12 +60,7 @@ def rebuild_job(
             raise not_the_owner(roots.output, owner, config.job)
     run_id = new_run_id()
     if keep_watermarks:
-        if store is None or dry_run:
-            raise ConfigurationError(
-                "watermarks are kept of a store that is there, and there is nothing to show", path=roots.store
-            )
-        with JobLock(fs, roots.store, run_id, config.lock.lease_ttl_s, SystemClock()):
-            return keep_store(store, run_id, who)
+        return _keep(folders, store, run_id, who, dry_run=dry_run)
     lost = owner.store_id if owner is not None else uuid.uuid4().hex
     buckets = config.commit.buckets or DEFAULT_BUCKETS
     planned = store or JobStore(fs, roots, config.job, buckets, lost, folders.groups)
@@ -80,6 +75,22 @@ def rebuild_job(
     with JobLock(fs, roots.store, run_id, config.lock.lease_ttl_s, SystemClock()):
         record_settings(store, folders.pinned())
         return rebuild_store(store, found, run_id, who, accept_gaps=accept_gaps, flow=flow)
+
+
+def _keep(folders: JobFolders, store: JobStore | None, run_id: str, who: str, *, dry_run: bool) -> RebuildResult:
+    """Goes on from what a store knows, or says what that would do."""
+    if store is None:
+        raise ConfigurationError(
+            "watermarks are kept of a store that is there",
+            path=folders.places()[1].store,
+            expected="a store",
+            found="none",
+            todo="`distcommit rebuild` makes one from the published files",
+        )
+    if dry_run:
+        return plan_keeping(store)
+    with JobLock(store.fs, store.roots.store, run_id, folders.config.lock.lease_ttl_s, SystemClock()):
+        return keep_store(store, run_id, who)
 
 
 def _can_be_declared(store: JobStore) -> bool:

@@ -57,7 +57,8 @@ class EmailHook(_Hook):
     Attributes:
         host: the SMTP server.
         port: its port.
-        tls: `starttls`, or `tls` from the first byte on.
+        tls: `starttls`, or `tls` from the first byte on. Its certificate has to be one that this machine trusts, or
+            the environment variable `SSL_CERT_FILE` names.
         sender: the address that it is from.
         recipients: the addresses that it is for.
         username: to log in with; empty: without.

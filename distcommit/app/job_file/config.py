@@ -265,7 +265,10 @@ def _override(tree: dict[str, Any], text: str) -> None:
             holder = holder.setdefault(section, {}) if isinstance(holder, dict) else None
     if not isinstance(holder, dict):
         raise ConfigurationError("this override goes into something that is not a section", found=text)
-    parsed = load_yaml(value)
+    try:
+        parsed = load_yaml(value)
+    except yaml.YAMLError as error:
+        raise ConfigurationError("the value of this override is not YAML", found=f"{text}: {error}") from error
     if last == "type" and holder.get("type", _DEFAULT_TYPES.get(sections[-1] if sections else "", parsed)) != parsed:
         holder.clear()
     holder[last] = parsed
@@ -287,7 +290,7 @@ def _with_environment(value: Any, path: str, keys: tuple[str, ...] = ()) -> Any:
     if not isinstance(value, str):
         return value
     of_client = keys[:2] == ("source", "client") or keys[-3:-1] == ("registry", "client")
-    of_alert = keys[:1] == ("alerts",) and (keys[-1] in ("password", "url") or keys[-2] == "headers")
+    of_alert = keys[:1] == ("alerts",) and (keys[-1] in ("password", "url") or keys[-2:-1] == ("headers",))
     of_secret = of_client or of_alert or keys[-2:] in (("source", "password"), ("sink", "password"))
     if "${file:" in value and not of_secret:
         raise ConfigurationError(

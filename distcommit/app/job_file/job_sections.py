@@ -12,6 +12,9 @@ from distcommit.protocol.retries import RetryPolicy
 from distcommit.stores.job_store import MAX_BUCKETS
 from distcommit.stores.retention import USUALLY_KEPT
 
+_LONGEST_LEASE_S = 30 * 86400
+"""A lease without an end can't be written down, and then nobody is held off by it."""
+
 
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -139,7 +142,7 @@ class LockSettings(_Section):
     """
 
     enabled: bool = True
-    lease_ttl_s: float = Field(default=30, gt=0)
+    lease_ttl_s: float = Field(default=30, gt=0, le=_LONGEST_LEASE_S)
 
 
 class RetentionSettings(_Section):

@@ -25,4 +25,7 @@ def load_yaml(text: str) -> Any:
     Raises:
         yaml.YAMLError: if it is none, or a mapping has a key twice.
     """
-    return yaml.load(text, _Loader)
+    try:
+        return yaml.load(text, _Loader)
+    except (ValueError, RecursionError) as error:  # of a date without such a day, or of a thousand brackets
+        raise yaml.YAMLError(str(error)) from error

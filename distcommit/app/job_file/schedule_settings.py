@@ -48,7 +48,10 @@ class ScheduleSettings(BaseModel):
             return Cron(self.cron, self.time_zone)
         return Interval(round(self.interval_s * 1000))
 
-    def plan(self, fresh_s: float = 0) -> Plan:
-        """How the job is scheduled. `fresh_s`: the smallest of its freshness targets, 0 if it has none."""
-        plan = Plan(self.timetable(), self.missed, round(self.cancel_after_s * 1000))
+    def plan(self, fresh_s: float = 0, telling_s: float = 0) -> Plan:
+        """How the job is scheduled. `fresh_s`: the smallest of its freshness targets, 0 if it has none; `telling_s`:
+        how long its alerts may take."""
+        plan = Plan(
+            self.timetable(), self.missed, round(self.cancel_after_s * 1000), telling_ms=round(telling_s * 1000)
+        )
         return replace(plan, fresh_ms=round(fresh_s * 1000)) if fresh_s else plan

@@ -35,7 +35,7 @@ class Around(NamedTuple):
     `freshness`: targets of datasets.
     `newer`: what the output knows of runs, or of a rebuild, that the store does not; `older`: what the store knows of
     runs that the output does not; `elsewhere`: whether what is pending was staged in another folder. `still`: for how
-    many seconds live runs have not moved, by epoch, where that is too long."""
+    many seconds live runs have not moved, or have waited for their epoch, by their ids, where that is too long."""
 
     lacking: Mapping[str, StepRow] = {}
     closed: Sequence[str] = ()
@@ -46,7 +46,7 @@ class Around(NamedTuple):
     newer: str = ""
     older: str = ""
     elsewhere: bool = False
-    still: Mapping[int, float] = {}
+    still: Mapping[str, float] = {}
 
 
 def look_around(folders: JobFolders, store: JobStore, status: StatusResult, runs: RunsResult, now_ms: int) -> Around:

@@ -6,6 +6,7 @@ import msgspec
 
 from distcommit.app.looking.status import WAITING, DatasetStatusRow, StatusResult
 from distcommit.app.looking.steps import SequenceSteps, StepsResult
+from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores.by_hand import Release
 
 
@@ -62,9 +63,19 @@ def _fate(row: DatasetStatusRow, mine: SequenceSteps | None, how: Release, *, by
             return f"the next run quarantines it again: {lost.why}", True
         case Release.RETRY:
             return f"the next run executes what is missing: {done:,} of {steps:,} steps are done", True
+        case Release.ACCEPT if row.status == "quarantined" and _is_read_beside(mine):
+            return "refused: what says which files it takes the place of is not published (abandon)", False
         case Release.ACCEPT:
             left = f": what {steps - done:,} of {steps:,} steps had to publish is lost" if done < steps else ""
             return f"it counts as done{left}", True
+    if any(step.lasts for step in mine.steps):
+        return "refused: it has a step of a kind that can't be abandoned (retry or accept)", False
     if not by_name and row.status != "revoking" and not any(step.gone for step in mine.steps):
         return "left alone: no sealed file of it is gone (abandon it by its name)", False
     return f"{done:,} of {steps:,} steps are taken back, and the next run reads its records again", True
+
+
+def _is_read_beside(mine: SequenceSteps) -> bool:
+    """Whether it would be read beside what it takes the place of, were it done as it is: files alone can say so."""
+    of_files = all(step.kind == FsRenameCommitStep.type_name for step in mine.steps)
+    return of_files and any(step.replaces and step.state in ("PENDING", "LOST") for step in mine.steps)

@@ -177,7 +177,10 @@ def _rows(store: JobStore, clock: Clock, epochs: list[int]) -> Iterable[RunRow]:
         found.insert(0, RunRow(fold.fence_epoch, fold.fence_run_id, RunStatus.RUNNING, host=holder.host))
     known = {row.run_id for row in found}
     waiting = [holder for run_id, holder in living.items() if run_id not in known]
-    pending = [RunRow(0, holder.run_id, RunStatus.PENDING, host=holder.host) for holder in waiting]
+    pending = [
+        RunRow(0, holder.run_id, RunStatus.PENDING, host=holder.host, reason=f"process {holder.pid} on {holder.host}")
+        for holder in waiting
+    ]
     pending += _died_early((holder for holder in held.values() if holder.run_id not in living), found, fold)
     return [
         msgspec.structs.replace(row, overdue=True, reason=overdue[row.run_id])

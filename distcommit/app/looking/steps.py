@@ -11,7 +11,9 @@ from distcommit.model.errors import ConfigurationError, DistcommitError
 from distcommit.model.log_records import DatasetState
 from distcommit.model.notebook import Shown
 from distcommit.model.steps import CommitStep, Lost, StepContext, Verdict
+from distcommit.protocol.paths.output import is_tombstone
 from distcommit.steps.registry import load_steps
+from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores.job_store import JobStore
 
 _ASKED_LATER = "its target is asked as it is committed"
@@ -19,13 +21,17 @@ _ASKED_LATER = "its target is asked as it is committed"
 
 class StepRow(msgspec.Struct, frozen=True):
     """One step. `state`: DONE, PENDING, LOST, or UNKNOWN where it can't be read or looked at; `why`: what was expected
-    and found, or what keeps it from being told. `gone`: of a LOST one, whether nothing is at its target either."""
+    and found, or what keeps it from being told. `gone`: of a LOST one, whether nothing is at its target either.
+    `lasts`: whether it is of a kind that can't be abandoned; `replaces`: whether it says what the sequence takes the
+    place of."""
 
     kind: str
     what: str
     state: str
     why: str = ""
     gone: bool = False
+    lasts: bool = False
+    replaces: bool = False
 
 
 class SequenceSteps(msgspec.Struct, frozen=True):
@@ -145,8 +151,10 @@ def _is_gone(step: CommitStep) -> bool:
 
 
 def _row(step: CommitStep, answer: Verdict | Lost) -> StepRow:
+    lasts = not step.can_be_abandoned()
+    replaces = isinstance(step, FsRenameCommitStep) and is_tombstone(step.file.final_path)
     if isinstance(answer, Lost):
         why = f"expected {answer.expected}; found {answer.found}"
-        return StepRow(step.type_name, _told(step), "LOST", why, gone=_is_gone(step))
+        return StepRow(step.type_name, _told(step), "LOST", why, _is_gone(step), lasts, replaces)
     later = _ASKED_LATER if step.sink_name and answer is Verdict.PENDING else ""
-    return StepRow(step.type_name, _told(step), answer.name, later)
+    return StepRow(step.type_name, _told(step), answer.name, later, lasts=lasts, replaces=replaces)

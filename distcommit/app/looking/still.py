@@ -3,11 +3,15 @@
 What a run does leaves names in folders of its store: how far its tasks are, plans, segments, tables. As long as its
 driver lives, so does its lease. When names came there last is held against when the lease was renewed last, both as the
 file system tells the times of folders: so clocks of machines have no say. Where it tells none (S3), nothing is found.
+
+A run that has no epoch yet has left nothing there but its lease, which is held against when the run began, as its id
+says it: both by the clock of the driver's machine.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from statistics import median
 
 from distcommit.app.looking.runs import RunRow, RunsResult, RunStatus
@@ -25,20 +29,36 @@ from distcommit.protocol.paths.store import (
     record_name,
     run_name,
 )
+from distcommit.stores.job_lock import LockRecord, holders
 from distcommit.stores.job_store import JobStore
 
 STILL_S = 900
 """A live run that leaves no sign for less than so many seconds may just be at something that takes long."""
 
 
-def still_runs(store: JobStore, runs: RunsResult) -> dict[int, float]:
-    """Of runs that live and renew their lease, by epoch, for how many seconds nothing of them has moved: where these
-    are more than `STILL_S`, and more than runs of this job take as a whole."""
+def still_runs(store: JobStore, runs: RunsResult) -> dict[str, float]:
+    """Of runs that live and renew their lease, by id, for how many seconds nothing of them has moved: where these are
+    more than `STILL_S`, and more than runs of this job take as a whole. Of those that have no epoch yet, since when
+    they wait for it: where that is more than `STILL_S`."""
     took_s = [(row.ended_ms - row.began_ms) / 1000 for row in runs.runs if row.began_ms and row.ended_ms]
     least_s = max(STILL_S, median(took_s) if took_s else 0)
     living = (row for row in runs.runs if row.status is RunStatus.RUNNING and row.run_id and not row.overdue)
-    found = {row.epoch: _still_s(store, row, least_s) for row in living}
-    return {epoch: seconds for epoch, seconds in found.items() if seconds}
+    found = {row.run_id: _still_s(store, row, least_s) for row in living}
+    if any(row.status is RunStatus.PENDING for row in runs.runs):
+        held = holders(store.fs, store.roots.store)
+        waiting = (row for row in runs.runs if row.status is RunStatus.PENDING and not row.overdue)
+        found |= {row.run_id: _waits_s(held[row.run_id]) for row in waiting if row.run_id in held}
+    return {run_id: seconds for run_id, seconds in found.items() if seconds}
+
+
+def _waits_s(holder: LockRecord) -> float:
+    """0 if it is less than `STILL_S`, or the id does not tell."""
+    try:
+        began = datetime.strptime(holder.run_id[: len("20260101T000000")], "%Y%m%dT%H%M%S").replace(tzinfo=UTC)
+    except ValueError:
+        return 0
+    seconds = holder.renewed_ms / 1000 - began.timestamp()
+    return seconds if seconds >= STILL_S else 0
 
 
 def _still_s(store: JobStore, row: RunRow, least_s: float) -> float:

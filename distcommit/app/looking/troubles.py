@@ -72,7 +72,14 @@ def _of_locks(runs: RunsResult, command: Command) -> Iterator[Trouble]:
 
 def _of_still(runs: RunsResult, command: Command, around: Around) -> Iterator[Trouble]:
     for row in runs.runs:
-        if still_s := around.still.get(row.epoch, 0):
+        still_s = around.still.get(row.run_id, 0)
+        if still_s and not row.epoch:
+            what = (
+                f"a run has no epoch after {still_s:,.0f} s: {row.reason} lives, and Spark has not begun it."
+                " Nothing of it is sealed: if what it waits for will not come, end that process, then run again"
+            )
+            yield Trouble(what, command("run"))
+        elif still_s:
             what = (
                 f"the run of epoch {row.epoch} stands still: its driver{_on(row)} lives, and nothing of it has moved"
                 f" for {still_s:,.0f} s. If it is no source or target that takes so long, end it, and run again: what"

@@ -16,7 +16,7 @@ from distcommit.stores.anchors import require_head
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.log import CommitLog
 from distcommit.stores.run_datasets import read_run_datasets
-from distcommit.stores.run_records import RunRecord, read_beginning, read_record, recorded_epochs
+from distcommit.stores.run_records import RunBeginning, RunRecord, read_beginning, read_record, recorded_epochs
 
 _NAMED = 100
 
@@ -66,17 +66,16 @@ def verify_store(store: JobStore) -> VerifyResult:
         DistcommitError, OSError: if a log's folder can't be listed.
     """
     problems: list[StoreProblem] = []
+    kept = [_Kept(store, epoch) for epoch in recorded_epochs(store.fs, store.roots.store)]  # before the logs go on
     job = _look_twice(store, None)
     looks = {"job log": job} | {f"bucket {bucket}": _look_twice(store, bucket) for bucket in range(store.buckets)}
     for where, seen in looks.items():
         problems += [StoreProblem(where, what) for what in seen.problems]
     states = {urn: s for seen in looks.values() if seen.fold for urn, s in seen.fold.datasets.items()}
     whole = all(seen.fold is not None for seen in looks.values())
-    runs = 0
-    for epoch in recorded_epochs(store.fs, store.roots.store):
-        runs += 1
-        found = _of_run(store, epoch, job, states if whole else None)
-        problems += [StoreProblem(f"run of epoch {epoch}", what) for what in found]
+    for run in kept:
+        found = _of_run(store, run, job, states if whole else None)
+        problems += [StoreProblem(f"run of epoch {run.epoch}", what) for what in found]
     return VerifyResult(
         job=store.job,
         store=store.roots.store,
@@ -84,7 +83,7 @@ def verify_store(store: JobStore) -> VerifyResult:
         records=sum(seen.records for seen in looks.values()),
         ignored=sum(seen.ignored for seen in looks.values()),
         datasets=len(states),
-        runs=runs,
+        runs=len(kept),
         problems=problems[:_NAMED],
         problems_count=len(problems),
     )
@@ -175,16 +174,28 @@ def _of_bucket(store: JobStore, bucket: int, fold: Fold, job_fold: Fold | None) 
             yield f"{urn} is in it, and belongs to bucket {belongs}"
 
 
-def _of_run(store: JobStore, epoch: int, job: _Seen, states: dict[str, DatasetState] | None) -> Iterator[str]:
+class _Kept:
+    """What a run says of itself: how it began and ended, or why that can't be read."""
+
+    def __init__(self, store: JobStore, epoch: int) -> None:
+        fs, root = store.fs, store.roots.store
+        self.epoch, self.problem = epoch, ""
+        self.beginning: RunBeginning | None = None
+        self.record: RunRecord | None = None
+        try:
+            self.beginning, self.record = read_beginning(fs, root, epoch), read_record(fs, root, epoch)
+        except (DistcommitError, OSError) as error:
+            self.problem = str(error)
+
+
+def _of_run(store: JobStore, run: _Kept, job: _Seen, states: dict[str, DatasetState] | None) -> Iterator[str]:
     """What a run says of itself against the logs. One that has not told its end is not asked."""
-    fs, root = store.fs, store.roots.store
-    try:
-        beginning, record = read_beginning(fs, root, epoch), read_record(fs, root, epoch)
-    except (DistcommitError, OSError) as error:
-        yield str(error)
+    beginning, record = run.beginning, run.record
+    if run.problem:
+        yield run.problem
         return
     run_id = record.run_id if record else beginning.run_id if beginning else ""
-    fenced = job.fences.get(epoch, run_id)
+    fenced = job.fences.get(run.epoch, run_id)
     if run_id and fenced != run_id:
         yield f"its record is of run {run_id}, and its fence in the job log of run {fenced}"
     if record is None or states is None:

@@ -24,6 +24,7 @@ logger = logging.getLogger(__name__)
 MOST_NAMED = 100
 """Datasets that have a series of their own, at most: those that did not go through, and those that are behind."""
 _TEXT = 200
+_SUCCEEDED = "distcommit_last_success_timestamp_seconds"
 _COUNTED = {
     "records_read": "Records that were read of sources.",
     "records_published": "Records that were published.",
@@ -173,7 +174,8 @@ def _first(*parts: Iterable[Reason]) -> list[Reason]:
 
 
 class MetricsFile:
-    """Leaves what one run comes to in a file, as it ends. The file changes as a whole.
+    """Leaves what one run comes to in a file, as it ends. The file changes as a whole. When a run last succeeded stays
+    in it through those that do not; 0 if none has: so who is to be told that none does is told.
 
     Args:
         path: of the file.
@@ -183,16 +185,33 @@ class MetricsFile:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path, self._registry = path, require_client().CollectorRegistry()
-        self._observer = Metrics(self._registry, totals=False).observer()
+        self._path, self._registry, self._job = path, require_client().CollectorRegistry(), ""
+        self._metrics = Metrics(self._registry, totals=False)
+        self._observer = self._metrics.observer()
 
     def observe(self, event: Event) -> None:
         self._observer.observe(event)
+        if isinstance(event, RunBegan):
+            self._job = label(event.job)
         if isinstance(event, RunEnded):
+            if event.outcome is not RunOutcome.SUCCEEDED:
+                self._metrics.succeeded.labels(self._job).set(self._succeeded_s())
             try:
                 require_client().write_to_textfile(str(self._path), self._registry)
             except OSError as error:
                 logger.warning("the run's metrics can't be written: %s", error)
+
+    def _succeeded_s(self) -> float:
+        """When a run last did, as the file has it."""
+        from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415 - an extra
+
+        try:
+            families = [*text_string_to_metric_families(self._path.read_text(encoding="utf-8"))]
+        except (OSError, ValueError):  # there is none yet, or it is somebody else's
+            return 0
+        samples = (sample for family in families for sample in family.samples)
+        mine = (each.value for each in samples if each.name == _SUCCEEDED and each.labels == {"job": self._job})
+        return next(mine, 0)
 
 
 def require_client() -> Any:

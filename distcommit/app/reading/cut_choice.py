@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from distcommit.model.errors import ConfigurationError, CutGoneError, NotSettledError
 from distcommit.model.log_records import CutPhase
@@ -15,6 +15,8 @@ from distcommit.stores.job_store import JobStore
 AsOf = int | datetime | None
 """None: the newest cut; a number: what the run of that epoch has left, and those before it; a time (without a zone:
 that of this machine): the newest cut that was there then, once a later one says that no other can come before it."""
+
+_SINCE = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def chosen_cut(store: JobStore, as_of: AsOf) -> CutRoot:
@@ -51,7 +53,7 @@ def _none_at_all(store: JobStore, fold: Fold) -> NotSettledError:
 def _at_time(store: JobStore, roots: Iterator[CutRoot], at: datetime) -> CutRoot:
     """A cut is never older than the one before it. So once one is newer than that time, all that come are: till then a
     run may have looked at its clock, or have one that is behind, and put its cut yet."""
-    wanted = int(at.timestamp() * 1000)
+    wanted = _ms(at)
     oldest: CutRoot | None = None
     for root in roots:
         if root.time_ms <= wanted:
@@ -71,14 +73,25 @@ def _at_time(store: JobStore, roots: Iterator[CutRoot], at: datetime) -> CutRoot
     raise _gone(store, oldest, at.isoformat() + taken)
 
 
+def _ms(at: datetime) -> int:
+    """Whole milliseconds since 1970, none lost to a float: a time that a cut was shown with is that cut's."""
+    try:
+        return ((at if at.tzinfo is not None else at.astimezone(UTC)) - _SINCE) // timedelta(milliseconds=1)
+    except (OverflowError, ValueError, OSError) as error:
+        raise ConfigurationError(
+            "there was no cut at that time", expected="a time of a run", found=f"{at.isoformat()}: {error}"
+        ) from error
+
+
 def _time_is_open(store: JobStore, newest: CutRoot, at: datetime) -> NotSettledError:
+    is_for_ever = newest.phase is CutPhase.ENDED and newest.settled
+    again = f" (as_of={newest.epoch} is that one for ever)" if is_for_ever else ""
     return NotSettledError(
-        "another cut of that time may still come",
+        "no cut is later than that time, so that another one of it may still come",
         store=store.roots.store,
         expected=f"a time before the newest cut, which is {_shown(newest)}",
         found=at.isoformat(),
-        todo="leave as_of out for the newest cut, or name it by its epoch, to get that one again; or ask for this time"
-        " once a later run has made a cut",
+        todo=f"leave as_of out for the newest cut{again}; or ask again once a run has made a cut after that time",
     )
 
 
@@ -143,10 +156,10 @@ def parsed_as_of(text: str | None) -> AsOf:
     Raises:
         ConfigurationError: if it is neither.
     """
-    if text is None or text.isdecimal():
-        return int(text) if text else None
+    if text is None:
+        return None
     try:
-        return datetime.fromisoformat(text)
+        return int(text) if text.isdecimal() else datetime.fromisoformat(text)
     except ValueError:
         raise ConfigurationError(
             "this is no cut",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -29,6 +30,7 @@ from distcommit.stores.cuts import BucketInCut, CutRoot, root_path
 from distcommit.stores.fencing import newer_runs, older_output
 from distcommit.stores.horizons import taken_by_retention
 from distcommit.stores.job_store import JobStore, Roots, open_any_store
+from distcommit.stores.pinned import read_settings
 
 if TYPE_CHECKING:
     import duckdb
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _TRIES = 5
+_BRANCH_TYPE = re.compile(r"fork\.branches\.([^.]+)\.sink\.type")
 _BY_SPARK = {".parquet": "parquet", ".orc": "orc"}
 
 
@@ -180,7 +183,8 @@ def read(
         as_of: see `AsOf`.
 
     Raises:
-        ConfigurationError: if there is no such store, dataset, branch or run, or the branch has no files.
+        ConfigurationError: if there is no such store, dataset, branch or run, the branch has no files, or none of
+            several is named.
         NotSettledError, CutGoneError: if that cut is not there yet, or any more.
         StaleStoreError: if store and output do not belong together.
         CorruptError: if what says so can't be read.
@@ -220,7 +224,8 @@ def _opened(job: str | Path | Mapping[str, str], branch: str | None) -> tuple[Jo
         places = {name: normal_place(place, Path.cwd()) for name, place in job.items()}
         fs = open_file_system(places["store"], durable=False)
         roots = Roots(path_of(places["store"]), "", path_of(places["output"]))
-        return open_any_store(fs, roots), places["output"], branch or MAIN_BRANCH
+        store = open_any_store(fs, roots)
+        return store, places["output"], branch or _only_branch(store)
     config = load_config(job)
     branches = {each.name: each.sink for each in config.task_flow().branches}
     if branch is None and len(branches) == 1:
@@ -236,6 +241,24 @@ def _opened(job: str | Path | Mapping[str, str], branch: str | None) -> tuple[Jo
             todo="name one; what other sinks have, their own targets tell",
         )
     return JobFolders(config, Path(job)).open_store(create=False), config.paths.output, branch
+
+
+def _only_branch(store: JobStore) -> str:
+    """What there is to read without a job file: its fork's branches stand in the store.
+
+    Raises:
+        ConfigurationError: if there are several, below one folder.
+        UnknownVersionError, CorruptError: if what the store has recorded can't be read.
+    """
+    names = [found[1] for name in read_settings(store).settings if (found := _BRANCH_TYPE.fullmatch(name))]
+    if len(names) > 1:
+        raise ConfigurationError(
+            "the job has a fork, and it is not said which branch is to be read",
+            job=store.job,
+            expected=f"branch: one of {', '.join([*sorted(names), errors_of('')])}",
+            found="none",
+        )
+    return names[0] if names else MAIN_BRANCH
 
 
 def _require_together(store: JobStore) -> None:

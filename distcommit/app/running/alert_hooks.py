@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import smtplib
+import ssl
 import subprocess
 import threading
 import time
@@ -153,10 +154,22 @@ def _mail(hook: EmailHook, alert: Alert) -> None:
     lines += [f"quarantined: {name}" for name in alert.quarantined]
     lines += ["", f"store: {alert.store}", f"driver: {alert.host}", "", *alert.commands]
     message.set_content("\n".join(map(printable, lines)))
-    kind = smtplib.SMTP_SSL if hook.tls == "tls" else smtplib.SMTP
-    with kind(hook.host, hook.port, timeout=hook.timeout_s) as server:
-        if hook.tls == "starttls":
-            server.starttls()
+    with _mail_server(hook) as server:
         if hook.username:
             server.login(hook.username, with_secret_files(hook.password))
         server.send_message(message)
+
+
+def _mail_server(hook: EmailHook) -> smtplib.SMTP:
+    """The server, over TLS if it has to be: smtplib by itself would take anybody's certificate, and give the password
+    to them. Trusted are this machine's certificates, or those of `SSL_CERT_FILE`."""
+    if hook.tls == "tls":
+        return smtplib.SMTP_SSL(hook.host, hook.port, timeout=hook.timeout_s, context=ssl.create_default_context())
+    server = smtplib.SMTP(hook.host, hook.port, timeout=hook.timeout_s)
+    if hook.tls == "starttls":
+        try:
+            server.starttls(context=ssl.create_default_context())
+        except BaseException:
+            server.close()
+            raise
+    return server

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from distcommit.app.job import Job
 from distcommit.app.stored_job import is_job_file
-from distcommit.model.errors import ConfigurationError, DistcommitError
+from distcommit.model.errors import ConfigurationError, DistcommitError, error_text
 from distcommit.scheduling.schedule import Plan
 from distcommit.spark.settings import SparkSettings
 
@@ -32,7 +32,8 @@ def read_job_files(
     """All job files by name; those that say what they said when they were `known` as they were.
 
     Args:
-        folder: where they are. Names that begin with a dot, and folders, are passed over.
+        folder: where they are. Names that begin with a dot, and folders, are passed over. Commands that messages name
+            can be given from anywhere.
         overrides: what wins over each file.
         known: what was there before.
         spark: the session that all have to share; None takes that of the first.
@@ -42,7 +43,7 @@ def read_job_files(
     """
     try:
         paths = sorted(
-            path for path in folder.iterdir() if is_job_file(path) and path.name[0] != "." and path.is_file()
+            path for path in folder.absolute().iterdir() if is_job_file(path) and path.name[0] != "." and path.is_file()
         )
     except OSError as error:
         raise ConfigurationError("the folder of job files can't be read", path=folder, found=str(error)) from error
@@ -66,10 +67,6 @@ def require_served(files: Mapping[str, JobFile], folder: Path) -> None:
         )
 
 
-def _is_served(path: Path) -> bool:
-    return is_job_file(path) and not path.name.startswith(".") and path.is_file()
-
-
 def _read(path: Path, overrides: Sequence[str], known: JobFile | None) -> JobFile:
     try:
         said = blake2b(path.read_bytes()).digest()
@@ -79,8 +76,9 @@ def _read(path: Path, overrides: Sequence[str], known: JobFile | None) -> JobFil
         return JobFile(path.name, said, job, _plan(job))
     except OSError as error:
         return JobFile(path.name, b"", problem=f"it can't be read: {error}")
-    except DistcommitError as error:
-        return JobFile(path.name, said, problem=str(error))
+    except Exception as error:  # noqa: BLE001 - whatever a class of a user's own raises, the other jobs go on
+        text = str(error) if isinstance(error, DistcommitError) else error_text(error)
+        return JobFile(path.name, said, problem=text)
 
 
 def _plan(job: Job) -> Plan:
@@ -104,7 +102,8 @@ def _plan(job: Job) -> Plan:
             todo="call Job.on_batch by its foreachBatch",
         )
     config.task_flow().check()
-    return config.schedule.plan(config.targets.smallest_s)
+    longest_s = max((hook.timeout_s for hook in config.alerts.hooks), default=0)
+    return config.schedule.plan(config.targets.smallest_s, longest_s)
 
 
 def _told_apart(

@@ -14,7 +14,7 @@ from distcommit.app.observing.metrics import require_client
 from distcommit.app.observing.scraping import ServiceMetrics, scraped
 from distcommit.app.observing.served import Served, Tell
 from distcommit.app.serving.job_files import JobFile, read_job_files, require_served
-from distcommit.app.serving.served_job import Began, Ended, Launcher, Looked, Message, Outcome, ServedJob
+from distcommit.app.serving.served_job import Began, Ended, Launcher, Looked, Message, Outcome, ServedJob, Taken
 from distcommit.engine.clock import SystemClock
 from distcommit.engine.events import Observer
 from distcommit.engine.observed import Several
@@ -133,7 +133,7 @@ class Service:
         self._lives, self._look_s, self._clock = lives, look_s, clock or SystemClock()
         self._schedule, self._files = Schedule(at_once), dict[str, JobFile]()
         self._served, self._looked = dict[str, ServedJob](), dict[str, Looked]()
-        self._held: set[str] = set()
+        self._held, self._ordered = set[str](), set[str]()
         self._heard_s, self._silent = dict[str, float](), set[str]()
         self._unreadable = ""
         self._inbox: SimpleQueue[Message] = SimpleQueue()
@@ -164,6 +164,7 @@ class Service:
         for name in self._schedule.ready(moment):
             is_triggered = self._schedule.entries[name].is_triggered
             self._schedule = self._schedule.begun(name, moment)
+            self._ordered.add(name)
             self._served[name].run(is_triggered=is_triggered)
         for name in self._schedule.overlong(moment):
             self._schedule = self._schedule.told(name, moment)
@@ -188,13 +189,16 @@ class Service:
             )
 
     def _tell_silent(self) -> None:
-        """Tells once of each job that has not told for long what is asked of it, though no run of it is under way."""
+        """Tells once of each job that has not told for long what is asked of it, though no run of it is under way, but
+        for one that it has not come to. It takes no place of others meanwhile."""
         now_s, entries = self._clock.monotonic_s(), self._schedule.entries
         for name in self._served.keys() - self._silent:
-            is_running = name in entries and entries[name].began_ms is not None
+            is_running = name in entries and entries[name].began_ms is not None and name not in self._ordered
             waited_s = now_s - self._heard_s.setdefault(name, now_s)
             if not is_running and waited_s > _SILENT_LOOKS * self._look_s:
                 self._silent.add(name)
+                if name in entries:
+                    self._schedule = self._schedule.silent(name, is_silent=True)
                 self._tell(
                     name, "silent", f"its storage has not answered for {waited_s:,.0f} s: it is not run meanwhile"
                 )
@@ -213,19 +217,31 @@ class Service:
         match message:
             case Looked():
                 self._take_look(message)
+            case Taken(name):
+                self._ordered.discard(name)
+                self._answers(name)
+                self._schedule = self._schedule.taken(name, self._moment())
             case Began(name, epoch):
                 self._tell(name, "began", epoch=epoch)
             case Ended():
                 self._take_end(message)
 
+    def _answers(self, name: str) -> None:
+        """Notes that a job's storage does, and tells it if it did not."""
+        self._heard_s[name] = self._clock.monotonic_s()
+        if name in self._silent:
+            self._silent.remove(name)
+            if name in self._schedule.entries:
+                self._schedule = self._schedule.silent(name, is_silent=False)
+            self._tell(name, "answers", "its storage does again")
+
     def _take_look(self, found: Looked) -> None:
         name, before = found.name, self._looked.get(found.name)
         if name not in self._served:  # it has left meanwhile
             return
-        self._looked[name], self._heard_s[name] = found, self._clock.monotonic_s()
-        if name in self._silent:
-            self._silent.remove(name)
-            self._tell(name, "answers", "its storage does again")
+        self._looked[name] = found
+        if name not in self._ordered:  # else it has not come to that yet
+            self._answers(name)
         if found.problem and (before is None or before.problem != found.problem):
             self._tell(name, "unreadable", f"what is asked of it can't be read: {found.problem}")
         plan = self._files[name].plan if name in self._files else None
@@ -246,6 +262,7 @@ class Service:
 
     def _take_end(self, run: Ended) -> None:
         entry, self._heard_s[run.name] = self._schedule.entries[run.name], self._clock.monotonic_s()
+        self._ordered.discard(run.name)
         was_held = run.outcome in (Outcome.HELD, Outcome.PAUSED)
         self._schedule = self._schedule.ended(run.name, self._moment(), was_held=was_held)
         passed = f"; {entry.passed} firings passed meanwhile" if entry.passed else ""
@@ -305,7 +322,8 @@ class Service:
         self._tell("", "ends", f"ended by {why}")
         deadline_s = self._clock.monotonic_s() + _END_WAIT_S
         while self._clock.monotonic_s() < deadline_s:
-            under_way = [name for name, entry in self._schedule.entries.items() if entry.began_ms is not None]
+            entries = self._schedule.entries.items()
+            under_way = [name for name, entry in entries if entry.began_ms is not None and not entry.is_silent]
             if not under_way:
                 return
             for name in under_way:

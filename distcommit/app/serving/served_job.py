@@ -52,6 +52,13 @@ class Looked:
 
 
 @dataclass(frozen=True, slots=True)
+class Taken:
+    """It comes to its order to run, as its storage answers."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Began:
     """A run has its epoch."""
 
@@ -70,7 +77,7 @@ class Ended:
     text: str
 
 
-Message = Looked | Began | Ended
+Message = Looked | Taken | Began | Ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +172,7 @@ class ServedJob:
         found = self._look()
         if found.asked.paused and not (is_triggered or found.asked.triggers):
             return Ended(self.name, Outcome.PAUSED, 0, 0, f"paused by {found.asked.paused.who}")
+        self._inbox.put(Taken(self.name))
         self._epoch, self._wanted = 0, found.asked.triggers
         began_s = time.monotonic()
         outcome, text = self._outcome()

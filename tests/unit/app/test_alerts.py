@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import socket
+import ssl
 import stat
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from email import message_from_bytes, policy
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -19,6 +21,11 @@ from typing import Any
 import pytest
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, Envelope, Session
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from distcommit.app.job_file.alert_settings import CommandHook, EmailHook, WebHook
 from distcommit.app.job_file.config import parse_config
@@ -106,17 +113,31 @@ class Mails:
 
 
 @contextmanager
-def mail_server() -> Iterator[tuple[int, list[Envelope]]]:
+def mail_server(**tls: Any) -> Iterator[tuple[int, list[Envelope]]]:
     mails = Mails()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = int(free.getsockname()[1])
-    controller = Controller(mails, hostname="127.0.0.1", port=port)
+    controller = Controller(mails, hostname="127.0.0.1", port=port, **tls)
     controller.start()
     try:
         yield port, mails.got
     finally:
         controller.stop()
+
+
+def own_certificate(folder: Path) -> Path:
+    """A file with a certificate of localhost's that it has given itself, and its key."""
+    key, name = generate_private_key(SECP256R1()), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now, day = datetime.now(UTC), timedelta(days=1)
+    made = x509.CertificateBuilder(name, name, key.public_key(), 1, now - day, now + day)
+    made = made.add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+    path = folder / "own.pem"
+    path.write_bytes(
+        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        + made.sign(key, SHA256()).public_bytes(Encoding.PEM)
+    )
+    return path
 
 
 class TestHooks:
@@ -187,6 +208,23 @@ class TestHooks:
         text = message.get_content()
         assert "quarantined: b\\r\\nBcc: all@example.org\\x1b[31m" in text
         assert "distcommit status job.yaml" in text
+
+    @pytest.mark.parametrize(("tls", "of_server"), [("starttls", "tls_context"), ("tls", "ssl_context")])
+    def test_a_mail_server_whose_certificate_nobody_trusts_is_told_nothing(
+        self, tls: str, of_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        certificate, context = own_certificate(tmp_path), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        with mail_server(**{of_server: context}) as (port, got):
+            hook = EmailHook.model_validate(
+                {"host": "localhost", "port": port, "tls": tls, "sender": "a@b.org", "recipients": ["a@b.org"]}
+            )
+            (said,) = tell([hook], ALERT).values()
+            assert "CERTIFICATE_VERIFY_FAILED" in said
+            assert got == []
+            monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+            assert tell([hook], ALERT) == {}
+        assert len(got) == 1
 
     def test_a_mail_server_that_is_not_there_is_told(self) -> None:
         hook = EmailHook(host="127.0.0.1", port=1, sender="job@example.org", recipients=("a@b.org",))

@@ -113,6 +113,20 @@ def test_a_file_is_written_as_the_run_ends_and_what_fails_harms_nobody(
     assert "the run's metrics can't be written" in caplog.text
 
 
+def test_a_file_says_when_a_run_last_succeeded_also_while_all_fail(tmp_path: Path) -> None:
+    def last_success(epoch: int, *reasons: Reason, job: str = "orders") -> float:
+        a_run(MetricsFile(path).observe, job, epoch, *reasons)
+        return series(path.read_text())["last_success_timestamp_seconds", (job,)]
+
+    path, failed = tmp_path / "orders.prom", Reason("eu", "failed", "why")
+    assert last_success(1, failed) == 0, "none ever has: an alarm that none has for long goes off"
+    assert last_success(2) == 2_004
+    assert last_success(3, failed) == last_success(4, failed) == 2_004
+    assert last_success(5, failed, job="another") == 0
+    path.write_bytes(b"# no such \xff file {")
+    assert last_success(6, failed) == 0
+
+
 def test_an_observer_that_raises_is_told_nothing_more_and_the_others_are(caplog: pytest.LogCaptureFixture) -> None:
     told: list[str] = []
 

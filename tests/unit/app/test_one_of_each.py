@@ -40,3 +40,22 @@ def test_a_job_file_names_the_key_and_its_line(tmp_path: Path) -> None:
         ConfigurationError, match=r"the job file is not YAML.*job.yaml(.|\n)*the key 'job' is there 2 times"
     ):
         load_config(job)
+
+
+@pytest.mark.parametrize("value", ["2024-13-45", "!!int abc", "[" * 5000])
+def test_what_is_no_value_is_no_yaml(value: str, tmp_path: Path) -> None:
+    job = tmp_path / "job.yaml"
+    job.write_text(f"job: j\non_rejected: {value}\n")
+    with pytest.raises(ConfigurationError, match="the job file is not YAML"):
+        load_config(job)
+    job.write_text("job: j\n")
+    with pytest.raises(ConfigurationError, match="the value of this override is not YAML"):
+        load_config(job, [f"on_rejected={value}"])
+
+
+@pytest.mark.parametrize("section", ["alerts: somebody", "lock: {lease_ttl_s: .inf}"])
+def test_what_a_section_can_not_be_is_told_as_any_other_mistake(section: str, tmp_path: Path) -> None:
+    job = tmp_path / "job.yaml"
+    job.write_text(f"job: j\n{section}\n")
+    with pytest.raises(ConfigurationError, match=rf"the job file is wrong.*{section.partition(':')[0]}\b"):
+        load_config(job)

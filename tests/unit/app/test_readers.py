@@ -5,13 +5,15 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 
 from distcommit import read
-from distcommit.app.reading.cut_choice import AsOf, chosen_cut
+from distcommit.app.job_file.config import load_config
+from distcommit.app.job_file.pinned import pinned_settings
+from distcommit.app.reading.cut_choice import AsOf, chosen_cut, parsed_as_of
 from distcommit.app.reading.readers import Cut
 from distcommit.engine.drain import publish_partition
 from distcommit.engine.launch import Launch, Result
@@ -27,6 +29,7 @@ from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.cuts import counted_roots, forget_cuts, put_cut, read_root, root_path
 from distcommit.stores.fencing import begin_run, end_run
 from distcommit.stores.job_store import JobStore, Roots, open_store
+from distcommit.stores.pinned import record_settings
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulation.world import SimulatedClock, launch_here
 
@@ -125,6 +128,9 @@ def test_a_file_of_a_sequence_that_is_not_done_is_not_seen(place: Place) -> None
     assert place.counts(place.read()) == dict.fromkeys(NAMES, 3)
     with pytest.raises(NotSettledError, match="not settled yet"):
         place.read(as_of=settings.epoch)
+    at = datetime.fromtimestamp(place.clock.now_ms() / 1000, UTC)
+    with pytest.raises(NotSettledError, match="leave as_of out for the newest cut; or ask again once"):
+        place.read(as_of=at)  # its epoch would be another cut
     later = place.run(5)
     assert place.counts(place.read(as_of=settings.epoch)) == dict.fromkeys(NAMES, 5)
     assert place.read(as_of=settings.epoch).epoch == later
@@ -206,11 +212,43 @@ def test_a_time_is_the_same_cut_for_ever_whatever_clocks_say(place: Place) -> No
     assert len({*answers.values()}) > 4
 
 
+def test_a_time_that_a_cut_is_shown_with_is_that_cut_s(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    def shown(at_ms: int) -> datetime:
+        return datetime.fromtimestamp(at_ms / 1000, UTC)
+
+    odd_ms = next(ms for ms in range(2**31 * 1000, 2**31 * 1001) if int(shown(ms).timestamp() * 1000) < ms)
+    for at_ms in (odd_ms, odd_ms + 1000):
+        monkeypatch.setattr(place.clock, "now_ms", lambda at_ms=at_ms: at_ms)
+        place.run(3)
+    assert place.read(as_of=shown(odd_ms)).time_ms == odd_ms
+
+
+@pytest.mark.parametrize("at", [datetime(1, 1, 1), datetime(9999, 12, 31, tzinfo=timezone(timedelta(hours=-14)))])
+def test_a_time_that_no_clock_can_have_is_refused_as_any_other(place: Place, at: datetime) -> None:
+    place.run(3)
+    with pytest.raises((ConfigurationError, NotSettledError)):
+        place.read(as_of=at)
+    with pytest.raises(ConfigurationError, match="this is no cut"):
+        parsed_as_of("9" * 5000)
+
+
+def test_who_reads_a_fork_without_its_job_file_has_to_say_which_branch(place: Place) -> None:
+    """Below a dataset's folder lie those of all branches, each with a copy of its records."""
+    place.run(3)
+    job = load_config(Path(__file__).parents[3] / "conf" / "kafka-avro-fork.yaml")
+    record_settings(place.store(), pinned_settings(job))
+    with pytest.raises(ConfigurationError, match=r"which branch is to be read.*archive, lake, errors"):
+        place.read()
+    found = read({"store": place.roots.store, "output": place.roots.output}, branch="errors")
+    assert place.counts(found) == dict.fromkeys(NAMES, 0)
+
+
 def test_of_a_time_after_the_newest_cut_it_is_said_why_there_is_none(place: Place) -> None:
     first = place.run(3)
     at = datetime.fromtimestamp(place.clock.now_ms() / 1000, UTC)
-    with pytest.raises(NotSettledError, match=f"may still come.*epoch {first}.*name it by its epoch"):
+    with pytest.raises(NotSettledError, match=f"may still come.*epoch {first},.*as_of={first} is that one for ever"):
         place.read(as_of=at)
+    assert (place.read(as_of=first).epoch, place.read().phase) == (place.read().epoch, 2)
     place.clock.jump(-60)
     late = place.run(4)
     place.clock.jump(120)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from distcommit.app.by_hand.compare import CompareResult, compare_outputs
 from distcommit.model.log_records import DatasetState, Done
 from distcommit.model.watermark import Watermark
 from distcommit.stores import by_hand
@@ -259,3 +260,25 @@ def go_and_copy(world: World, machine: Machine, data: ModelSource) -> dict[str, 
     assert go(world, machine, data).succeeded
     machine.faults.clear()
     return {path: data for path, data in backup.items() if "/.tmp-" not in path}
+
+
+def compared(mine: Machine, other: Machine) -> CompareResult:
+    flow = WORLD.flow(made(0), WORLD.files)
+    return compare_outputs(WORLD.store(mine), flow, WORLD.store(other), flow)
+
+
+class TestComparison:
+    def test_what_was_published_before_the_source_was_made_again_stands_for_nothing_since(self) -> None:
+        mine, other = made_again(made(7, "one"), made(4, "two")), Machine()
+        assert go(WORLD, other, made(4, "two")).succeeded
+        assert compared(mine, other).same
+        mine.remove(max(published(mine)))  # of the newest epoch
+        (row,) = compared(mine, other).rows
+        assert (row.both, row.only_theirs) == (0, 4)
+
+    def test_two_that_have_read_others_are_not_the_same(self) -> None:
+        mine, other = Machine(), Machine()
+        assert go(WORLD, mine, made(4, "one")).succeeded
+        assert go(WORLD, other, made(4, "two")).succeeded
+        found = compared(mine, other)
+        assert (found.same, found.differing) == (False, 1)

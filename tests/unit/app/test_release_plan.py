@@ -5,11 +5,12 @@ from __future__ import annotations
 from contextlib import suppress
 
 import pytest
+from msgspec.structs import replace
 
 from distcommit.app.by_hand.abandon_all import abandon_each
 from distcommit.app.looking.release_plan import ReleasePlan, ReleaseRow, plan_release
 from distcommit.app.looking.status import read_status
-from distcommit.app.looking.steps import read_steps
+from distcommit.app.looking.steps import StepRow, read_steps
 from distcommit.engine.run import run
 from distcommit.model.errors import ConflictError
 from distcommit.model.steps import StepContext
@@ -77,16 +78,28 @@ def test_of_what_is_still_there_retry_executes_what_is_missing_and_not_all_is_ab
     assert planned(machine, Release.RETRY, None) == []
 
 
-def test_one_that_refuses_to_be_abandoned_keeps_no_other_from_it_and_is_told() -> None:
+@pytest.mark.parametrize("dataset", ["b", None])
+def test_what_can_not_be_abandoned_is_said_to_be_refused(dataset: str | None) -> None:
+    machine, _ = quarantined(lost=True)
+    store = WORLD.store(machine)
+    steps = read_steps(store, StepContext(store.fs, ROOTS.staging, ROOTS.output, {}, store.store_id), dataset)
+    (mine,) = steps.sequences
+    steps = replace(steps, sequences=[replace(mine, steps=[*mine.steps, StepRow("own", "", "DONE", lasts=True)])])
+    (row,) = plan_release(read_status(store), steps, Release.ABANDON, dataset).rows
+    assert (row.acts, row.does.partition(":")[0]) == (False, "refused")
+
+
+@pytest.mark.parametrize("error", [ConflictError("its sink can't take it back", dataset="a"), OSError("can't take it")])
+def test_one_that_refuses_to_be_abandoned_keeps_no_other_from_it_and_is_told(error: Exception) -> None:
     rows = [ReleaseRow(urn, "quarantined", 1, "", urn != "left alone") for urn in ("a", "b", "c", "left alone")]
     asked: list[str] = []
 
     def abandon(urn: str) -> None:
         asked.append(urn)
         if urn == "a":
-            raise ConflictError("its sink can't take it back", dataset=urn)
+            raise error
 
-    with pytest.raises(ConflictError, match="can't take it back"):
+    with pytest.raises(type(error), match="can't take it"):
         abandon_each(ReleasePlan("job", Release.ABANDON, rows), abandon)
     assert asked == ["a", "b", "c"]
     assert abandon_each(ReleasePlan("job", Release.ABANDON, rows[1:]), abandon) == ["b", "c"]

@@ -23,7 +23,7 @@ from distcommit.app.observing.served import Served
 from distcommit.app.serving import served_job
 from distcommit.app.serving.job_files import read_job_files, require_served
 from distcommit.app.serving.serve import Service
-from distcommit.app.serving.served_job import Began, Ended, Looked, Message, Outcome, ServedJob
+from distcommit.app.serving.served_job import Began, Ended, Looked, Message, Outcome, ServedJob, Taken
 from distcommit.engine.clock import SystemClock
 from distcommit.engine.events import Observer, RunBegan
 from distcommit.engine.reports import Reasons, Totals
@@ -154,6 +154,32 @@ def test_a_job_whose_storage_does_not_answer_is_told_of_once_and_keeps_no_other_
     serving.until("mute.yaml", "committed")
 
 
+def test_a_job_whose_storage_stops_to_answer_takes_no_place_and_runs_once_it_answers(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("good", "mute"):
+        Job.from_file(write(folder, name, schedule={"interval_s": 1})).open_store(create=True)
+    is_mute, answers = threading.Event(), threading.Event()
+
+    def waits(fs: FileSystem, root: str) -> Asked:
+        if "/mute/" in root and is_mute.is_set():
+            answers.wait(120)
+        return read_asked(fs, root)
+
+    monkeypatch.setattr(served_job, "read_asked", waits)
+    serving = Serving(folder, at_once=1)
+    serving.until("mute.yaml", "committed")
+    is_mute.set()
+    serving.until("mute.yaml", "silent")
+    before = serving.runs.done.count("mute")
+    serving.until("good.yaml", "committed", count=serving.all("committed").count("good.yaml") + 3)
+    assert serving.runs.done.count("mute") == before
+    answers.set()
+    serving.until("mute.yaml", "answers")
+    serving.until("mute.yaml", "committed", count=before + 1)
+    assert serving.all("silent") == ["mute.yaml"]
+
+
 def test_no_more_runs_than_there_are_places_and_none_of_a_job_twice(folder: Path) -> None:
     under_way, most = set[str](), [0]
     lock = threading.Lock()
@@ -214,6 +240,7 @@ def test_a_job_that_is_paused_at_the_last_moment_does_not_begin(folder: Path) ->
     assert (ended.outcome, runs.done) == (Outcome.PAUSED, [])
     inbox.get(timeout=60)
     served.run(is_triggered=True)
+    assert isinstance(inbox.get(timeout=60), Taken)
     assert isinstance(inbox.get(timeout=60), Began)
     served.leave()
 
@@ -378,6 +405,33 @@ def test_an_overlong_run_is_told_to_end_as_by_cancel(folder: Path) -> None:
     serving.runs.acts["a"] = until_told
     assert "schedule.cancel_after_s" in serving.until("a.yaml", "cancelled").text
     assert serving.all("overlong") == ["a.yaml"]
+
+
+def test_a_job_whose_own_class_raises_is_told_and_the_others_go_on(folder: Path, monkeypatch: Any) -> None:
+    (folder / "raises_as_it_is_imported.py").write_text("raise NameError('no such name')")
+    monkeypatch.syspath_prepend(str(folder))
+    Job.from_file(write(folder, "a", schedule={"interval_s": 1})).open_store(create=True)
+    serving = Serving(folder)
+    serving.until("a.yaml", "committed")
+    write(folder, "b", source={"type": "python", "class": "raises_as_it_is_imported:Source"})
+    assert "NameError: no such name" in serving.until("b.yaml", "wrong").text
+    serving.until("a.yaml", "committed", 2)
+
+
+def test_what_an_alert_says_to_do_can_be_done_from_anywhere(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(folder, "a")
+    monkeypatch.chdir(folder.parent)
+    job = read_job_files(Path(folder.name), (), {})["a.yaml"].job
+    assert job is not None
+    assert job.command("status") == f"distcommit status {folder}/a.yaml"
+
+
+def test_a_run_is_not_given_up_while_its_alerts_may_be_told(folder: Path) -> None:
+    alerts = {"after_failed_runs": 1, "commands": [{"command": ["true"], "timeout_s": 500}]}
+    write(folder, "a", alerts=alerts)
+    plan = read_job_files(folder, (), {})["a.yaml"].plan
+    assert plan is not None
+    assert plan.telling_ms == 500_000
 
 
 def test_a_run_that_hangs_though_it_was_told_to_end_ends_the_service(folder: Path, monkeypatch: Any) -> None:

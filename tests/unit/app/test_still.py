@@ -1,10 +1,12 @@
-"""A live run that does not get on is told, and one that does anything at all is not; whatever clocks say."""
+"""A live run that does not get on is told, and one that does anything at all is not; whatever clocks say. So is one
+that waits for its epoch for too long."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -122,3 +124,27 @@ def test_its_beginning_is_a_sign_too(run: LiveRun) -> None:
         run.stood_for(2 * STILL_S, now_ns)
         os.utime(run.root / RUNS / record_name(run.epoch, BEGUN), ns=(now_ns, now_ns))
         assert run.told() == []
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_live_run_that_waits_for_its_epoch_is_told_with_its_process_once_it_has_for_too_long(
+    run: LiveRun, shared: bool
+) -> None:
+    def told(waits_s: float, lease_s: float = 3600) -> list[str]:
+        began = datetime.now(UTC) - timedelta(seconds=waits_s)
+        run_id = f"{began:%Y%m%dT%H%M%S}-000000000001"
+        with JobLock(run.store.fs, run.store.roots.store, run_id, lease_s, SystemClock(), shared=shared):
+            troubles = run.job.status().troubles
+        found = [trouble for trouble in troubles if "has no epoch" in trouble.what]
+        assert [trouble.command for trouble in found] == [f"distcommit run {run.job._folders.path}"] * len(found)
+        return [trouble.what for trouble in found]
+
+    assert told(STILL_S - 60) == []
+    (what,) = told(2 * STILL_S)
+    assert f"a run has no epoch after 1,80{what.partition('1,80')[2][0]} s: process {os.getpid()} on " in what
+    assert told(0) == []
+
+
+def test_of_a_run_whose_id_tells_no_time_nobody_knows_how_long_it_waits(run: LiveRun) -> None:
+    with JobLock(run.store.fs, run.store.roots.store, "waiting", 3600, SystemClock()):
+        assert not [trouble for trouble in run.job.status().troubles if "has no epoch" in trouble.what]

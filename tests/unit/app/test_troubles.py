@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from distcommit.app.job import Job
 from distcommit.app.job_file.config import JobConfig, load_config, parse_config
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.looking.around import Around, look_around
@@ -398,6 +399,10 @@ def test_an_output_that_is_another_one_is_told_and_not_that_a_run_would_mend_it(
         first = StoredJob.from_file(job_file, ["paths.output=elsewhere"]).status().troubles[0]
         assert first.what.startswith("the output is older than the store, or another one: an output that nobody has")
         assert first.command.startswith("distcommit rebuild --set paths.output=elsewhere --keep-watermarks --dry-run")
+        before = sorted((tmp_path / "job").rglob("*"))
+        shown = Job.from_file(job_file, ["paths.output=elsewhere"]).rebuild(keep_watermarks=True, dry_run=True)
+        assert (shown.written, shown.epoch > 0, shown.problems) == (False, True, [])
+        assert sorted((tmp_path / "job").rglob("*")) == before
 
 
 def test_a_staging_folder_that_is_another_one_is_told_and_not_that_a_run_would_mend_it() -> None:

@@ -9,10 +9,11 @@ from msgspec import structs
 
 from distcommit.app.looking.verify_store import VerifyResult, verify_store
 from distcommit.model.log_records import Checkpoint, Fence
+from distcommit.model.ports import FileSystem
 from distcommit.protocol.paths.store import record_name, segment_name
 from distcommit.stores.documents import decode_document, encode_document
 from distcommit.stores.run_datasets import decode_run_datasets, encode_run_datasets
-from distcommit.stores.run_records import RunRecord
+from distcommit.stores.run_records import RunRecord, recorded_epochs
 from distcommit.stores.segment import Segment, decode_segment, encode_segment
 from distcommit.testing.simulation.world import ROOTS
 from tests.unit.engine.machines import Machine, dies, dies_at, go, source
@@ -51,6 +52,18 @@ def test_a_store_that_runs_have_made_is_well(machine: Machine) -> None:
     assert (result.logs, result.datasets, result.runs) == (2, 2, 2)
     assert result.records > 6
     assert machine.paths("/job") == before, "nothing was changed"
+
+
+def test_a_run_that_ends_while_the_store_is_looked_at_is_no_problem(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def after_another_run(fs: FileSystem, store_root: str) -> list[int]:
+        go(WORLD, machine, source(a=5, b=3))
+        return recorded_epochs(fs, store_root)
+
+    monkeypatch.setattr("distcommit.app.looking.verify_store.recorded_epochs", after_another_run)
+    result = verified(machine)
+    assert (result.problems, result.runs) == ([], 3)
 
 
 @pytest.mark.parametrize("number", range(0, 90, 9))

@@ -36,6 +36,7 @@ def test_every_so_many_seconds_is_an_interval() -> None:
         ("0 0 * * *", "six or seven fields"),
         ("0 0 0 1 1 ? 2030", "no years"),
         ("0/7 * * * * ?", "every so many"),
+        ("0/0 * * * * ?", "every so many"),
         ("0/30 5 * * * ?", "every so many"),
         ("0 0 0 15W * ?", "15W"),
         ("0 0 0 ? * 6#3", "6#3"),

@@ -8,9 +8,13 @@ from contextlib import suppress
 import pytest
 
 from distcommit.app.by_hand.rebuild import known_states
+from distcommit.app.looking.release_plan import plan_release
+from distcommit.app.looking.status import read_status
+from distcommit.app.looking.steps import read_steps
 from distcommit.app.output.audit import audit_store
 from distcommit.model.errors import ConflictError
 from distcommit.model.log_records import DatasetStatus
+from distcommit.model.steps import StepContext
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores import by_hand
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
@@ -38,6 +42,11 @@ def test_accept_is_refused_and_abandon_goes_on() -> None:
         machine.remove(path)
     WORLD.run(machine, SECOND)
     store = WORLD.store(machine)
+    context = StepContext(store.fs, ROOTS.staging, ROOTS.output, {}, store.store_id)
+    steps = read_steps(store, context, "a")
+    (shown,) = plan_release(read_status(store), steps, by_hand.Release.ACCEPT, "a").rows
+    assert (shown.acts, shown.does.partition(":")[0]) == (False, "refused")
+    assert plan_release(read_status(store), steps, by_hand.Release.ABANDON, "a").rows[0].acts
     with pytest.raises(ConflictError, match="release the dataset with abandon"):
         by_hand.accept(store, "a", "a person")
     assert known_states(store)["a"].status is DatasetStatus.QUARANTINED
