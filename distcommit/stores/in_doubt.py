@@ -1,5 +1,5 @@
-"""What a quarantined sequence has prepared at targets, where a person accepts it as it is: nobody will commit it, and it
-ends there."""
+"""What a quarantined sequence has prepared at targets, where a person accepts it as it is: nobody will commit it, and
+it ends there."""
 
 from __future__ import annotations
 

@@ -123,8 +123,8 @@ class RestTables(Tables):
         self._rest.namespace_exists(namespace)
 
     def _read(self, name: Identifier) -> Table | Exception | None:
-        """The table; the error if it is this one's: it may not be read, the catalog fails at it again and again, or what
-        that says of it can't be understood."""
+        """The table; the error if it is this one's: it may not be read, the catalog fails at it again and again, or its
+        answer can't be understood."""
         failed: Exception | None = None
         for _ in tries(_READS):
             try:

@@ -278,8 +278,8 @@ def ledger_made(target: KafkaTarget, run_id: str) -> str:
             "the ledger topic can't be had",
             topic=target.ledger,
             found=target.text(error),
-            todo="nothing now: another attempt asks for it; if that goes on, look whether the brokers are up, and whether"
-            " this user may describe and make that topic",
+            todo="nothing now: another attempt asks for it; if that goes on, look whether the brokers are up, and"
+            " whether this user may describe and make that topic",
         ) from None
     policy = found["cleanup.policy"].value
     if policy != _COMPACTED:

@@ -51,7 +51,10 @@ def test_a_row_of_the_ledger_that_no_message_can_have_is_told_as_such_and_of_its
     target = KafkaTarget("localhost:1", (("log_level", "0"),), "the-ledger", 1, 10, 30)
     requests = {3: CommitRequest("small", 1, ()), 5: CommitRequest("wide", 1, ())}
     gaps = Covered(incarnation="topic-id", branches=("main",), offsets="0" * 300)
-    rows = {b"s": LedgerRow(dataset_urn="small", branch="main"), b"w": LedgerRow(dataset_urn="wide", branch="main", covered=(gaps,))}
+    rows = {
+        b"s": LedgerRow(dataset_urn="small", branch="main"),
+        b"w": LedgerRow(dataset_urn="wide", branch="main", covered=(gaps,)),
+    }
     producer: Any = SmallMessages()
     with closing(KafkaCommitter(target, "topic", context, create=False)) as committer:
         ((index, outcome),) = committer._transaction(producer, 0, requests, rows).items()
