@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from distcommit.app.by_hand.abandon_all import abandon_each
-from distcommit.app.by_hand.accepting import accept
 from distcommit.app.by_hand.ask_service import AskedResult, Wish, ask_service
 from distcommit.app.by_hand.imports import ImportResult, import_watermarks
 from distcommit.app.by_hand.positions import ForeignPositions, read_positions, require_some
@@ -151,7 +150,9 @@ class Job(StoredJob):
     def accept(self, urn: str) -> None:
         """Declares a quarantined dataset's sequence done as it is; what it has not published is lost, and what is
         prepared for it at a target is rolled back there, by the next run if that can't be reached."""
-        accept(self._folders.opened(), urn, who_am_i(), self.config.task_flow().committers)
+        left = by_hand.accept(self._folders.opened(), urn, who_am_i(), self.config.task_flow().committers)
+        if left:
+            logger.warning("what is prepared is rolled back by the next run: %s", ", ".join(map(repr, left)))
 
     def abandon(self, urn: str) -> None:
         """Undoes a quarantined dataset's sequence; the next run reads its records again.

@@ -30,6 +30,8 @@ Key: TypeAlias = tuple[str, str]
 """Dataset and branch."""
 
 LEDGER = "distcommit_ledger"
+PROOFS = "distcommit_prepared"
+"""The table of proofs of two-phase commit, which stands beside the ledger."""
 _DATASETS_AT_ONCE = 60
 """Of one transaction: PostgreSQL keeps 64 savepoints of each in memory, and has locks for some thousand tables."""
 _TRIES = 3

@@ -208,13 +208,24 @@ def tagged(batch: pa.RecordBatch, tags: Mapping[str, int]) -> pa.RecordBatch:
     return batch
 
 
-def missing_columns(schema: pa.Schema, there: Mapping[str, Any], shown: str, *, add_columns: bool) -> list[pa.Field]:
-    """The columns that a table does not have, to be added.
+def missing_columns(
+    schema: pa.Schema, there: Mapping[str, Any], shown: str, *, add_columns: bool, any_case: bool = False
+) -> list[pa.Field]:
+    """The columns that a table does not have, to be added. `any_case`: whether the database takes names for the same
+    that differ by their case alone.
 
     Raises:
-        RefusedError: if they may not be, naming them.
+        RefusedError: if they may not be, naming them; or if a name is one of the table's but for its case.
     """
     missing = [each for each in schema if each.name not in there]
+    known = {name.lower(): name for name in there} if any_case else {}
+    same = [each.name for each in missing if each.name.lower() in known]
+    if same:
+        raise RefusedError(
+            f"table {shown} has the column {known[same[0].lower()]!r}, and the records have {same[0]!r}: give them the"
+            " table's name with the converter `rename`, and abandon the dataset; or rename the table's, then release"
+            " the dataset with retry"
+        )
     if missing and not add_columns:
         names = ", ".join(repr(each.name) for each in missing)
         raise RefusedError(

@@ -2,7 +2,8 @@
 
 What has become of a prepared transaction that is not there any more only what it wrote can tell. So each inserts a row,
 its proof, which is there once it is committed; the ledger's row is changed afterwards, and proofs go with that. All
-committers of a dataset wait for each other at its ledger's row.
+committers of a dataset wait for each other at its ledger's row. In the table of proofs `what` is `proof`, or `barred`
+where none may come any more, or `newest` of a store, whose epoch is the newest one that writers have come of.
 
 A name is that of one attempt, and is never used again. Nobody prepares under a name that was taken away: what `discard`
 leaves in the place of a proof is in the way of one, until a newer run's writers have said that no older ones may.
@@ -34,9 +35,6 @@ from distcommit.sinks.staged_rows import files_of, rows_of, staged_batches
 from distcommit.sinks.table_committer import CollisionError, RefusedError
 from distcommit.sinks.table_loading import LoadingCommitter
 
-PROOFS = "distcommit_prepared"
-"""The table of proofs: `what` is `proof`, or `barred` where none may come any more, or `newest` of a store, whose epoch
-is the newest one that writers have come of."""
 _OURS = "distcommit"
 _TRIES = 5
 

@@ -32,6 +32,7 @@ from distcommit.steps.registry import load_steps
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores.anchors import by_hand, many_by_hand
 from distcommit.stores.generation import require_not_moved
+from distcommit.stores.in_doubt import InDoubt
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.log import CommitLog
 
@@ -54,15 +55,16 @@ class Retried:
 
 def release(
     store: JobStore, urn: str, how: Release, who: str, committers: Mapping[str, OpensCommitter] | None = None
-) -> None:
-    """Releases a quarantined dataset in that way; see `retry`, `accept` and `abandon`."""
+) -> Sequence[CommitStep]:
+    """Releases a quarantined dataset in that way; see `retry`, `accept`, whose result it is, and `abandon`."""
     match how:
         case Release.RETRY:
             retry(store, urn, who)
         case Release.ACCEPT:
-            accept(store, urn, who)
+            return accept(store, urn, who, committers)
         case Release.ABANDON:
             abandon(store, urn, who, committers)
+    return ()
 
 
 def retry_all(store: JobStore, who: str) -> Retried:
@@ -128,23 +130,31 @@ def retry(store: JobStore, urn: str, who: str) -> None:
         _act(log, HandAction.RETRY, _quarantined(log, urn), who)
 
 
-def accept(store: JobStore, urn: str, who: str) -> None:
+def accept(
+    store: JobStore, urn: str, who: str, committers: Mapping[str, OpensCommitter] | None = None
+) -> Sequence[CommitStep]:
     """Declares a quarantined dataset's sequence done as it is: its watermark moves, and the sequence is marked as
     accepted by a person. What it has not published is lost; also what was taken back of it, if it was being abandoned
-    and that can never be finished.
+    and that can never be finished. What is prepared for it at targets is rolled back then, by `committers`.
+
+    Returns:
+        the steps of which it could not be, as the target is away: the next run of the job rolls it back.
 
     Raises:
         ConflictError: if the dataset is neither quarantined nor being abandoned, or not any more as this is written; or
             if what it replaces would be read beside it, as what says so is not published: nothing was changed.
+        OSError: if what is prepared can't be noted: nothing was changed.
     """
     with by_hand(store, store.bucket_of(urn), who) as log:
         sequence = _quarantined(log, urn, DatasetStatus.QUARANTINED, DatasetStatus.REVOKING)
         if log.refresh().state_of(urn).status is DatasetStatus.QUARANTINED:
             _require_replaced(store, sequence)
+        in_doubt = InDoubt(store, sequence, committers or {})
         _act(log, HandAction.GIVEN_UP, sequence, who)
         after = _act(log, HandAction.ACCEPT, sequence, who).state_of(urn)
         if sequence.epoch not in after.accepted_epochs:
             raise _not(urn, after, "quarantined still")
+    return in_doubt.roll_back()
 
 
 def abandon(store: JobStore, urn: str, who: str, committers: Mapping[str, OpensCommitter] | None = None) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import posixpath
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -17,6 +17,7 @@ from distcommit.model.errors import (
     ConflictError,
     CorruptError,
     LostError,
+    TransientError,
     UnknownVersionError,
     plain_text,
 )
@@ -209,11 +210,14 @@ class LogCommitStepStore(CommitStepStore):
         Raises:
             ConflictError: if the dataset is neither quarantined nor (but for "retry") being abandoned already, or if it
                 can't be abandoned; it is quarantined as before.
+            TransientError: if it is accepted, and what is prepared for it at a target could not be rolled back.
             DistcommitError: if a step can't be undone now; releasing it with "abandon" again goes on.
         """
         if how not in [*Release]:
             raise ConfigurationError("there is no such way to release", expected=", ".join(Release), found=how)
-        by_hand.release(self._opened(store).store, urn, Release(how), who or _WHO, self._context.committers)
+        left = by_hand.release(self._opened(store).store, urn, Release(how), who or _WHO, self._context.committers)
+        if left:
+            raise _left_in_doubt(store, urn, left)
 
     def quarantine(self, store: str, urn: str, who: str = "") -> None:
         """Lets nobody commit a pending sequence any more until it is released, as one that can never be committed.
@@ -299,6 +303,18 @@ class LogCommitStepStore(CommitStepStore):
     def _roots(self, store: str) -> Roots:
         folder = posixpath.join(self._folder, folder_of(check_urn(store)))
         return Roots(folder, self._context.staging_root, self._context.output_root)
+
+
+def _left_in_doubt(store: str, urn: str, steps: Sequence[CommitStep]) -> TransientError:
+    attempts = dict.fromkeys(attempt for step in steps for attempt in step.prepared_by)
+    return TransientError(
+        "the dataset is released as it is, and what is prepared for it at a target could not be rolled back",
+        store=store,
+        dataset=urn,
+        expected="a target that rolls it back now",
+        found=", ".join(map(repr, steps)),
+        todo=f"roll back by hand, at the target, what these attempts have prepared: {', '.join(attempts)}",
+    )
 
 
 def _pending(store: str, state: DatasetState) -> ConflictError:

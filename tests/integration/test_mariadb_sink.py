@@ -83,6 +83,7 @@ def of(value: Any, kind: pa.DataType | None = None) -> pa.RecordBatch:
 
 BAD_ROWS: list[tuple[str, pa.RecordBatch, str]] = [
     ("n bigint UNIQUE", numbers(7, 7), "Duplicate entry"),
+    ("N bigint", numbers(7), "has the column 'N', and the records have 'n'"),
     ("n bigint NOT NULL", numbers(1, None), "null, of which the server may make a value"),
     ("n timestamp NOT NULL", of(None, pa.timestamp("us", "UTC")), "null, of which the server may make a value"),
     ("n bigint AUTO_INCREMENT PRIMARY KEY", numbers(1, None), "null, of which the server may make a value"),
@@ -400,6 +401,24 @@ def test_who_is_overtaken_in_making_and_widening_a_table_goes_on(
     assert target.commit(sink, request) == [Committed()]
     assert target.rows("a", "n, more") == [(1, None), (2, 3)]
     assert seen == ["CREATE", "ALTER"]
+
+
+def test_who_is_overtaken_by_one_that_widens_more_goes_on_with_that(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who would make the column narrower again is refused, by the rows that the other one has put there."""
+    alter = MariadbCommitter._alter
+
+    def overtaken(self: MariadbCommitter, statement: str) -> CommitOutcome | None:
+        target.sql("ALTER TABLE a MODIFY COLUMN n bigint", f"INSERT INTO a VALUES ({2**40})")
+        return alter(self, statement)
+
+    target.sql("CREATE TABLE a (n smallint)")
+    monkeypatch.setattr(MariadbCommitter, "_alter", overtaken)
+    sink = target.sink(evolve="add_columns")
+    request = target.prepare(sink, "a", 1, of(70_000, pa.int32()))
+    assert target.commit(sink, request) == [Committed()]
+    assert target.rows("a") == [(70_000,), (2**40,)]
 
 
 # -- rights, servers

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -81,6 +83,9 @@ BAD_ROWS: list[tuple[str, pa.RecordBatch, str]] = [
     ("n double precision", numbers(1), "has the type int64, which does not go into the table's n double precision"),
     ("n timestamptz", numbers(1), "has the type int64"),
     ("n varchar(3)", pa.record_batch({"n": ["abcd"]}), "too long"),
+    ("n varchar(4)", pa.record_batch({"n": ["ab", "abc  "]}), "spaces are cut off"),
+    ("n timestamp(3)", pa.record_batch({"n": pa.array([None, 1500], pa.timestamp("us"))}), "3 digits of a second"),
+    ("n time(0)[]", pa.record_batch({"n": pa.array([[0, 1]], pa.list_(pa.time64("us")))}), "0 digits of a second"),
     ("n text", pa.record_batch({"n": ["a\0b"]}), "invalid byte sequence"),
     ("n bigint", pa.record_batch({"n": [1.5]}), "has the type double"),
     ("n numeric(5, 1)", pa.record_batch({"n": [Decimal("1.25")]}), "'n' does not go into the table's n numeric(5,1)"),
@@ -162,14 +167,75 @@ def test_what_does_not_keep_rows_is_refused(target: Target, made: str) -> None:
     refused(target.beside_others(sink, target.prepare(sink, "bad", 1)), "no ordinary table")
 
 
-def test_a_trigger_that_leaves_rows_out_is_found(target: Target) -> None:
-    target.sql("CREATE TABLE bad (n bigint)")
+@pytest.mark.parametrize("settings", [{}, {"mode": "upsert", "keys": ["n"]}], ids=["append", "upsert"])
+def test_a_trigger_that_leaves_rows_out_is_found(target: Target, settings: dict[str, Any]) -> None:
+    target.sql("CREATE TABLE bad (n bigint UNIQUE, v bigint)")
     body = "BEGIN IF NEW.n = 2 THEN RETURN NULL; END IF; RETURN NEW; END"
     target.sql(f"CREATE FUNCTION leaves() RETURNS trigger LANGUAGE plpgsql AS $$ {body} $$")
     target.sql("CREATE TRIGGER leaves BEFORE INSERT ON bad FOR EACH ROW EXECUTE FUNCTION leaves()")
-    sink = target.sink()
-    refused(target.beside_others(sink, target.prepare(sink, "bad", 1)), "3 were sent, 2 came in")
+    sink = target.sink(**settings)
+    rows = pa.record_batch({"n": [1, 2, 3, 3], "v": [1, 1, 1, 2]} if settings else {"n": [1, 2, 3], "v": [1, 1, 1]})
+    (outcome,) = target.commit(sink, target.prepare(sink, "bad", 1, rows))
+    refused(outcome, "3 were sent, 2 came in")
     assert target.rows("bad") == []
+
+
+def test_rows_without_a_key_are_refused_and_not_taken_for_the_same(target: Target) -> None:
+    """A unique index that is no primary key takes any number of them."""
+    target.sql("CREATE TABLE a (n bigint UNIQUE, v bigint)")
+    sink = target.sink(mode="upsert", keys=["n"])
+    rows = pa.record_batch({"n": pa.array([1, None, None], pa.int64()), "v": [1, 2, 3]})
+    refused(target.commit(sink, target.prepare(sink, "a", 1, rows))[0], "null in a key")
+    assert target.rows("a") == []
+
+
+def waits(target: Target) -> bool:
+    """Whether a committer waits for a lock."""
+    asked = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'distcommit' AND wait_event_type = 'Lock'"
+    return target.sql(asked) != [(0,)]
+
+
+def beside(target: Target, act: Callable[[], list[Any]], first: str, then: str = "SELECT") -> list[Any]:
+    """What comes of an action that waits for the transaction of a statement, which goes on then, and is committed."""
+    with target.server.connect() as other, ThreadPoolExecutor(1) as pool:
+        for statement in ("BEGIN", f"SET search_path TO {target.schema}", first):
+            other.execute(statement.encode())
+        acting = pool.submit(act)
+        while not waits(target) and not acting.done():
+            time.sleep(0.05)
+        other.execute(then.encode())
+        other.execute("COMMIT")
+        return acting.result()
+
+
+def test_a_table_that_somebody_else_is_making_is_waited_for(target: Target) -> None:
+    """Of two that make a table where there is none the server refuses one, also where it says IF NOT EXISTS."""
+    sink = target.sink()
+    target.commit(sink, target.prepare(sink, "first", 1))
+    request = target.prepare(sink, "a", 1)
+    (outcome,) = beside(target, lambda: target.commit(sink, request), "CREATE TABLE a (n bigint)")
+    assert isinstance(outcome, RetryLater), outcome
+    assert "others were making the same table" in outcome.reason
+    assert target.commit(sink, request) == [Committed()]
+    assert target.rows("a") == [(1,), (2,), (3,)]
+
+
+def test_nothing_is_committed_without_its_ledger_row_that_somebody_has_just_deleted(target: Target) -> None:
+    """As one committer may have, of a row that says nothing any more since what was taken back is allowed again."""
+    sink = target.sink()
+    request = target.prepare(sink, "a", 1)
+    committer = sink.open_committer(target.context)
+    committer.abort([request])
+    committer.allow([request])
+    committer.close()
+    assert target.ledger() == [("a", 0)]
+    its_row = "FROM distcommit_ledger WHERE dataset = 'a'"
+    with pytest.raises(TransientError, match="ledger was not written"):
+        beside(target, lambda: target.commit(sink, request), f"SELECT {its_row} FOR UPDATE", f"DELETE {its_row}")
+    assert "a" not in target.tables()
+    assert target.commit(sink, request) == [Committed()]
+    assert target.commit(sink, request) == [AlreadyCommitted()]
+    assert target.rows("a") == [(1,), (2,), (3,)]
 
 
 # -- rights, locks, servers

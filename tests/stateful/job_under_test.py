@@ -261,9 +261,7 @@ class JobUnderTest(JobOnMachine):
         refused = state.status.value == "revoking" and event.how == "retry"
         with self._gated(crash) as died:
             try:
-                {"retry": by_hand.retry, "accept": by_hand.accept, "abandon": by_hand.abandon}[event.how](
-                    self.store(), urn, "person"
-                )
+                by_hand.release(self.store(), urn, by_hand.Release(event.how), "person")
                 assert not refused
             except ConflictError:
                 assert refused

@@ -6,6 +6,7 @@ version of its table has.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
@@ -17,6 +18,8 @@ from distcommit.model.parallel import in_flight
 from distcommit.sinks.data_files import left_by, tell_kept
 from distcommit.sinks.delta.data_files import name_in_table
 from distcommit.sinks.delta.locations import Location
+
+logger = logging.getLogger(__name__)
 
 
 def leftovers(context: CommitterContext, sink: str, lost: Sequence[LostAttempt]) -> dict[str, set[str]]:
@@ -36,9 +39,12 @@ def existing(location: Location, paths: AbstractSet[str]) -> set[str]:
 
 def kept(table: DeltaTable | None, name: str, paths: AbstractSet[str]) -> set[str]:
     """Those of the files that may not be deleted, of which it is warned: the table has them, or has had them, and its
-    older versions are still read from them: its log says that they were taken out."""
+    older versions are still read from them: its log says that they were taken out. And all of a table that is gone, as
+    nothing says so then."""
     if table is None:
-        return set()
+        if paths:
+            logger.warning("the table of these data files is gone, and they stay: %s", ", ".join(sorted(paths)[:3]))
+        return {*paths}
     taken_out = table.vacuum(0, dry_run=True, enforce_retention_duration=False)
     have = {os.path.basename(path) for path in (*table.file_uris(), *taken_out)}
     found = {path for path in paths if name_in_table(path) in have}

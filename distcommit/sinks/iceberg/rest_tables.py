@@ -19,6 +19,7 @@ from pyiceberg.exceptions import (
     ForbiddenError,
     NoSuchNamespaceError,
     NoSuchTableError,
+    ServerError,
     TableAlreadyExistsError,
 )
 from pyiceberg.table import Table
@@ -29,9 +30,11 @@ from distcommit.model.errors import TransientError
 from distcommit.model.parallel import in_flight
 from distcommit.sinks.iceberg.catalogs import Change, Identifier, NewTable, Tables
 from distcommit.sinks.iceberg.transactions import NoSuchCallError, commit_together, has_transactions
+from distcommit.sinks.retries import tries
 
 logger = logging.getLogger(__name__)
 _CALLS = 64
+_READS = 3
 _MOST_TOGETHER = 250
 _FEWER = 8
 _REFUSED = (CommitFailedException, NoSuchTableError, BadRequestError, ForbiddenError, NoSuchCallError)
@@ -120,13 +123,21 @@ class RestTables(Tables):
         self._rest.namespace_exists(namespace)
 
     def _read(self, name: Identifier) -> Table | Exception | None:
-        try:
-            found: Table = self._rest.load_table(name)
-        except NoSuchTableError:
-            return None
-        except ForbiddenError as error:
-            return error
-        return found
+        """The table; the error if it is this one's: it may not be read, the catalog fails at it again and again, or its
+        answer can't be understood."""
+        failed: Exception | None = None
+        for _ in tries(_READS):
+            try:
+                found: Table = self._rest.load_table(name)
+            except NoSuchTableError:
+                return None
+            except (ForbiddenError, ValueError) as error:
+                return error
+            except ServerError as error:
+                failed = error
+            else:
+                return found
+        return failed
 
     def _commit_some(self, changes: Sequence[Change]) -> list[bool | Exception]:
         """Makes them by one call; if it is refused, each half by one, and so on."""

@@ -149,6 +149,8 @@ class SqlTables(Tables):
         query = select(_ROWS.c.table_name, _ROWS.c.metadata_location).where(
             _ROWS.c.catalog_name == self._catalog_name, _ROWS.c.table_namespace == ".".join(namespace)
         )
+        no_views = self._sql._iceberg_type_filter()  # other programs keep theirs in the same table
+        query = query if no_views is None else query.where(no_views)
         with self._engine.connect() as connection:
             rows = connection.execute(query).all()
         return {(*namespace, name): partial(self._read, (*namespace, name), location) for name, location in rows}

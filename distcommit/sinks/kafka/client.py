@@ -78,20 +78,33 @@ class KafkaTarget:
         return text
 
     def answers(self, futures: dict[Any, Any]) -> dict[Any, Any]:
-        """What requests of an admin client came to: values or KafkaExceptions."""
+        """What requests of an admin client came to: values or KafkaExceptions.
+
+        Raises:
+            TransientError: if one has no answer for too long; whatever it was to change may be changed.
+        """
         found: dict[Any, Any] = {}
         for name, future in futures.items():
             try:
                 found[name] = future.result(self.request_timeout_s)
             except KafkaException as error:
                 found[name] = error
+            except TimeoutError:
+                raise TransientError(
+                    "the brokers do not answer",
+                    brokers=self.brokers,
+                    expected=f"an answer on {name} within {self.request_timeout_s:g} s",
+                    found="none",
+                    todo="nothing now: it is asked again, at the latest by the next run; if that goes on, look whether"
+                    " the brokers are up and in reach, or raise sink.request_timeout_s",
+                ) from None
         return found
 
     def topic_id(self, admin: AdminClient) -> str:
         """The ledger topic's id; empty if there is none.
 
         Raises:
-            KafkaException: if it can't be asked for.
+            KafkaException, TransientError: if it can't be asked for.
             ConfigurationError: if it has another number of partitions than there are transactional ids.
         """
         futures = admin.describe_topics(TopicCollection([self.ledger]), request_timeout=self.request_timeout_s)
@@ -126,13 +139,14 @@ class KafkaTarget:
             include_authorized_operations=True,
             request_timeout=self.request_timeout_s,
         )
-        may = {topic: found for topic, found in self.answers(asked).items() if not isinstance(found, KafkaException)}
         denied = "TOPIC_AUTHORIZATION_FAILED: this user may not write to it"
-        return {
-            topic: denied
-            for topic in topics
-            if topic not in may or AclOperation.WRITE not in (may[topic].authorized_operations or ())
-        }
+        why: dict[str, str] = {}
+        for topic, found in self.answers(asked).items():
+            if isinstance(found, KafkaException):
+                why[topic] = self.text(found)
+            elif AclOperation.WRITE not in (found.authorized_operations or ()):
+                why[topic] = denied
+        return why
 
     def rows(self, admin: AdminClient, lane: int) -> dict[bytes, LedgerRow]:
         """The ledger's rows of all datasets of a transactional id, by key, as they are once all transactions that were
@@ -140,7 +154,8 @@ class KafkaTarget:
 
         Raises:
             KafkaException: if no broker answers.
-            TransientError: if a transaction of somebody else keeps its end from being read.
+            TransientError: if none answers for too long, or a transaction of somebody else keeps its end from being
+                read.
             CorruptError: if a row can't be read.
         """
         log = TopicPartition(self.ledger, lane)
@@ -214,7 +229,7 @@ class KafkaTarget:
             consumer.close()
 
     def _value(self, futures: dict[Any, Any]) -> Any:
-        """What one request came to. Raises KafkaException."""
+        """What one request came to. Raises KafkaException, or as `answers`."""
         (found,) = self.answers(futures).values()
         if isinstance(found, KafkaException):
             raise found
@@ -259,7 +274,13 @@ def ledger_made(target: KafkaTarget, run_id: str) -> str:
             topic_id = target.topic_id(admin) or _made(target, admin)
             found = target._value(admin.describe_configs([ConfigResource(ResourceType.TOPIC, target.ledger)]))
     except KafkaException as error:
-        raise TransientError("the ledger topic can't be had", topic=target.ledger, found=target.text(error)) from None
+        raise TransientError(
+            "the ledger topic can't be had",
+            topic=target.ledger,
+            found=target.text(error),
+            todo="nothing now: another attempt asks for it; if that goes on, look whether the brokers are up, and"
+            " whether this user may describe and make that topic",
+        ) from None
     policy = found["cleanup.policy"].value
     if policy != _COMPACTED:
         raise ConfigurationError(

@@ -58,6 +58,14 @@ Failures = dict[int, CommitOutcome]
 Note = Callable[[KafkaError | None, Message | None], None]
 
 
+class _TooLargeError(Exception):
+    """A row of the ledger is larger than a message may be; `number`: its place among those that were to be sent."""
+
+    def __init__(self, text: str, number: int) -> None:
+        super().__init__(text)
+        self.number = number
+
+
 class KafkaCommitter(SinkCommitter):
     """One transaction for all requests of a transactional id, up to eight ids at a time."""
 
@@ -109,7 +117,7 @@ class KafkaCommitter(SinkCommitter):
                     changed = {key: _revoked(rows.get(key), request) for key, request in keys.items()}
                     if writes:
                         producer.begin_transaction()
-                        self._send_rows(producer, lane, changed)
+                        _send_rows(producer, self._target.ledger, lane, changed)
                         producer.commit_transaction(self._target.request_timeout_s)
 
     def allow(self, requests: Sequence[CommitRequest]) -> None:
@@ -120,7 +128,7 @@ class KafkaCommitter(SinkCommitter):
                 allowed = allowed_again(row, request)
                 if allowed is not None and allowed != row:
                     producer.begin_transaction()
-                    self._send_rows(producer, lane, {key: allowed})
+                    _send_rows(producer, self._target.ledger, lane, {key: allowed})
                     producer.commit_transaction(self._target.request_timeout_s)
 
     def ledger(self) -> Iterator[LedgerRow]:
@@ -232,7 +240,11 @@ class KafkaCommitter(SinkCommitter):
             if failures:
                 break
         if not failures:
-            self._send_rows(producer, lane, rows)
+            try:
+                _send_rows(producer, self._target.ledger, lane, rows)
+            except _TooLargeError as error:
+                failures[list(requests)[error.number]] = RetryLater(str(error))
+        if not failures:
             _flush(producer, self._target.request_timeout_s)
         if failures:
             producer.abort_transaction(self._target.request_timeout_s)
@@ -261,10 +273,6 @@ class KafkaCommitter(SinkCommitter):
         if error is not None and error.code() in _OF_A_MESSAGE:
             reason = f"a message can't be sent to the topic {topic}: {self._target.text(KafkaException(error))}"
             failures.setdefault(index, RetryLater(reason))
-
-    def _send_rows(self, producer: CatchableProducer, lane: int, rows: Mapping[bytes, LedgerRow]) -> None:
-        for key, row in rows.items():
-            producer.produce(self._target.ledger, msgspec.json.encode(row), key, partition=lane)
 
     def _refuse_topics(
         self,
@@ -307,6 +315,28 @@ class KafkaCommitter(SinkCommitter):
                 with suppress(KafkaException):
                     producer.abort_transaction(self._target.request_timeout_s)
                 raise
+
+
+def _send_rows(producer: CatchableProducer, ledger: str, lane: int, rows: Mapping[bytes, LedgerRow]) -> None:
+    """Sends rows of the ledger.
+
+    Raises:
+        _TooLargeError: if a message can't have one of them.
+        KafkaException: if it can't be sent for anything else.
+    """
+    for number, (key, row) in enumerate(rows.items()):
+        sent = msgspec.json.encode(row)
+        try:
+            producer.produce(ledger, sent, key, partition=lane)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.MSG_SIZE_TOO_LARGE:
+                raise
+            raise _TooLargeError(
+                f"what the ledger {ledger} is to say of {row.dataset_urn!r} has {len(sent)} bytes, more than a message"
+                " may have: its records have many gaps, as where single ones are filtered. Raise max.message.bytes and"
+                " segment.bytes of that topic, and message.max.bytes in sink.client; nothing was lost",
+                number,
+            ) from error
 
 
 def _flush(producer: CatchableProducer, timeout_s: float) -> None:

@@ -144,7 +144,7 @@ class KafkaWriter(SinkWriter):
     def prepare_commit(self) -> Prepared:
         self._flush()
         if not self._paths:
-            return Prepared()
+            return Prepared(holes=self._covering.holes_left)
         info = {"paths": self._paths, "ledger": self._ledger_id, "covered": self._covering.covered()}
         return Prepared([info])
 

@@ -28,6 +28,7 @@ from distcommit.model.errors import ConfigurationError, TransientError
 from distcommit.model.ledger import LedgerRow
 from distcommit.sinks.mariadb import tables
 from distcommit.sinks.mariadb.connection import (
+    TOO_NARROW,
     TWO_COLUMNS,
     check_durable,
     code_of,
@@ -146,7 +147,7 @@ class MariadbCommitter(LoadingCommitter):
         try:
             execute(self._connection, statement)
         except MySQLError as error:
-            if code_of(error) == TWO_COLUMNS:  # somebody else has just added it
+            if code_of(error) in (TWO_COLUMNS, *TOO_NARROW):  # somebody else has just added it, or made it wider still
                 return None
             outcome = outcome_of(error, self._connection)
             if outcome is None:

@@ -19,6 +19,8 @@ from distcommit.model.errors import ConfigurationError, TransientError, plain_te
 from distcommit.sinks.table_committer import CollisionError
 
 NO_SUCH_TABLE, TWO_COLUMNS = 1146, 1060
+TOO_NARROW = (1264, 1265, 1406)
+"""A value that does not fit into its column."""
 _NO_SAVEPOINT = 1305
 _CLIENT = 2000
 """Codes from here on are of the client: the connection."""

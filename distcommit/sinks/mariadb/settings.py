@@ -10,7 +10,7 @@ from pydantic import field_validator, model_validator
 
 from distcommit.model.pins import Pin
 from distcommit.model.work import MAIN_BRANCH
-from distcommit.sinks.table_committer import LEDGER
+from distcommit.sinks.table_committer import LEDGER, PROOFS
 from distcommit.sinks.table_names import table_name
 from distcommit.sinks.table_sink import ANOTHER_TARGET, ServerSink
 
@@ -64,5 +64,5 @@ class MariadbTables(ServerSink):
             most_bytes=MOST_NAME_CHARACTERS,
             any_case=False,
             basic_characters=True,
-            taken=(LEDGER,),
+            taken=(LEDGER, PROOFS),
         )

@@ -24,7 +24,8 @@ from distcommit.sinks.mariadb.connection import code_of, execute
 from distcommit.sinks.mariadb.settings import MariadbTables
 from distcommit.sinks.mariadb.tables import AlterFirst
 from distcommit.sinks.retries import tries
-from distcommit.sinks.two_phase import PROOFS, Name, TwoPhaseCommitter
+from distcommit.sinks.table_committer import PROOFS
+from distcommit.sinks.two_phase import Name, TwoPhaseCommitter
 
 _MADE = f"""
 CREATE TABLE IF NOT EXISTS {PROOFS} (

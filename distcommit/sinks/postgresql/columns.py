@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import pgpq
 import pyarrow as pa
+import pyarrow.compute as pc
 from pgpq.encoders import StringEncoderBuilder
 from pgpq.schema import Jsonb
 
@@ -22,6 +23,7 @@ from distcommit.sinks.plain_arrays import (
     decoded,
     plain_type,
     refused_type,
+    refused_value,
 )
 
 _UTC = pa.timestamp("us", "UTC")
@@ -68,6 +70,7 @@ _WIDTHS = {
     "real": ("float", 32),
     "double precision": ("float", 64),
 }
+_FRACTIONS = ("time", "timestamp", "timestamptz")
 _VARHDRSZ = 4
 
 
@@ -157,7 +160,25 @@ def _array(array: pa.Array, column: Column) -> pa.Array:
     array = decoded(array)
     if column.kind in ("json", "jsonb") and pa.types.is_nested(array.type):
         return as_json(array)
-    return converted(array, sent, column.name, column.shown)
+    array = converted(array, sent, column.name, column.shown)
+    wrong = _changed(pc.list_flatten(array) if pa.types.is_list(sent) else array, column)
+    if wrong:
+        raise refused_value(column.name, column.shown, wrong)
+    return array
+
+
+def _changed(array: pa.Array, column: Column) -> str:
+    """What the server would make another value of, or nothing; it says nothing of it."""
+    kind = column.kind.removeprefix("_")
+    if column.modifier < 0 or not len(array):
+        return ""
+    if kind in _FRACTIONS:
+        micros, unit = array.cast(pa.int64()), 10 ** (6 - column.modifier)
+        rounded = pc.multiply(pc.divide(micros, unit), unit)
+        return "" if micros.equals(rounded) else f"more than {column.modifier} digits of a second, which are rounded"
+    if kind == "varchar" and (pc.max(pc.utf8_length(array)).as_py() or 0) > column.modifier - _VARHDRSZ:
+        return "text that is too long, of which spaces are cut off"
+    return ""
 
 
 def _sent(kind: pa.DataType, column: Column) -> pa.DataType | None:

@@ -15,6 +15,7 @@ from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from distcommit.model.committer import CommitOutcome, CommitterContext, RetryLater
+from distcommit.model.errors import TransientError
 from distcommit.model.ledger import LedgerRow
 from distcommit.sinks.postgresql import tables
 from distcommit.sinks.postgresql.connection import outcome_of, transaction
@@ -108,11 +109,13 @@ class PostgresqlCommitter(LoadingCommitter):
         key = (row.dataset_urn, row.branch)
         target, oid = self._targets.get(key, (None, None))
         commit, covered = (row.epoch, row.base, row.revoked, row.commit_id), Jsonb(msgspec.to_builtins(row.covered))
-        self._execute(
+        written = self._execute(
             "UPDATE {ledger} SET epoch = %s, base = %s, revoked = %s, commit_id = %s, covered = %s, target = %s,"
             " target_oid = %s, tag = %s, changed_at = now() WHERE store = %s AND dataset = %s AND branch = %s",
             (*commit, covered, target, oid, tag_of(self._context.store_id, *key), self._context.store_id, *key),
-        )
+        ).rowcount
+        if written != 1:  # somebody has deleted it, who was waited for as it was locked
+            raise TransientError("a row of the ledger was not written", dataset=key[0], found=f"{written} rows")
 
     def outcome_of(self, error: Exception) -> CommitOutcome | None:
         if isinstance(error, psycopg.Error):

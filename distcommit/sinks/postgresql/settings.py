@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 
 from distcommit.model.pins import Pin
 from distcommit.model.work import MAIN_BRANCH
-from distcommit.sinks.table_committer import LEDGER
+from distcommit.sinks.table_committer import LEDGER, PROOFS
 from distcommit.sinks.table_names import table_name
 from distcommit.sinks.table_sink import ANOTHER_TARGET, ServerSink
 
@@ -54,4 +54,4 @@ class PostgresqlTables(ServerSink):
 
     def table_of(self, dataset_urn: str) -> str:
         """The table of a dataset."""
-        return table_name(self.table, dataset_urn, most_bytes=MAX_NAME_BYTES, taken=(LEDGER,))
+        return table_name(self.table, dataset_urn, most_bytes=MAX_NAME_BYTES, taken=(LEDGER, PROOFS))

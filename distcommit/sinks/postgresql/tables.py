@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import LiteralString
+from typing import Any, LiteralString
 
 import psycopg
 import pyarrow as pa
@@ -13,6 +13,7 @@ from pgpq import ArrowToPostgresBinaryEncoder
 from psycopg import sql
 
 from distcommit.model.errors import plain_text
+from distcommit.sinks.plain_arrays import refused_value
 from distcommit.sinks.postgresql.columns import Column, check_fits, column_type, encoder_of, fitted, wider_type
 from distcommit.sinks.table_committer import RefusedError
 from distcommit.sinks.table_loading import missing_columns, tagged, with_tags
@@ -112,10 +113,7 @@ class Table:
                 copy.write(encoder.finish())
             sent = sum(batch.num_rows for batch in ready)
             if cursor.rowcount != sent:
-                raise RefusedError(
-                    f"a trigger of table {self.shown} leaves out rows: {sent} were sent,"
-                    f" {cursor.rowcount} came in; take it away, then release the dataset with retry"
-                )
+                raise self._left_out(sent, cursor.rowcount)
 
     def upsert(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str]) -> None:
         """Puts each row in the place of the one with the same keys; of several that are sent the last one stays.
@@ -123,6 +121,9 @@ class Table:
         Raises:
             RefusedError: as `copy`.
         """
+        for key in keys:
+            if any(batch.column(key).null_count for batch in batches):
+                raise refused_value(key, self.columns[key].shown, "null in a key, which is never the same as another")
         names = batches[0].schema.names
         listed, by = (sql.SQL(", ").join(map(sql.Identifier, each)) for each in (names, keys))
         parts = {"table": self.identifier, "listed": listed, "by": by, "rows": _ROWS, "order": _ORDER}
@@ -131,16 +132,26 @@ class Table:
         self.copy(batches, into=_ROWS)
         others = [sql.Identifier(name) for name in names if name not in keys]
         changed = sql.SQL(", ").join(sql.SQL("{0} = EXCLUDED.{0}").format(name) for name in others)
-        self._execute(
+        asked = "SELECT count(*) FROM (SELECT DISTINCT {by} FROM {rows}) AS keys"
+        (sent,) = self._execute(asked, parts).fetchone() or (0,)
+        found = self._execute(
             "INSERT INTO {table} ({listed}) SELECT {listed} FROM"
             " (SELECT DISTINCT ON ({by}) * FROM {rows} ORDER BY {by}, {order} DESC) AS newest"
             " ON CONFLICT ({by}) DO " + ("UPDATE SET {changed}" if others else "NOTHING"),
             {**parts, "changed": changed},
-        )
+        ).rowcount
+        if others and found != sent:
+            raise self._left_out(sent, found)
         self._execute("DROP TABLE {rows}", parts)
 
-    def _execute(self, statement: LiteralString, parts: Mapping[str, sql.Composable]) -> None:
-        self.connection.execute(sql.SQL(statement).format(**parts))
+    def _execute(self, statement: LiteralString, parts: Mapping[str, sql.Composable]) -> psycopg.Cursor[Any]:
+        return self.connection.execute(sql.SQL(statement).format(**parts))
+
+    def _left_out(self, sent: int, found: int) -> RefusedError:
+        return RefusedError(
+            f"a trigger of table {self.shown} leaves out rows: {sent} were sent, {found} came in; take it away, then"
+            " release the dataset with retry"
+        )
 
     def delete(self, tags: Mapping[str, int]) -> int:
         """Deletes the rows with these tags, all if there are none; how many there were."""

@@ -19,7 +19,8 @@ from distcommit.model.sink import AttemptIdentity
 from distcommit.sinks.postgresql.committer import PostgresqlCommitter
 from distcommit.sinks.postgresql.connection import begun, transaction
 from distcommit.sinks.postgresql.settings import PostgresqlTables
-from distcommit.sinks.two_phase import PROOFS, Name, TwoPhaseCommitter
+from distcommit.sinks.table_committer import PROOFS
+from distcommit.sinks.two_phase import Name, TwoPhaseCommitter
 
 _MADE = """
 CREATE TABLE IF NOT EXISTS {proofs} (

@@ -87,6 +87,7 @@ class KnownBases(TriedSink):
         """What an audit and a rebuild go by: of all that is committed, and of nothing that is not or was taken back."""
         if not self.has_ledger(tmp_path):
             return
+        self._gives_back_holes_beside_which_there_is_no_record(tmp_path)
         first = self._told(tmp_path, 1, (0, 3), hole=1, filtered=2)
         assert self.commit(tmp_path, first) == [Committed()]
         self._says(tmp_path, {0, 3}, holes={1}, filtered={2})
@@ -100,6 +101,14 @@ class KnownBases(TriedSink):
         except ConflictError:
             return
         self._says(tmp_path, {0, 3}, holes={1}, filtered={2})
+
+    def _gives_back_holes_beside_which_there_is_no_record(self, place: Path) -> None:
+        """No info would carry them, so the log is to keep them."""
+        hole, writer = SkippedRange("0", 7, 9, "a hole", True, "topic-1"), self.writer(place, "a", 1, origin=_ORIGIN)
+        writer.note_holes([hole])
+        prepared = writer.prepare_commit()
+        assert not prepared.infos
+        assert [*prepared.holes] == [hole]
 
     def _told(self, place: Path, epoch: int, offsets: tuple[int, ...], *, hole: int, filtered: int) -> CommitRequest:
         """A request of an attempt whose writer was told these positions of partition 0."""

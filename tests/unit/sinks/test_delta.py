@@ -700,6 +700,16 @@ def test_files_that_a_version_has_stay_though_their_attempt_is_told_of_as_lost(
     assert sorted(older.to_pyarrow_table()["id"].to_pylist()) == [1, 2]
 
 
+def test_files_of_what_lost_stay_where_their_table_is_gone(target: Target, caplog: pytest.LogCaptureFixture) -> None:
+    """Its log may come back, as from a copy, and have them."""
+    sink = target.sink()
+    target.prepare(sink, "t", 1, ids(1), attempt="dead")
+    (target.location / "t" / "_delta_log").rename(target.folder / "away")
+    target.committer(sink).discard([LostAttempt(1, "unit", "dead", "dead")])
+    assert target.data("t") == ["distcommit-000001-dead-00000.parquet"]
+    assert "the table of these data files is gone" in caplog.text
+
+
 def test_nothing_is_deleted_while_it_is_not_known_what_is_committed(target: Target) -> None:
     sink = target.sink()
     target.commit(sink, target.prepare(sink, "t", 1, ids(1)))

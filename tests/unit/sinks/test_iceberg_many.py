@@ -124,6 +124,17 @@ def test_one_table_that_can_not_be_read_does_not_harm_others(target: Target) -> 
         target.prepare(sink, "t1", 2, ids(1))
 
 
+def test_views_that_other_programs_keep_in_the_catalog_are_no_tables(target: Target) -> None:
+    sink = target.sink()
+    assert target.commit(sink, target.prepare(sink, "a", 1, ids(1))) == [Committed()]
+    with tables_of(sink)._engine.begin() as connection:
+        columns = "catalog_name, table_namespace, table_name, metadata_location, iceberg_type"
+        view = "VALUES ('default', 'n', 'v', 'file:///none.json', 'VIEW')"
+        connection.exec_driver_sql(f"INSERT INTO iceberg_tables ({columns}) {view}")
+    assert tables_of(sink).names(("n",)) == [("n", "a")]
+    assert [row.dataset_urn for row in target.committer(sink).ledger()] == ["a"]
+
+
 def test_a_table_that_somebody_else_makes_meanwhile_stays_and_the_others_are_made(
     target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:

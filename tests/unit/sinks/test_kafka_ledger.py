@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Future
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin._acl import AclOperation
 
 from distcommit.model.errors import TransientError
 from distcommit.sinks.kafka.client import KafkaTarget, ledger_made
@@ -50,3 +53,33 @@ def test_one_that_does_not_come_is_told_and_asked_for_again(
         made_by(monkeypatch, [], "never")
     assert max(waits) == 2.0
     assert made_by(monkeypatch, ["id"], "never") == "id"
+
+
+def answered(value: object = None, error: Exception | None = None) -> Future[object]:
+    future = Future[object]()
+    if error is None:
+        future.set_result(value)
+    else:
+        future.set_exception(error)
+    return future
+
+
+def test_brokers_that_do_not_answer_are_told_with_what_to_do() -> None:
+    target = KafkaTarget("broker:9092", (), "ledger", 1, 10, 0.01)
+    no_answer = r"do not answer.*broker:9092.*on orders within 0.01 s.*raise sink.request_timeout_s"
+    with pytest.raises(TransientError, match=no_answer):
+        target.answers({"ledger": answered(), "orders": Future()})
+
+
+def test_a_topic_that_can_not_be_looked_at_is_told_so_and_not_as_denied() -> None:
+    found = {
+        "mine": answered(SimpleNamespace(authorized_operations=[AclOperation.WRITE])),
+        "others": answered(SimpleNamespace(authorized_operations=[])),
+        "lost": answered(error=KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))),
+    }
+    admin: Any = SimpleNamespace(describe_topics=lambda topics, **options: found)
+    why = KafkaTarget("b", (), "ledger", 1, 10, 30).unwritable(admin, list(found))
+    assert {topic: text.partition(":")[0] for topic, text in why.items() if topic != "lost"} == {
+        "others": "TOPIC_AUTHORIZATION_FAILED"
+    }
+    assert "LEADER_NOT_AVAILABLE" in why["lost"]

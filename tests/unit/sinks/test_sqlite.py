@@ -92,6 +92,13 @@ def test_rows_that_the_table_does_not_take_fail_alone(
     target.refuses_rows(columns, rows, said)
 
 
+@pytest.mark.parametrize("evolve", ["none", "add_columns"])
+def test_a_column_of_the_same_name_but_for_its_case_is_neither_missing_nor_added(target: Target, evolve: str) -> None:
+    target.sql("CREATE TABLE a (N INTEGER)")
+    sink = target.sink(evolve=evolve)
+    refused(target.commit(sink, target.prepare(sink, "a", 1))[0], "has the column 'N', and the records have 'n'")
+
+
 def test_sqlite_by_itself_leaves_rows_out_and_makes_other_values_of_them(target: Target) -> None:
     """Why types are compared here, and conflicts are asked to abort."""
     target.sql("CREATE TABLE naive (n INTEGER UNIQUE ON CONFLICT IGNORE, i INTEGER, r REAL)")

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from distcommit.sinks.mariadb.sink import MariadbSink
+from distcommit.sinks.postgresql.sink import PostgresqlSink
 from distcommit.sinks.sqlite.sink import SqliteSink
 
 SERVER = "mariadb://loader@db.example:3307/shop"
@@ -50,7 +51,13 @@ def test_datasets_that_share_a_table_are_a_commit_group(two_phase: bool) -> None
     assert (apart.grouped_by, apart.commit_group("orders")) == ("dataset", "orders")
 
 
-@pytest.mark.parametrize("urn", ["Orders", "\U0001f600", "x" * 65, "distcommit_ledger", "a "])
+@pytest.mark.parametrize("urn", ["distcommit_ledger", "distcommit_prepared"])
+def test_no_dataset_goes_to_the_tables_that_say_what_is_committed(urn: str) -> None:
+    sink = PostgresqlSink.model_validate({"type": "postgresql", "url": "postgresql://me@server/shop"})
+    assert sink.table_of(urn) != urn
+
+
+@pytest.mark.parametrize("urn", ["Orders", "\U0001f600", "x" * 65, "distcommit_ledger", "distcommit_prepared", "a "])
 def test_what_the_database_would_not_keep_as_it_is_ends_in_a_hash(urn: str) -> None:
     sink = MariadbSink.model_validate({"type": "mariadb", "url": SERVER})
     name = sink.table_of(urn)

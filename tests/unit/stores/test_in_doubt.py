@@ -5,17 +5,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
-from distcommit.app.by_hand import accepting
 from distcommit.engine.run import RunResult, run
+from distcommit.fs.local import LocalFileSystem
 from distcommit.model.committer import CommitOutcome, CommitRequest, FailedForGood
-from distcommit.model.errors import ConflictError
+from distcommit.model.errors import ConflictError, LostError, TransientError
 from distcommit.model.log_records import DatasetStatus
+from distcommit.model.steps import StepContext
 from distcommit.steps.sink import SinkCommitStep
 from distcommit.stores import by_hand
+from distcommit.stores.commit_step_store import LogCommitStepStore
 from distcommit.testing.models.model_source import ModelSource
 from distcommit.testing.simulation.world import World
 from tests.unit.engine.machines import STAGING, Machine, launch, source, states
@@ -51,7 +54,7 @@ def quarantined(sink: LeavingSink) -> tuple[Machine, tuple[str, ...]]:
 
 
 def accept(sink: LeavingSink, machine: Machine) -> None:
-    accepting.accept(WORLD.store(machine), "a", "a person", {sink.name: sink})
+    by_hand.accept(WORLD.store(machine), "a", "a person", {sink.name: sink})
 
 
 def discarded(sink: LeavingSink) -> list[str]:
@@ -111,7 +114,7 @@ def test_killed_after_the_record_the_next_run_takes_it_away() -> None:
 def test_killed_before_the_record_nothing_of_it_is_taken_away_until_somebody_says_so(how: str) -> None:
     sink = PreparingSink()
     machine, attempts = quarantined(sink)
-    killed_at(by_hand, "accept", lambda: accept(sink, machine))
+    killed_at(by_hand, "_act", lambda: accept(sink, machine))
     sink.answers = refused
     go(sink, machine, source(a=2))
     assert states(WORLD, machine)["a"].status is DatasetStatus.QUARANTINED
@@ -139,7 +142,7 @@ def test_data_files_stay_as_who_is_about_to_commit_them_would_not_see_that_they_
 def test_without_the_sink_it_is_accepted_and_told_what_stays(caplog: pytest.LogCaptureFixture) -> None:
     sink = PreparingSink()
     machine, _ = quarantined(sink)
-    accepting.accept(WORLD.store(machine), "a", "a person", {})
+    by_hand.accept(WORLD.store(machine), "a", "a person", {})
     assert states(WORLD, machine)["a"].status is DatasetStatus.IDLE
     assert "stays there" in caplog.text
     assert "'preparing'" in caplog.text
@@ -150,4 +153,36 @@ def test_what_is_not_quarantined_is_refused() -> None:
     assert go(sink, machine, source(a=2)).succeeded
     with pytest.raises(ConflictError, match="expected it to be quarantined"):
         accept(sink, machine)
+    assert sink.discarded == []
+
+
+def quarantined_by_itself(sink: LeavingSink, folder: Path) -> LogCommitStepStore:
+    """A store without a job, whose dataset the sink's target has refused."""
+    context = StepContext(LocalFileSystem(), str(folder / "staging"), str(folder / "output"), {sink.name: sink})
+    store = LogCommitStepStore(context.fs, str(folder / "stores"), context)
+    store.create("job")
+    request = CommitRequest("a", 1, ({"values": ["a/0/0"]},), attempts=("one", "two"))
+    store.put("job", "a", SinkCommitStep(sink, request, context.for_committers))
+    store.seal("job", "a")
+    sink.answers = refused
+    sequence = store.get_commit_sequence("job", "a")
+    assert sequence is not None
+    with pytest.raises(LostError):
+        sequence.commit()
+    return store
+
+
+def test_a_stores_own_release_takes_it_away_too(tmp_path: Path) -> None:
+    sink = PreparingSink()
+    quarantined_by_itself(sink, tmp_path).release("job", "a", "accept")
+    assert discarded(sink) == ["one", "two"]
+    assert [path for path in (tmp_path / "staging").rglob("*") if path.is_file()] == []
+
+
+def test_a_stores_own_release_says_what_stays_at_a_target_that_is_away(tmp_path: Path) -> None:
+    sink = PreparingSink(down=True)
+    store = quarantined_by_itself(sink, tmp_path)
+    with pytest.raises(TransientError, match=r"could not be rolled back.*'preparing'.*have prepared: one, two"):
+        store.release("job", "a", "accept")
+    assert not store.exists("job", "a")
     assert sink.discarded == []

@@ -1,9 +1,10 @@
-"""Accepting a quarantined dataset as it is: what is prepared for it at a target, and nobody will commit, ends there."""
+"""What a quarantined sequence has prepared at targets, where a person accepts it as it is: nobody will commit it, and
+it ends there."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from distcommit.model.committer import OpensCommitter
 from distcommit.model.errors import DistcommitError
@@ -12,7 +13,6 @@ from distcommit.model.steps import StepContext
 from distcommit.protocol.paths.staging import attempt_folder, attempt_of
 from distcommit.steps.registry import load_steps
 from distcommit.steps.sink import SinkCommitStep
-from distcommit.stores import by_hand
 from distcommit.stores.attempt_notes import (
     NotedAttempt,
     make_notes_durable,
@@ -28,30 +28,39 @@ _NO_UNIT = "accepted"
 """In place of a work unit, where nothing is staged of its attempt any more."""
 
 
-def accept(store: JobStore, urn: str, who: str, committers: Mapping[str, OpensCommitter]) -> None:
-    """As `stores.by_hand.accept`. What targets keep prepared for the sequence is rolled back then: a target that can't
-    be asked is asked by the next run. For that its attempts are noted, as those that may have lost, before the record:
-    of a sequence that is open notes mean nothing, and go before it is executed.
+class InDoubt:
+    """What of a sequence waits at targets to be committed by its name, noted as attempts that may have lost. Of a
+    sequence that is open notes mean nothing, and go before it is executed; of one that has ended the next run of a job
+    has the targets roll them back.
+
+    Args:
+        store: where the sequence is.
+        sequence: it.
+        committers: of its sinks, by their names. Of a sink that is not among them what is prepared stays.
 
     Raises:
-        ConflictError: as there; nothing was changed.
-        OSError: if the attempts can't be noted; nothing was changed.
+        OSError: if the attempts can't be noted.
     """
-    bucket = store.bucket_of(urn)
-    sequence = store.bucket_log(bucket).refresh().state_of(urn).sequence
-    steps = [*_in_doubt(store, sequence, committers)] if sequence is not None else []
-    noted = _noted(store, bucket, steps) if steps else []
-    by_hand.accept(store, urn, who)
-    left = [step for step in steps if not _ended(step)]
-    if not left:
-        remove_notes(store.fs, store.roots.staging, noted)
+
+    def __init__(self, store: JobStore, sequence: SealedSequence, committers: Mapping[str, OpensCommitter]) -> None:
+        self._store = store
+        self._steps = [*_in_doubt(store, sequence, committers)]
+        self._noted = _noted(store, store.bucket_of(sequence.dataset_urn), self._steps) if self._steps else []
+
+    def roll_back(self) -> Sequence[SinkCommitStep]:
+        """Has targets roll back what is prepared, once the sequence has ended. Returns those of which one can't now:
+        their notes stay."""
+        left = [step for step in self._steps if not _ended(step)]
+        if not left:
+            remove_notes(self._store.fs, self._store.roots.staging, self._noted)
+        return left
 
 
 def _ended(step: SinkCommitStep) -> bool:
     try:
         step.undo()
     except (DistcommitError, OSError) as error:
-        logger.warning("what is prepared is rolled back by the next run: %r: %s", step, error)
+        logger.warning("what is prepared is not rolled back yet: %r: %s", step, error)
         return False
     return True
 

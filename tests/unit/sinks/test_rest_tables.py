@@ -1,0 +1,51 @@
+"""Tables of a REST catalog that fails at some of them: the others are read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyiceberg.exceptions import NoSuchTableError, ServerError
+
+from distcommit.sinks.iceberg.rest_tables import RestTables
+
+
+@pytest.fixture(autouse=True)
+def _nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+
+
+def tables_of(errors: dict[str, Exception], calls: Counter[str], fails: int = 99) -> RestTables:
+    """Each table is its name; such errors come so many times."""
+
+    def load_table(name: tuple[str, ...]) -> str:
+        calls[name[-1]] += 1
+        if name[-1] in errors and calls[name[-1]] <= fails:
+            raise errors[name[-1]]
+        return name[-1]
+
+    made = RestTables.__new__(RestTables)
+    made._rest = SimpleNamespace(load_table=load_table)  # type: ignore[assignment]
+    return made
+
+
+def test_a_table_that_the_catalog_fails_at_for_good_holds_up_no_other() -> None:
+    broken, strange = ServerError("its metadata is gone"), ValueError("a type that is not known")
+    calls = Counter[str]()
+    tables = tables_of({"broken": broken, "strange": strange, "gone": NoSuchTableError("gone")}, calls)
+    found: dict[Any, Any] = {**tables.read([("n", name) for name in ("a", "broken", "gone", "strange", "b")])}
+    assert found == {("n", "a"): "a", ("n", "broken"): broken, ("n", "strange"): strange, ("n", "b"): "b"}
+    assert calls["broken"] == 3
+
+
+def test_an_error_that_passes_is_of_no_table() -> None:
+    tables = tables_of({"a": ServerError("starting")}, Counter(), fails=2)
+    found: dict[Any, Any] = {**tables.read([("n", "a")])}
+    assert found == {("n", "a"): "a"}
+
+
+def test_a_catalog_that_is_away_is_nobodys_own_trouble() -> None:
+    with pytest.raises(ConnectionError):
+        tables_of({"a": ConnectionError("no route")}, Counter()).read([("n", "a"), ("n", "b")])
