@@ -237,6 +237,31 @@ def test_a_committer_that_is_fenced_right_before_it_seals_puts_nothing_into_the_
     assert log.refresh().number == fenced_at
 
 
+def test_a_committer_that_is_fenced_right_before_it_closes_counts_nothing_as_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine, data = Machine(), source(a=2)
+    settings, tasks = begin_ingest(WORLD, machine, data)
+    log, close = settings.store.bucket_log(0, settings.epoch + 1), BucketCommitter._close
+    ended_by: list[Exception] = []
+
+    def overtaken(committer: BucketCommitter, names: list[SequenceName]) -> Work[Fold]:
+        assert names
+        fence_bucket(log, settings.epoch + 1, "newer")
+        try:
+            return (yield from close(committer, names))
+        except Exception as error:
+            ended_by.append(error)
+            raise
+
+    monkeypatch.setattr(BucketCommitter, "_close", overtaken)
+    ingested = ingest_all(settings, tasks)
+    assert [type(error) for error in ended_by] == [FencedError]
+    assert sum(each.counts.datasets_committed for each in ingested) == 0
+    monkeypatch.undo()
+    check_recovery(machine, data)
+
+
 def test_a_zombie_s_failure_is_not_counted_and_it_is_told_that_a_newer_run_has_begun() -> None:
     machine, data = Machine(), source(a=3)
     sealed_but_not_published(machine, data)

@@ -229,7 +229,9 @@ def test_a_holder_whose_lock_was_taken_over_neither_renews_nor_releases_it(tmp_p
     assert records(fs, root)[-1] == holder(clock)
 
 
-def test_runs_that_do_not_hold_the_lock_hold_nobody_off_and_say_that_they_live() -> None:
+def test_runs_that_do_not_hold_the_lock_hold_nobody_off_and_say_that_they_live(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     fs, clock = make_fs(), QuickClock()
     with (
         JobLock(fs, ROOT, "first", TTL, clock, shared=True),
@@ -243,6 +245,7 @@ def test_runs_that_do_not_hold_the_lock_hold_nobody_off_and_say_that_they_live()
         clock.sleep(TTL + 1)
         assert not any(is_alive(holder, clock) for holder in found.values())
     assert {run_id: holder.released for run_id, holder in holders(fs, ROOT).items()} == {"third": True}
+    assert "not released" not in caplog.text
 
 
 def test_who_should_have_renewed_its_lease_loses_the_lock_and_gives_nothing_up_that_others_have_then() -> None:
