@@ -14,7 +14,7 @@ import pytest
 
 from distcommit.model.errors import ConfigurationError
 from tests.checkers import mutants
-from tests.checkers.kill_suite import INGEST, Budgets
+from tests.checkers.kill_suite import ELSEWHERE, Budgets
 from tests.checkers.mutant_sources import Mutant, generated_mutants
 from tests.checkers.named_mutants import NAMED, named_mutants
 from tests.checkers.operations import Change, changed, operation
@@ -68,9 +68,10 @@ def test_a_product_that_fails_by_itself_is_no_ground_for_mutants(
     monkeypatch.setattr(mutants, "ROOT", tmp_path)
     with pytest.raises(ConfigurationError, match="no unit tests in tests/unit/protocol"):
         mutants.mutants(0, 1, 1, only="no-closed-epoch", budgets=QUICK)
-    for area in (*QUICK.unit, "ingest", "stores"):
+    for area in QUICK.unit:
         (tmp_path / "tests/unit" / area).mkdir(exist_ok=True)
-    for path in INGEST:
+    for path in ELSEWHERE:
+        (tmp_path / path).parent.mkdir(exist_ok=True)
         (tmp_path / path).touch()
     (tmp_path / "tests/unit/protocol/test_broken.py").write_text("def test_broken(): assert False\n")
     with pytest.raises(ConfigurationError, match=r"test_broken\.py::test_broken"):

@@ -190,6 +190,9 @@ def test_a_cut_lowers_no_head_and_what_it_did_not_see_is_not_whole() -> None:
     second = next_record.cut(fold, 1, CutPhase.ENDED, [Head(0, 4, "c")])
     assert second is not None
     assert second.heads == (Head(0, 5, "a"), Head(1, 7, "b", is_whole=False))
+    other = next_record.cut(fold, 1, CutPhase.ENDED, [Head(0, 5, "another segment there"), Head(1, 7, "b")])
+    assert other is not None
+    assert other.heads == first.heads, "what was known there is what tells that it is another log"
     apply(3, second, fold)
     by_hand = next_record.heads(fold, 0, [Head(0, 5, "a"), Head(1, 8, "d")], "me")
     assert by_hand is not None
