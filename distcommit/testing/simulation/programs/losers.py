@@ -31,6 +31,7 @@ from distcommit.protocol.paths.temporary import is_temporary
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.stores import by_hand
+from distcommit.stores.deletion import delete_tree
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulation.programs.parts import SOURCE, Program, new_machine, unsettled
 from distcommit.testing.simulation.programs.sink import notes, violation_of
@@ -65,6 +66,17 @@ class PreparingSink(CommitterSink):
         for folder in (NOTES, PREPARED):
             self.fs.make_folders(folder)
         return _PreparedCommitter(self)
+
+
+@dataclass(frozen=True, slots=True)
+class InDoubtSink(PreparingSink):
+    """As a database with prepared transactions: what was prepared can be taken away by its name alone."""
+
+    name: ClassVar[str] = "testing-in-doubt"
+
+    @property
+    def leaves_in_doubt(self) -> bool:
+        return True
 
 
 @dataclass(slots=True)
@@ -142,9 +154,15 @@ def _note(request: CommitRequest) -> str:
 
 
 def _run(
-    world: World, machine: PosixCalls, source: ModelSource = _MORE, *, down: bool = False, refuses: bool = False
+    world: World,
+    machine: PosixCalls,
+    source: ModelSource = _MORE,
+    kind: type[PreparingSink] = PreparingSink,
+    *,
+    down: bool = False,
+    refuses: bool = False,
 ) -> bool:
-    sink = PreparingSink(SimulatedFileSystem(machine), down, refuses)
+    sink = kind(SimulatedFileSystem(machine), down, refuses)
     return world.run(machine, source, sink=sink).succeeded
 
 
@@ -188,9 +206,9 @@ def _begun(world: World) -> SimulatedPosix:
     return machine
 
 
-def _quarantined() -> SimulatedPosix:
+def _quarantined(kind: type[PreparingSink] = PreparingSink) -> SimulatedPosix:
     machine = new_machine()
-    _run(World(), machine, SOURCE, refuses=True)
+    _run(World(), machine, SOURCE, kind, refuses=True)
     machine.syncfs("/")
     return machine
 
@@ -220,6 +238,37 @@ def _abandon_and_settle(machine: SimulatedPosix) -> str:
     return _settle(World(), machine)
 
 
+def _unstaged() -> SimulatedPosix:
+    """Of the quarantined sequence nothing is in task output any more."""
+    machine = _quarantined(InDoubtSink)
+    sequence = unsettled(machine).sequence
+    if sequence is None:
+        raise AssertionError("nothing is quarantined")
+    delete_tree(SimulatedFileSystem(machine), f"{ROOTS.staging}/{epoch_name(sequence.epoch)}")
+    machine.syncfs("/")
+    return machine
+
+
+def _accept(machine: SimulatedPosix, *, down: bool = False) -> None:
+    state = unsettled(machine)
+    if state.status is DatasetStatus.QUARANTINED:
+        sink = InDoubtSink(SimulatedFileSystem(machine), down)
+        by_hand.accept(World().store(machine), state.dataset_urn, "person", sink.committers)
+
+
+def _accept_and_settle(machine: SimulatedPosix) -> str:
+    """It counts as it is, and nothing of it is in doubt once its target was there for a run."""
+    _accept(machine, down=True)
+    for down in (True, False):
+        if not _run(World(), machine, SOURCE, InDoubtSink, down=down):
+            return "it does not succeed"
+    state = World().store(machine).bucket_log(0).refresh().datasets["a"]
+    if state.status is not DatasetStatus.IDLE or not state.accepted_epochs:
+        return f"not accepted: {state}"
+    left = in_doubt(machine)
+    return f"in doubt at the target: {left}" if left else ""
+
+
 LOSERS = (
     *(
         Program(f"losers{name}", partial(_begun, world), partial(_act, world), partial(_settle, world))
@@ -237,4 +286,6 @@ LOSERS = (
     ),
     Program("losers-quarantined", _quarantined, _leave_it_alone, _retry),
     Program("losers-abandoned", _quarantined, _abandon, _abandon_and_settle),
+    Program("losers-accepted", partial(_quarantined, InDoubtSink), _accept, _accept_and_settle),
+    Program("losers-accepted-away", _unstaged, partial(_accept, down=True), _accept_and_settle),
 )
