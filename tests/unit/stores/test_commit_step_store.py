@@ -16,6 +16,7 @@ from distcommit.model.watermark import Watermark
 from distcommit.protocol.paths.parts import bucket_name
 from distcommit.steps.registry import register
 from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.steps.sequence import CommitSequence
 from distcommit.steps.watermark import HighWatermarkCommitStep
 from distcommit.stores import job_store
 from distcommit.stores.commit_step_store import LogCommitStepStore
@@ -65,6 +66,15 @@ def store(context: StepContext, tmp_path: Path) -> LogCommitStepStore:
 
 def move(low: int | None, high: int) -> HighWatermarkCommitStep:
     return HighWatermarkCommitStep("d", None if low is None else Watermark({"": low}), Watermark({"": high}))
+
+
+def sealed(store: LogCommitStepStore) -> CommitSequence:
+    """What moves d's watermark to 5."""
+    store.put("job", "d", move(None, 5))
+    store.seal("job", "d")
+    sequence = store.get_commit_sequence("job", "d")
+    assert sequence is not None
+    return sequence
 
 
 def test_put_seal_crash_commit(store: LogCommitStepStore, context: StepContext, tmp_path: Path) -> None:
@@ -150,10 +160,7 @@ def test_a_process_that_was_fenced_seals_nothing(
 def test_a_fenced_process_never_takes_a_new_epoch(
     store: LogCommitStepStore, context: StepContext, tmp_path: Path
 ) -> None:
-    store.put("job", "d", move(None, 5))
-    store.seal("job", "d")
-    sequence = store.get_commit_sequence("job", "d")
-    assert sequence is not None
+    sequence = sealed(store)
     sequence.commit()
     open_store(context, tmp_path).create("job")
     store.put("job", "d", move(5, 6))
@@ -164,10 +171,7 @@ def test_a_fenced_process_never_takes_a_new_epoch(
 def test_a_fenced_process_is_told_that_what_it_committed_is_not_closed_unless_who_came_has_closed_it(
     store: LogCommitStepStore, context: StepContext, tmp_path: Path
 ) -> None:
-    store.put("job", "d", move(None, 5))
-    store.seal("job", "d")
-    sequence = store.get_commit_sequence("job", "d")
-    assert sequence is not None
+    sequence = sealed(store)
     newer = open_store(context, tmp_path)
     newer.create("job")
     with pytest.raises(FencedError):
@@ -266,10 +270,7 @@ def test_a_log_that_could_not_be_fenced_is_fenced_before_it_is_used(
 def test_a_store_that_has_got_another_number_of_buckets_is_read_on_and_has_to_be_opened_again(
     store: LogCommitStepStore, context: StepContext, tmp_path: Path
 ) -> None:
-    store.put("job", "d", move(None, 5))
-    store.seal("job", "d")
-    sequence = store.get_commit_sequence("job", "d")
-    assert sequence is not None
+    sequence = sealed(store)
     late = open_store(context, tmp_path)
     late.create("job")
     closing = late.get_commit_sequence("job", "d")
