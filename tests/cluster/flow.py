@@ -267,7 +267,8 @@ def _published(fs: FileSystem, output: str) -> dict[str, Counter[Key]]:
 
 def _live_errors(fs: FileSystem, output: str) -> Counter[tuple[str, str, int]]:
     """(branch, topic, offset) of each record in the error files that no tombstone names."""
-    paths = list(_files(fs, f"{output}/{REJECTED_FOLDER}"))
+    rejected = f"{output}/{REJECTED_FOLDER}"
+    paths = list(_files(fs, rejected))
     stones = [read_tombstone(fs, path) for path in paths if is_tombstone(path)]
     retired = {f"{output}/{file.path}" for stone in stones for file in stone.files}
     found: Counter[tuple[str, str, int]] = Counter()
@@ -275,7 +276,7 @@ def _live_errors(fs: FileSystem, output: str) -> Counter[tuple[str, str, int]]:
         if path in retired or is_tombstone(path):
             continue
         rows = pq.read_table(pa.BufferReader(fs.read(path)), columns=["error_branch", "kafka_offset"]).to_pylist()
-        topic = path.split("/")[-2]
+        topic = path.removeprefix(f"{rejected}/").partition("/")[0]  # a branch's errors are in a folder of its name
         found.update((row["error_branch"], topic, row["kafka_offset"]) for row in rows)
     return found
 
