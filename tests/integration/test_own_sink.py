@@ -71,8 +71,7 @@ def test_a_sink_with_a_writer_alone_is_killed_as_it_writes_and_misses_nothing(tm
     tree["commit"]["delivery"] = "at_least_once"
     path.write_text(yaml.safe_dump(tree))
     with RunProcess(["run", str(path), "--json"], tmp_path / "first.out", tmp_path / "first.err") as run:
-        deadline_s = time.monotonic() + 120
-        while not (lines / HALF_WAY).exists() and time.monotonic() < deadline_s:
+        while not (lines / HALF_WAY).exists():
             assert run.wait(0.02) is None, run.stderr.read_text()[-3000:]
         assert strike(run, "all", signal.SIGKILL, random.Random(1))
     early = lines_in(lines)
@@ -91,7 +90,8 @@ def test_a_sink_with_a_writer_alone_is_killed_as_it_writes_and_misses_nothing(tm
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2))])
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_sink_of_the_guide_is_exact_however_its_job_is_killed(tmp_path: Path, seed: int) -> None:
     path, chance = write_job(tmp_path), random.Random(seed)
     tree = yaml.safe_load(path.read_text())
