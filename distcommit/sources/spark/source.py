@@ -28,6 +28,8 @@ _HOW_FETCHED = frozenset(
     }
 )
 """Options that do not say which rows there are, in small letters: Spark's own of `jdbc`."""
+_FILE_SYSTEM = "fs."
+"""Options of Hadoop's file systems begin so: where they are reached, and by whom."""
 _JDBC_HOST = re.compile(r"^(jdbc:.*?//)[^/?;]*(?=/[^/?;])")
 Option = bool | int | float | str
 
@@ -118,7 +120,8 @@ class SparkSource(BaseModel, SourceSettings):
         twelve hexadecimal digits. Another host of the same database is no other one."""
         both = {**self.options, **self.datasets[dataset]}
         options = {name.lower(): _written(value) for name, value in both.items()}
-        said = {name: _JDBC_HOST.sub(r"\1", options[name]) for name in sorted(options) if name not in _HOW_FETCHED}
+        names = [name for name in sorted(options) if name not in _HOW_FETCHED and not name.startswith(_FILE_SYSTEM)]
+        said = {name: _JDBC_HOST.sub(r"\1", options[name]) for name in names}
         return sha256(json.dumps([self.format.lower(), said]).encode()).hexdigest()[:12]
 
     def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:

@@ -265,6 +265,7 @@ URL = "jdbc:postgresql://one:5432/shop?currentSchema=a"
     [
         ({"options": {"URL": URL.replace("one:5432", "two")}}, True),
         ({"options": {"url": URL, "fetchsize": 10, "numPartitions": 4, "user": "other"}}, True),
+        ({"options": {"url": URL, "fs.s3a.secret.key": "rotated"}}, True),
         ({"options": {}, "datasets": {"t": {"url": URL, "DBTable": "t"}}}, True),
         ({"datasets": {"t": {"dbtable": "t"}, "u": {"dbtable": "u"}}}, True),
         ({"options": {"url": URL.replace("shop", "other")}}, False),
