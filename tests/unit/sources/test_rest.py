@@ -515,6 +515,16 @@ def test_a_dataset_may_have_another_field_list_and_parameters(lists: Lists) -> N
     assert source.pins()["url"].value == "/header/{dataset}"
 
 
+def test_parameters_that_name_the_dataset_are_pinned_and_others_are_not(lists: Lists) -> None:
+    def pins(**params: str) -> dict[str, str]:
+        return {name: pin.value for name, pin in lists.source(params=params).pins().items()}
+
+    named = "params ({dataset})"
+    assert pins(table="{dataset}", limit="5", of="x-{dataset}")[named] == "of=x-{dataset}&table={dataset}"
+    assert pins(table="{dataset}", limit="9") == pins(table="{dataset}")
+    assert named not in pins(limit="5")
+
+
 @pytest.mark.parametrize(
     ("stored", "told"),
     [
