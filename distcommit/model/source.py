@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from distcommit.model.constructs import Converter
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.extract import Extract
 from distcommit.model.log_records import DatasetState
@@ -281,6 +282,12 @@ class SourceSettings(Source):
         """Of a source that a streaming query feeds by `Job.on_batch`, and that reads nothing by itself: the column of
         micro-batches that names each row's dataset. Empty of all others."""
         return ""
+
+    @property
+    def turns_away(self) -> Converter | None:
+        """What turns those of its records away that it could not read, before all other constructs; None if it gives
+        none out."""
+        return None
 
     staged_by: ClassVar[str] = ""
     """Of a source that needs the driver's Spark before a run plans: what asks it, as `module:function`. Called with

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import msgspec
+from msgspec import structs
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -20,10 +21,10 @@ from distcommit.model.log_records import DatasetState
 from distcommit.model.parallel import in_flight
 from distcommit.model.watermark import Position
 from distcommit.protocol.paths.staging import SPOOL_FOLDER, SPOOLED_FRAMES
-from distcommit.sources.snapshots import stored_position
-from distcommit.sources.spark.frames import FrameSpool, StagedFrame, StagedFrames, StagedPart, end_of
+from distcommit.sources.plan_error import PlanError
+from distcommit.sources.spark.frames import FrameSpool, StagedFrame, StagedFrames, StagedPart, end_of, stored_in
 from distcommit.sources.spark.source import SparkSource
-from distcommit.sources.watermark_column import BEGINNINGS, Kind, is_position, position_of, time_at
+from distcommit.sources.watermark_column import BEGINNINGS, Kind, position_of, time_at
 from distcommit.spark.failed_jobs import failure_text
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.staging import remove_attempts
@@ -87,6 +88,8 @@ class _Reading:
             frame = self._staged(state)
         except (PySparkException, Py4JJavaError) as error:
             frame = StagedFrame(error=str(self._told(error)))
+        except PlanError as error:
+            frame = StagedFrame(error=str(error), remedy=error.remedy)
         except DistcommitError as error:
             frame = StagedFrame(error=str(error))
         if frame.error:
@@ -98,13 +101,13 @@ class _Reading:
         read, column = reader.load(), self.source.watermark
         if not column:
             return StagedFrame(self._parts(read, Kind.INTEGER))
-        frame = StagedFrame(column=column, kind=self._kind(read))
-        stored = stored_position(self.urn, state, frame.incarnation, lambda position: is_position(frame.kind, position))
+        frame = StagedFrame(column=column, kind=self._kind(read), reader=self.source.reader_of(self.urn))
+        stored = stored_in(self.urn, frame, state)
         wanted = _from(read, column, stored)
         before = _greatest(wanted, column) if frame.kind is Kind.INTEGER else position_of(Kind.TIME, datetime.now(UTC))
         parts = self._parts(wanted, frame.kind)
         end = end_of(frame.kind, parts, self.source.lookback or 0, before)
-        return StagedFrame(parts, column, frame.kind, stored, end)
+        return structs.replace(frame, parts=parts, bound=stored, end=end)
 
     def _parts(self, read: DataFrame, kind: Kind) -> tuple[StagedPart, ...]:
         spool = FrameSpool(self.frames.fs, self.frames.folder_of(self.urn), self.source.watermark, kind)

@@ -235,6 +235,43 @@ def test_columns_of_files_go_by_their_dataset_s_policy_whoever_is_killed(tmp_pat
     assert {name: known[name] for name in names} == {"evolves": 2, "diverts": 1, "pins": 1, "stops": 1}
 
 
+@pytest.mark.long
+@pytest.mark.slow
+def test_rows_of_csv_that_can_not_be_read_are_among_the_errors_once_whoever_is_killed(tmp_path: Path) -> None:
+    """Of each ten one has a column too many, and one a value that is no number; one file ends within a quote."""
+    csv = {"format": "csv", "paths": [f"{tmp_path}/in/{{dataset}}/*.csv"]}
+    cast = {"type": "cast", "columns": {"n": "int64"}}
+    inbox = Inbox(tmp_path, source=csv, converters=[cast], on_rejected="divert", commit={"min_interval_ms": 60_000})
+    names = [f"d{number:02d}" for number in range(30)]
+    rows = [[f"{n}", "a\nb"] if n % 10 else [f"{n}", "x", "y"] for n in range(100)]
+    rows = [row if n % 10 != 5 else ["five", row[1]] for n, row in enumerate(rows)]
+    text = "\n".join(["n,t", *(",".join(f'"{value}"' for value in row) for row in rows)]) + '\n100,"open\n'
+    for name in names:
+        (tmp_path / "in" / name).mkdir(parents=True)
+        (tmp_path / "in" / name / "a.csv").write_text(text)
+        os.utime(tmp_path / "in" / name / "a.csv", (NOW_S,) * 2)
+    done = _killed_and_run_again(inbox.path, tmp_path / "run")
+    assert done.returncode == 0, done.stderr[-3000:]
+    audit = Job.from_file(inbox.path).audit(deep=True)
+    assert (audit.exact, audit.records, audit.rejected) == (True, 30 * 101, 30 * 21)
+    for name in names:
+        good = [
+            row for path in (tmp_path / "output" / name).rglob("*.parquet") for row in pq.read_table(path).to_pylist()
+        ]
+        assert sorted((row["n"], row["t"], row["_row"]) for row in good) == [
+            (n, "a\nb", n) for n in range(100) if n % 10 not in (0, 5)
+        ]
+        beside = (tmp_path / "output" / "_rejected" / name).rglob("*.parquet")
+        errors = sorted(
+            (row for path in beside for row in pq.read_table(path).to_pylist()), key=lambda row: row["_row"]
+        )
+        unparsed = {row["_row"]: row["_unparsed"] for row in errors if row["error_construct"] == "source"}
+        assert unparsed == {n: f'"{n}","x","y"'.encode() for n in range(0, 100, 10)} | {100: b'100,"open\n'}
+        assert [(row["_row"], row["n"]) for row in errors if row["error_construct"] == "cast"] == [
+            (n, "five") for n in range(5, 100, 10)
+        ]
+
+
 @pytest.mark.slow
 def test_a_file_that_was_begun_is_gone_on_with_where_it_is_and_not_in_one_of_its_name_whoever_is_killed(
     tmp_path: Path, spark: SparkSession

@@ -120,6 +120,7 @@ KINDS: dict[str, Callable[[Path, pytest.FixtureRequest], Read]] = {
     "rest": lambda folder, request: Lists(folder, request.getfixturevalue("rest_server")),
     "spark": lambda folder, _: SparkReader(folder),
 }
+LONG = (pytest.mark.slow, pytest.mark.long)
 OTHERS = [kind for kind in KINDS if kind != "files"]
 
 
@@ -129,8 +130,8 @@ class AgainJob:
     def __init__(self, read: Read) -> None:
         self.read, self.folder, self.path = read, read.folder, read.folder / "job.yaml"
 
-    def write(self, *, broken: bool) -> None:
-        config = {
+    def write(self, *, broken: bool, **changed: dict[str, Any]) -> None:
+        config: dict[str, Any] = {
             "job": "again",
             "source": self.read.source,
             "converters": [*self.read.converters, *([BREAKING] if broken else [])],
@@ -139,6 +140,7 @@ class AgainJob:
             "task": {"retry_across_runs": "always", "attempts": 1},
             "spark": {"master": "local[2,4]"},
         }
+        config |= {section: config[section] | settings for section, settings in changed.items()}
         self.path.write_text(yaml.safe_dump(config))
 
     def run(self, spark: SparkSession) -> RunResult:
@@ -179,6 +181,44 @@ def test_what_could_not_be_read_is_read_up_to_where_it_was_to_end(job: AgainJob,
     for known in (range(10), range(20)):
         assert job.run(spark).succeeded
         job.assert_published(known)
+
+
+class KeyedTables(Tables):
+    """The first six are committed as a whole, the others (`parts`) as far as they can be read: by three rows."""
+
+    parts = frozenset(DATASETS[6:])
+
+    @property
+    def source(self) -> dict[str, Any]:
+        return {**super().source, "records_per_work_unit": 3, "batch_rows": 3}
+
+
+@pytest.mark.parametrize(
+    ("retry", "by_themselves"),
+    [
+        pytest.param("always", set(DATASETS), marks=LONG),
+        ("on_full", set(DATASETS) - KeyedTables.parts),
+        ("on_partial", set(KeyedTables.parts)),
+        pytest.param("never", set(), marks=LONG),
+    ],
+)
+def test_of_tables_it_is_read_by_itself_from_where_it_stands_as_the_policy_says(
+    tmp_path: Path, spark: SparkSession, retry: str, by_themselves: set[str]
+) -> None:
+    """From the watermark as the failed run has left it, which a dataset that is committed in part has moved."""
+    job = AgainJob(KeyedTables(tmp_path))
+    policies = [{"datasets": sorted(KeyedTables.parts), "policy": "partial"}]
+    settings: dict[str, dict[str, Any]] = {"commit": {"policies": policies}, "task": {"retry_across_runs": retry}}
+    job.read.put(range(10))
+    job.write(broken=True, **settings)
+    assert not job.run(spark).succeeded
+    assert job.published() == {name: [*range(6 if name in KeyedTables.parts else 0)] for name in DATASETS}
+    job.read.put(range(10, 20))
+    job.write(broken=False, **settings)
+    assert job.run(spark).succeeded
+    assert job.published() == {name: [*range(10 if name in by_themselves else 20)] for name in DATASETS}
+    assert job.run(spark).succeeded
+    job.assert_published(range(20))
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@ column. Killed in the middle of their commits, exact in the end by plain Python.
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from collections import Counter
@@ -73,6 +74,12 @@ def problems(result: RunResult) -> str:
     return "; ".join(reason.text for reason in result.totals.reasons)
 
 
+def shown(path: Path) -> list[str]:
+    """The command that `status` shows for the one dataset that could not be planned, from its name on."""
+    (trouble,) = (each for each in Job.from_file(path).status().troubles if "could not be planned" in each.what)
+    return shlex.split(trouble.command)[1:]
+
+
 def killed(path: Path, number: int) -> bool:
     """A run dies as soon as it has sealed something; whether it was not quicker."""
     watcher, out = CommitWatcher(Job.from_file(path).open_store(create=True)), path.parent / f"killed-{number}"
@@ -123,6 +130,30 @@ def test_rows_of_a_watermark_column_are_read_once_and_its_newest_group_waits(
     assert "column 's' of integers or timestamps; found type string" in problems(run(other, spark))
     snapshots = spark_job(tmp_path, parquet(tmp_path, ["t0"]))
     assert "expected a position of snapshot" in problems(run(snapshots, spark))
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_other_options_and_a_column_that_went_back_stop_a_dataset_until_the_command_that_is_shown(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    source = {**parquet(tmp_path, ["t0"]), "watermark": "id", "lookback": 0}
+    put(tmp_path, "t0", "a.parquet", [1, 3], "a")
+    assert run(spark_job(tmp_path, source), spark).succeeded
+    put(tmp_path, "t0", "b.parquet", [2, 9], "late, or of other options")
+    path = spark_job(tmp_path, {**source, "options": {"pathGlobFilter": "b.*"}})
+    assert "was read by another reader, or with other options" in problems(run(path, spark))
+    assert shown(path) == ["set-watermark", str(path), "t0", '{"": 3}']
+    path = spark_job(tmp_path, source)
+    (tmp_path / "in" / "t0" / "b.parquet").unlink()
+    put(tmp_path, "t0", "a.parquet", [1, 2], "anew")
+    assert "ends before what was read already" in problems(run(path, spark))
+    assert published(tmp_path) == Counter({("t0", 1, "a"): 1})
+    assert shown(path) == ["set-watermark", str(path), "t0", "null"]
+    subprocess.run([sys.executable, "-m", "distcommit", *shown(path)], check=True, capture_output=True)
+    assert run(path, spark).succeeded
+    assert published(tmp_path) == Counter({("t0", 1, "a"): 1, ("t0", 1, "anew"): 1})
+    assert Job.from_file(path).audit(deep=True).exact
 
 
 @pytest.mark.slow

@@ -171,6 +171,13 @@ def test_a_table_with_a_problem_keeps_its_watermark_and_the_others_go_on(tmp_pat
     assert not result.succeeded
     assert job.published() - before == Counter([(100, "t04-new")])
     assert [urn for urn, mark in watermarks(job).items() if mark != marks[urn]] == ["t04"]
+    (trouble,) = (each for each in Job.from_file(job.path).status().troubles if each.what.startswith("t00 could not"))
+    command = shlex.split(trouble.command)
+    assert command[1:] == ["set-watermark", str(job.path), "t00", "null"]
+    subprocess.run([sys.executable, "-m", *command], check=True, capture_output=True)
+    before = job.published()
+    Job.from_file(job.path, session=spark).run()
+    assert job.published() - before == Counter([(0, "t00-0"), (2, "t00-1"), (4, "t00-2")]), "it begins anew"
 
 
 def test_the_job_file_that_is_to_be_copied_reads_postgresql(

@@ -22,6 +22,8 @@ RowCheckerSection = Annotated[RowCheckerSettings, PlainValidator(partial(validat
 TaskCheckerSection = Annotated[TaskCheckerSettings, PlainValidator(partial(validated, "task_checker"))]
 SourceSection = Annotated[SourceSettings, PlainValidator(partial(validated, "source"))]
 SinkSection = Annotated[SinkSettings, PlainValidator(partial(validated, "sink", default="files"))]
+_UNREAD = "source"
+"""The construct that turns away what the source could not read."""
 OnRejected = Literal["fail", "divert"]
 
 
@@ -147,7 +149,9 @@ class FlowSettings(ChainSettings, frozen=True, extra="forbid", arbitrary_types_a
 
     def task_flow(self) -> TaskFlow:
         """The flow itself."""
-        stages, fork = self.stages(self.on_rejected), self.fork
+        stages, fork, unread = self.stages(self.on_rejected), self.fork, self.source.turns_away
+        if unread is not None:
+            stages = (Stage(_UNREAD, unread, on_failure=self.on_rejected), *stages)
         if fork is None:
             return TaskFlow(self.source, (Branch(self.sink, checks=self.checks()),), stages)
         branches = tuple(

@@ -14,6 +14,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from distcommit.sources.files.avro import read_avro
+from distcommit.sources.files.csv_rows import as_text, names_in, parsing, row_by_row
 
 FileFormat = Literal["jsonl", "csv", "parquet", "avro"]
 VALUE = pa.field("value", pa.binary())
@@ -28,7 +29,8 @@ _NEWLINE = 10
 def batches(stream: BinaryIO, format_: FileFormat, is_compressed: bool, delimiter: str) -> Iterator[pa.RecordBatch]:
     """The rows of a file, in its order; the same batches each time.
 
-    JSON lines are bytes, one row for each line that is not empty; all columns of CSV are text, named by its first line.
+    JSON lines are bytes, one row for each line that is not empty; all columns of CSV are text, named by its first line,
+    and of a batch with rows that can't be read there is one more (`csv_rows.UNPARSED`).
 
     Raises:
         Exception: of whatever reads the format; if it is compressed, or damaged, otherwise.
@@ -76,23 +78,42 @@ def _of_lines(data: bytes) -> Iterator[pa.RecordBatch]:
 
 
 def _csv(stream: BinaryIO, delimiter: str) -> Iterator[pa.RecordBatch]:
-    if not stream.read(1):
+    """Block by block, as long as all rows can be read; what is behind that row by row."""
+    names = names_in(stream, delimiter)
+    if not names:
         return
     read = pa_csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES)
-    parse = pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-    with _Unclosed(stream) as begun:
-        names = pa_csv.open_csv(pa.PythonFile(begun, "r"), read, parse).schema.names
-    texts = pa_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False)
-    with _Unclosed(stream) as whole:
-        yield from pa_csv.open_csv(pa.PythonFile(whole, "r"), read, parse, texts)
+    given, held = 0, None
+    try:
+        with _Unclosed(stream) as whole:
+            for batch in pa_csv.open_csv(pa.PythonFile(whole, "r"), read, parsing(delimiter), as_text(names)):
+                if held is not None:
+                    given += held.num_rows
+                    yield held
+                held = batch
+        is_whole = held is None or not _may_be_open(held)
+    except pa.ArrowInvalid:  # a row that can't be read, or one that is larger than a block
+        is_whole = False
+    if not is_whole:
+        yield from row_by_row(stream, names, delimiter, given)
+    elif held is not None:
+        yield held
+
+
+def _may_be_open(last: pa.RecordBatch) -> bool:
+    """Whether a quote in a file's last row may not be closed: then its last column has the end of line that was added
+    to the file."""
+    return bool(last.num_rows) and str(last.columns[-1][-1]).endswith("\n")
 
 
 class _Unclosed(io.RawIOBase):
-    """A stream from its beginning, for a reader that can't close it, and that has nothing of it once this is left: it
-    reads ahead, by a thread of its own, and would take what the next reader is to have."""
+    """A stream from its beginning, with an end of line behind its end, for a reader that can't close it, and that has
+    nothing of it once this is left: it reads ahead, by a thread of its own, and would take what the next reader is to
+    have."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream, self._has_ended, self._reading = stream, False, Lock()
+        self._added = b"\n"
         stream.seek(0)
 
     def __exit__(self, *error: object) -> None:
@@ -104,7 +125,12 @@ class _Unclosed(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         with self._reading:
-            return b"" if self._has_ended else self._stream.read(size)
+            if self._has_ended:
+                return b""
+            found = self._stream.read(size)
+            if not found:
+                found, self._added = self._added, b""
+            return found
 
 
 def _parquet(stream: BinaryIO) -> Iterator[pa.RecordBatch]:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from distcommit.fs.input_files import InputFolder
+from distcommit.model.constructs import Converter
 from distcommit.model.extract import Extract, TableType
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.pins import Pin
@@ -20,11 +21,12 @@ from distcommit.model.source import DatasetProblem, Extractor, SourceSettings, S
 from distcommit.model.watermark import Position
 from distcommit.model.watermark_types import WATERMARK_PIN
 from distcommit.model.work import DatasetPlan
-from distcommit.sources.files.extractor import LINE_SCHEMA, OFFSET, PARTITION, FilesExtractor
+from distcommit.sources.files.csv_rows import UnparsedRows
+from distcommit.sources.files.extractor import FILE, LINE_SCHEMA, OFFSET, PARTITION, ROW, FilesExtractor
 from distcommit.sources.files.patterns import PathPattern, listed
 from distcommit.sources.files.plan import FILES, WATERMARKS, Rules, plan_dataset
 from distcommit.sources.files.progress import ListedFile
-from distcommit.sources.files.readers import FileFormat
+from distcommit.sources.files.readers import VALUE, FileFormat
 
 _OTHER_PATHS = (
     "put them back, in their order: files that are read are remembered by the number of their pattern and their path"
@@ -42,7 +44,8 @@ class FilesSource(BaseModel, SourceSettings):
             (once), and `{dataset}` within a name (once). Names that begin with `.` or `_` are passed over, unless the
             pattern's own begin so.
         dataset: the dataset of all files of patterns without `{dataset}`.
-        format: what the files are. Text ones may be compressed, if their names end in `.gz`.
+        format: what the files are. Text ones may be compressed, if their names end in `.gz`. Of CSV, rows that can't be
+            read are turned away (`on_rejected`).
         delimiter: what separates the columns of CSV.
         bytes_per_work_unit: how large work units should be.
         bytes_per_dataset: how many bytes of a dataset one run reads, 0 for all; whole files, and at least one.
@@ -89,6 +92,11 @@ class FilesSource(BaseModel, SourceSettings):
     @property
     def batch_schema(self) -> pa.Schema | None:
         return LINE_SCHEMA if self.format == "jsonl" else None
+
+    @property
+    def turns_away(self) -> Converter | None:
+        added = [field.name for field in LINE_SCHEMA if field.name != VALUE.name]
+        return UnparsedRows(self.delimiter, added, FILE, ROW) if self.format == "csv" else None
 
     def pins(self) -> Mapping[str, Pin]:
         """What names datasets and files: the patterns from their first wildcard on. The folders before it may move, if

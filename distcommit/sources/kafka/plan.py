@@ -6,22 +6,14 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Protocol
 
 from distcommit.model.errors import SourceError
 from distcommit.model.log_records import DatasetState
 from distcommit.model.watermark import Position, Watermark, as_offset
 from distcommit.model.work import DatasetPlan, SkippedRange, WorkUnit
 from distcommit.sources.kafka.names import MAX_BYTES, KafkaDataset, PartitionLog, PartitionName
-
-
-class PlanError(SourceError):
-    """A dataset that can't be planned as it stands. `remedy`: as of a `DatasetProblem`."""
-
-    def __init__(self, what: str, *, remedy: tuple[str, ...] = (), **told: Any) -> None:
-        super().__init__(what, **told)
-        self.remedy = remedy
-
+from distcommit.sources.plan_error import PlanError
 
 Range = tuple[int, int, int]
 """Partition, first offset, and the offset after the last."""

@@ -38,15 +38,8 @@ from distcommit.sources.kafka.names import (
     no_such_topic,
     topic_named_by,
 )
-from distcommit.sources.kafka.plan import (
-    PlanError,
-    expired,
-    plan_dataset,
-    read_to,
-    stored_positions,
-    unreadable,
-    up_to,
-)
+from distcommit.sources.kafka.plan import expired, plan_dataset, read_to, stored_positions, unreadable, up_to
+from distcommit.sources.plan_error import PlanError
 
 if TYPE_CHECKING:
     import pyarrow as pa

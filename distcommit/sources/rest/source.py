@@ -140,13 +140,15 @@ class RestSource(BaseModel, SourceSettings):
         return any(self._watermark_of(urn).kind is Kind.TIME for urn in self.datasets)
 
     def pins(self) -> Mapping[str, Pin]:
-        """Where the lists are: the path of the URL, since servers may be renamed. The watermark field is in each
-        dataset's watermark, as its incarnation."""
+        """Where the lists are: the path of the URL, since servers may be renamed, and parameters that name the dataset.
+        The watermark field is in each dataset's watermark, as its incarnation."""
         another = (
             "put it back: positions in other lists are those of other records. To read these, give the job new folders"
             " (paths)."
         )
-        return {"url": Pin(urlsplit(self.url).path, another)}
+        named = "&".join(f"{name}={text}" for name, text in sorted(self.params.items()) if _DATASET in text)
+        by_params = {"params ({dataset})": Pin(named, another)} if named else {}
+        return {"url": Pin(urlsplit(self.url).path, another), **by_params}
 
     def selects(self, dataset_urn: str, partition: str) -> bool:
         return dataset_urn in self.datasets

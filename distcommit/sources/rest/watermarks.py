@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from math import floor
 from typing import Literal
 
@@ -34,7 +34,8 @@ class WatermarkField(BaseModel):
             seconds), or one, less than the watermark, and records below that are dropped; so it does not matter whether
             the server takes it as inclusive. With text there is nothing less: there it has to be.
         until: of times, the parameter that asks for records up to a value; empty if there is none.
-        format: of times, how they are sent, as strftime has it, in UTC.
+        format: of times, how they are sent, as strftime has it, in UTC. It names the day, and with seconds the minute
+            and the hour of 24, so that no two times that are sent are written alike.
         lookback: how far the end of what is read stays behind, in seconds for times, and as a number for integers. Of
             times without seconds at least 60, of days 86400: others of the present one may still come.
         unique: of integers, whether no two records have the same: the newest is read then.
@@ -54,6 +55,11 @@ class WatermarkField(BaseModel):
     def _fits_its_type(self) -> WatermarkField:
         if self.type != "time" and (self.until or self.format != _ISO):
             raise ValueError("until and format are of times")
+        if alike := _written_alike(self.format):
+            raise ValueError(
+                f"format writes {' and '.join(alike)} alike: what lies between could not be asked for. It has to name"
+                " the year, the month and the day, and with seconds the minute and the hour of 24 (%H, or %I with %p)"
+            )
         if self.type != "integer" and self.unique:
             raise ValueError("unique is of integers")
         if self.type == "text" and self.lookback:
@@ -134,11 +140,27 @@ class WatermarkField(BaseModel):
             return str(as_offset(position[0]) + further)
         if self.kind is Kind.TEXT:
             return str(position)
-        step = timedelta(seconds=1) if any(part in self.format for part in ("%S", "%T", "%s")) else timedelta(days=1)
+        step = timedelta(seconds=1) if _has_seconds(self.format) else timedelta(days=1)
         try:
             return _formatted(time_at(position) + further * step, self.format)
         except OverflowError:  # the first or the last second that there is
             return _formatted(time_at(position), self.format)
+
+
+_BASE = datetime(2024, 1, 1, tzinfo=UTC)
+_BY_DAY = [timedelta(days=days) for days in (1, 7, 31, 366)]
+_BY_SECOND = [timedelta(minutes=1), timedelta(hours=1), timedelta(hours=12)]
+
+
+def _has_seconds(form: str) -> bool:
+    return _formatted(_BASE, form) != _formatted(_BASE + timedelta(seconds=1), form)
+
+
+def _written_alike(form: str) -> tuple[str, ...]:
+    """Two times that lie further apart than what is asked for beyond a range, and that the format writes alike."""
+    steps = [*_BY_DAY, *(_BY_SECOND if _has_seconds(form) else [])]
+    later = (_BASE + step for step in steps if _formatted(_BASE + step, form) == _formatted(_BASE, form))
+    return tuple(f"{at:%Y-%m-%d %H:%M}" for other in later for at in (_BASE, other))[:2]
 
 
 def _formatted(time: datetime, form: str) -> str:

@@ -5,6 +5,7 @@ A task that is started twice writes twice; what counts is the attempt whose name
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,14 +23,17 @@ from distcommit.model.source import DatasetProblem, Extraction, Extractor, Plann
 from distcommit.model.watermark import Position, Watermark, at_or_past
 from distcommit.model.work import DatasetPlan, WorkUnit
 from distcommit.protocol.paths.staging import SPOOL_INDEX, rows_name, spooled_dataset
+from distcommit.sources.plan_error import PlanError, went_back
 from distcommit.sources.reading_again import end_by_itself
 from distcommit.sources.snapshots import plan_snapshot, stored_position
 from distcommit.sources.spark.source import extract_by
 from distcommit.sources.watermark_column import BEGINNINGS, PARTITION, Kind, is_position, position_of, time_at
 
-__all__ = ["FrameSpool", "StagedFrame", "StagedFrames", "StagedPart", "end_of"]
+__all__ = ["FrameSpool", "StagedFrame", "StagedFrames", "StagedPart", "end_of", "stored_in"]
 
 _FILE_BYTES = 64 << 20
+_OF_READER = " of reader "
+"""Stands in the incarnation of positions before what tells the reader, with its options, from others."""
 
 
 class StagedPart(msgspec.Struct, frozen=True):
@@ -44,12 +48,13 @@ class StagedPart(msgspec.Struct, frozen=True):
 
 
 class StagedFrame(msgspec.Struct, frozen=True):
-    """What is staged of one dataset, or why nothing is.
+    """What is staged of one dataset, or why nothing is, and what lets it go on then (`remedy`, of a `DatasetProblem`).
 
     Attributes:
         parts: those that count.
         column: the watermark column; empty for a snapshot.
         kind: what it holds.
+        reader: which reader it was, with which options; empty for a snapshot.
         bound: no row from this position on is missing, as far as Spark was asked; None for all rows.
         end: what may be published lies before it; None if there is nothing.
     """
@@ -60,11 +65,24 @@ class StagedFrame(msgspec.Struct, frozen=True):
     bound: Position | None = None
     end: Position | None = None
     error: str = ""
+    remedy: tuple[str, ...] = ()
+    reader: str = ""
+
+    @property
+    def counted(self) -> str:
+        """The watermark column, and what it holds."""
+        return f"{self.column}:{self.kind}"
 
     @property
     def incarnation(self) -> str:
         """What positions in that column count in."""
-        return f"{self.column}:{self.kind}"
+        return f"{self.counted}{_OF_READER}{self.reader}" if self.reader else self.counted
+
+    @property
+    def newest(self) -> Position | None:
+        """The greatest position that is staged; None if there is none."""
+        found = [part.newest for part in self.parts if part.newest is not None]
+        return max(found) if found else None
 
     @property
     def rows(self) -> int:
@@ -192,7 +210,7 @@ class StagedFrames(Source):
                 try:
                     yield from self._plan(urn, state, states.to_read_again(urn))
                 except SourceError as error:
-                    yield DatasetProblem(urn, str(error))
+                    yield DatasetProblem(urn, str(error), error.remedy if isinstance(error, PlanError) else ())
 
     def open(self) -> Extractor:
         return _FrameExtractor(self)
@@ -200,7 +218,7 @@ class StagedFrames(Source):
     def _plan(self, urn: str, state: DatasetState | None, again: Watermark | None) -> Iterator[Planned]:
         frame = self.get(urn)
         if frame.error:
-            yield DatasetProblem(urn, frame.error)
+            yield DatasetProblem(urn, frame.error, frame.remedy)
         elif not frame.column:
             yield plan_snapshot(urn, state, frame.rows)
         else:
@@ -215,7 +233,7 @@ def _plan_range(
 ) -> DatasetPlan | None:
     """The rows from the watermark on to the end of what may be published, or of what is read `again` by itself; None if
     there are none."""
-    stored = stored_position(urn, state, frame.incarnation, lambda position: is_position(frame.kind, position))
+    stored = stored_in(urn, frame, state)
     if frame.bound is not None and (stored is None or not at_or_past(stored, frame.bound)):
         raise SourceError(
             "its watermark went back while Spark was reading",
@@ -224,7 +242,10 @@ def _plan_range(
             found=repr(stored),
             todo="run again",
         )
-    low = BEGINNINGS[frame.kind] if stored is None else stored
+    newest, beginning = frame.newest, BEGINNINGS[frame.kind]
+    if stored not in (None, beginning) and (newest is None or not at_or_past(newest, stored)):
+        raise went_back(urn, stored, newest)
+    low = beginning if stored is None else stored
     if frame.end is None or at_or_past(low, frame.end):
         return None
     end = end_by_itself(again, frame.incarnation, low, frame.end)
@@ -232,6 +253,32 @@ def _plan_range(
     start = Watermark({PARTITION: low} if stored is None else {}, frame.incarnation)
     unit = WorkUnit("0", urn, low_mark, high_mark, frame.rows)
     return DatasetPlan(urn, state.watermark if state else None, start, (unit,))
+
+
+def stored_in(urn: str, frame: StagedFrame, state: DatasetState | None) -> Position | None:
+    """Where reading of a dataset goes on by that column; None for one that was never read. A position of an older
+    program names no reader, and counts as of this one.
+
+    Raises:
+        PlanError: if another reader has read it, or this one with other options.
+        SourceError: if what is stored is no position of the column.
+    """
+    mark = state.watermark if state else None
+    counted, _, reader = (mark.incarnation if mark else "").partition(_OF_READER)
+    if mark is not None and counted == frame.counted and reader and reader != frame.reader:
+        at = json.dumps(mark.positions)
+        raise PlanError(
+            "the dataset was read by another reader, or with other options, than the job file has now: what these have"
+            " below the watermark would be left out",
+            remedy=("set-watermark", urn, at),
+            dataset=urn,
+            expected=f"format and options of reader {reader}",
+            found=f"those of reader {frame.reader}",
+            todo="put them back; or set the watermark by hand (distcommit set-watermark): to where it stands,"
+            f" {at}, to go on there by what the job file has now, or to null to begin anew",
+        )
+    known = frame.incarnation if reader else frame.counted
+    return stored_position(urn, state, known, lambda position: is_position(frame.kind, position))
 
 
 def _without_value(urn: str, frame: StagedFrame, nulls: int) -> SourceError:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterator, Mapping
+from hashlib import sha256
 from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
@@ -16,6 +19,18 @@ from distcommit.model.watermark import Position
 from distcommit.sources.snapshots import is_count
 from distcommit.sources.watermark_column import PARTITION, Kind, is_position
 
+_HOW_FETCHED = frozenset(
+    {
+        *("user", "password", "driver", "fetchsize", "batchsize", "querytimeout"),
+        *("numpartitions", "partitioncolumn", "lowerbound", "upperbound"),
+        *("pushdownpredicate", "pushdownaggregate", "pushdownlimit", "pushdownoffset", "pushdowntablesample"),
+        *("keytab", "principal", "refreshkrb5config", "connectionprovider"),
+    }
+)
+"""Options that do not say which rows there are, in small letters: Spark's own of `jdbc`."""
+_FILE_SYSTEM = "fs."
+"""Options of Hadoop's file systems begin so: where they are reached, and by whom."""
+_JDBC_HOST = re.compile(r"^(jdbc:.*?//)[^/?;]*(?=/[^/?;])")
 Option = bool | int | float | str
 
 
@@ -28,7 +43,10 @@ class SparkSource(BaseModel, SourceSettings):
     Attributes:
         type: `spark`.
         format: the reader's name, as `spark.read.format` takes it. Its jars are a matter of `spark.conf`.
-        options: of the reader, for all datasets.
+        options: of the reader, for all datasets. One that is changed, here or for a dataset, and may say which rows
+            there are, keeps the dataset from being read until it is put back or `distcommit set-watermark` says where
+            it begins. Not so the user, the host in a JDBC URL, and what only says how rows are fetched, such as
+            `fetchsize` and `numPartitions`; and a snapshot goes on.
         password: the reader's option of that name, for `jdbc`. `${file:PATH}` in it stands for what that file holds.
         datasets: by their names, the reader's options of each, which win over those of all.
         watermark: the column whose values are positions: integers or timestamps that only grow. Empty: each run reads
@@ -95,7 +113,16 @@ class SparkSource(BaseModel, SourceSettings):
         """The options that a dataset is read with, the password among them, as Spark writes them."""
         password = with_secret_files(self.password.get_secret_value())
         options = {**self.options, **({"password": password} if password else {}), **self.datasets[dataset]}
-        return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
+        return {name: _written(value) for name, value in options.items()}
+
+    def reader_of(self, dataset: str) -> str:
+        """What tells the reader of a dataset, and those of its options that may say which rows there are, from others:
+        twelve hexadecimal digits. Another host of the same database is no other one."""
+        both = {**self.options, **self.datasets[dataset]}
+        options = {name.lower(): _written(value) for name, value in both.items()}
+        names = [name for name in sorted(options) if name not in _HOW_FETCHED and not name.startswith(_FILE_SYSTEM)]
+        said = {name: _JDBC_HOST.sub(r"\1", options[name]) for name in names}
+        return sha256(json.dumps([self.format.lower(), said]).encode()).hexdigest()[:12]
 
     def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
         raise _not_staged()
@@ -115,6 +142,10 @@ class SparkSource(BaseModel, SourceSettings):
                     yield f"{urn!r}: {position!r} is no number of snapshots"
                 elif not (is_position(Kind.INTEGER, position) or is_position(Kind.TIME, position)):
                     yield f"{urn!r}: {position!r} is not a value of a watermark column: an integer, or a time"
+
+
+def _written(option: Option) -> str:
+    return str(option).lower() if isinstance(option, bool) else str(option)
 
 
 def extract_by(reader: str, watermark: str, urn: str) -> Extract:

@@ -21,6 +21,7 @@ from distcommit.model.errors import SourceError
 from distcommit.model.log_records import DatasetState
 from distcommit.model.watermark import Position, Watermark, as_offset, at_or_past
 from distcommit.model.work import DatasetPlan, WorkUnit
+from distcommit.sources.plan_error import PlanError, went_back
 from distcommit.sources.reading_again import end_by_itself
 from distcommit.sources.snapshots import stored_position
 from distcommit.sources.sql.tables import OF_QUERY, Table
@@ -29,8 +30,8 @@ from distcommit.sources.watermark_column import BEGINNINGS, PARTITION, Kind, end
 __all__ = ["OtherQueryError", "plan_table", "without_value"]
 
 
-class OtherQueryError(SourceError):
-    """A dataset that was read by another query, or a table of its name. `remedy`: as of a `DatasetProblem`."""
+class OtherQueryError(PlanError):
+    """A dataset that was read by another query, or a table of its name."""
 
     def __init__(self, table: Table, mark: Watermark) -> None:
         now, before = (each.partition(OF_QUERY)[2] for each in (table.incarnation, mark.incarnation))
@@ -38,13 +39,13 @@ class OtherQueryError(SourceError):
         super().__init__(
             "the dataset was read by another query than the job file has now: what this one has below the watermark"
             " would be left out",
+            remedy=("set-watermark", table.name, at),
             dataset=table.name,
             expected=f"the query {before}" if before else "the table of that name",
             found=f"the query {now}" if now else "the table of that name",
             todo="put it back; or set the watermark by hand (distcommit set-watermark): to where it stands,"
             f" {at}, to go on there by what the job file has now, or to null to begin anew at source.start",
         )
-        self.remedy = ("set-watermark", table.name, at)
 
 
 def plan_table(
@@ -72,8 +73,8 @@ def plan_table(
 
     Raises:
         OtherQueryError: if its stored position is of another query, or of the table instead.
-        SourceError: if its stored position is none of the column, lies behind the column's greatest value, or the
-            column has values that can't be positions.
+        PlanError: if its stored position lies behind the column's greatest value.
+        SourceError: if its stored position is none of the column, or the column has values that can't be positions.
     """
     beginning = BEGINNINGS[table.kind]
     stored = _stored(table, state)
@@ -152,12 +153,14 @@ def _end(connection: sa.Connection, table: Table, stored: Position | None) -> Po
     """The end of what may be read now.
 
     Raises:
-        SourceError: if the greatest value lies below what was read already.
+        PlanError: if the greatest value lies below what was read already, or there is none any more.
     """
     lookback, beginning = table.rules.lookback, BEGINNINGS[table.kind]
     if table.kind is Kind.TIME:
         return end_of_times(connection.scalars(sa.select(sa.func.now())).one(), lookback)
     newest = connection.scalars(table.newest()).one()
+    if newest is None and stored not in (None, beginning):
+        raise went_back(table.name, stored, None)
     if newest is None:
         return beginning
     top = table.position(newest)
@@ -182,15 +185,7 @@ def _end(connection: sa.Connection, table: Table, stored: Position | None) -> Po
 def _went_back(table: Table, stored: Position, top: Position) -> SourceError:
     if not table.is_unique and isinstance(top, int) and stored == top + 1:
         return _no_key_any_more(table, top)
-    return SourceError(
-        "the watermark column ends before what was read already",
-        dataset=table.name,
-        expected=f"values up to {stored!r}, or none",
-        found=f"nothing at or past {top!r}",
-        todo="if its newest rows were deleted, it goes on by itself once there are newer ones. If it was truncated,"
-        " restored or filled anew: set the dataset's watermark by hand (distcommit set-watermark), to null to begin at"
-        " source.start",
-    )
+    return went_back(table.name, stored, top)
 
 
 def _no_key_any_more(table: Table, top: int) -> SourceError:

@@ -12,9 +12,10 @@ from distcommit.model.errors import SourceError, TransientError
 from distcommit.model.extract import Extract, with_extract
 from distcommit.model.source import DatasetProblem, Planned, SourceState
 from distcommit.model.work import DatasetPlan
+from distcommit.sources.plan_error import PlanError
 from distcommit.sources.snapshots import plan_snapshot
 from distcommit.sources.sql.database import Database
-from distcommit.sources.sql.plan import OtherQueryError, plan_table, without_value
+from distcommit.sources.sql.plan import plan_table, without_value
 from distcommit.sources.sql.query_columns import query_columns
 from distcommit.sources.sql.rules import Tables
 from distcommit.sources.sql.tables import Reflected, reflect, reflect_one, table_names, table_of, whole_table_of
@@ -67,7 +68,7 @@ def plan_tables(
                 if name in tables and name in queries:
                     raise _of_one_name(name)
                 yield from _plan_one(database, rules, name, found.get(name), states)
-            except OtherQueryError as error:
+            except PlanError as error:
                 yield DatasetProblem(name, str(error), error.remedy)
             except SourceError as error:
                 yield DatasetProblem(name, str(error))

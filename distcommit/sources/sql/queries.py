@@ -1,4 +1,5 @@
-"""The text of a query: what a database is sent of it, and whether it is another one. Needs no SQLAlchemy."""
+"""The text of queries and conditions: what a database is sent of it, whether it only reads, and whether it is another
+one. Needs no SQLAlchemy."""
 
 from __future__ import annotations
 
@@ -75,15 +76,33 @@ class Query:
         first = next((word for word in words if word != "("), "nothing")
         if first.upper() not in ("SELECT", "WITH"):
             raise ValueError(f"begins with SELECT or WITH, and not with {first:.40}: it is to be read as a table is")
-        if ";" in words:
-            raise ValueError("has several statements, parted by ;")
-        _check_brackets(words)
-        if marks := [token[0] for token in tokens if token.lastgroup == "mark"]:
-            raise ValueError(f"has a placeholder, {marks[0]}, for which there is no value: write the value there")
-        if dialect == "mysql":
-            _require_only_reads(tokens)
+        _check(tokens, dialect)
         body = text[tokens[0].start() : tokens[-1].end()]
         return cls(body, sha256(" ".join(words).encode()).hexdigest()[:12])
+
+
+def check_condition(text: str, dialect: str) -> None:
+    """Checks a condition that is to stand in brackets.
+
+    Raises:
+        ValueError: if it is none, or not one that only reads, as far as its text says it. The message is as that of
+            `Query.of`.
+    """
+    tokens = [*_tokens(text, dialect)]
+    if text and not tokens:
+        raise ValueError("has no condition: leave it out for all rows")
+    _check(tokens, dialect)
+
+
+def _check(tokens: list[re.Match[str]], dialect: str) -> None:
+    words = [token[0] for token in tokens]
+    if ";" in words:
+        raise ValueError("has several statements, parted by ;")
+    _check_brackets(words)
+    if marks := [token[0] for token in tokens if token.lastgroup == "mark"]:
+        raise ValueError(f"has a placeholder, {marks[0]}, for which there is no value: write the value there")
+    if dialect == "mysql":
+        _require_only_reads(tokens)
 
 
 def _tokens(text: str, dialect: str) -> Iterator[re.Match[str]]:

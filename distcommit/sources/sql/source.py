@@ -20,7 +20,7 @@ from distcommit.model.pins import Pin
 from distcommit.model.source import Planned, SourceSettings, SourceState
 from distcommit.model.watermark import Position
 from distcommit.sources.sql.positions import position_problems
-from distcommit.sources.sql.queries import queries_of
+from distcommit.sources.sql.queries import check_condition, queries_of
 from distcommit.sources.sql.rules import TableRules, Tables
 
 if TYPE_CHECKING:
@@ -40,7 +40,8 @@ class TableOverrides(BaseModel):
         watermark: the column whose values are positions.
         lookback: as that of the source.
         columns: the columns to read; all of them if it names none.
-        where: a condition in the database's SQL over the table's columns; other rows are not read, now or later.
+        where: a condition in the database's SQL over the table's columns; other rows are not read, now or later. As a
+            query it only reads, and has no placeholders.
         keys: columns that together are different in each row, where the database does not know them: of a query or a
             view. Where `watermark` alone is, its greatest value is read without waiting for a greater one.
     """
@@ -150,6 +151,11 @@ class SqlSource(BaseModel, SourceSettings):
             raise ValueError(f"tables and queries have the same names, and so the same datasets: {', '.join(twice)}")
         if unknown := [name for name in self.overrides if name not in selection]:
             raise ValueError(f"overrides names tables that are not read: {', '.join(unknown)}")
+        for name, other in self.overrides.items():
+            try:
+                check_condition(other.where, self._dialect)
+            except ValueError as error:
+                raise ValueError(f"overrides.{name}.where {error}") from None
         return self
 
     @model_validator(mode="after")

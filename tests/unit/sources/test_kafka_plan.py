@@ -22,8 +22,9 @@ from distcommit.model.unread import FailedReading
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, positions_lost
 from distcommit.sources.kafka.names import MAX_BYTES, PartitionLog, TopicFound, TopicSelection
-from distcommit.sources.kafka.plan import PlanError, fair_shares, pack, plan_dataset, up_to
+from distcommit.sources.kafka.plan import fair_shares, pack, plan_dataset, up_to
 from distcommit.sources.kafka.source import KafkaSource
+from distcommit.sources.plan_error import PlanError
 from tests.unit.sources.reading_again import ReadingAgain
 
 UNREACHABLE = "127.0.0.1:1"

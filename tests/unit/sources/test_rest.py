@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from pydantic import ValidationError
 
 from distcommit.model.errors import ConfigurationError, SourceError, TransientError
 from distcommit.model.log_records import DatasetState
@@ -255,6 +256,49 @@ def test_seconds_since_1970_are_those_of_the_time_in_whichever_zone_the_machine_
         time.tzset()
 
 
+@pytest.mark.parametrize(
+    ("form", "alike"),
+    [
+        ("%Y", "2024-01-01 00:00 and 2024-01-02 00:00"),
+        ("%Y-%m", "2024-01-01 00:00 and 2024-01-02 00:00"),
+        ("%G-W%V", "2024-01-01 00:00 and 2024-01-02 00:00"),
+        ("%Y %a", "2024-01-01 00:00 and 2024-01-08 00:00"),
+        ("%Y-%d", "2024-01-01 00:00 and 2024-02-01 00:00"),
+        ("%d.%m.", "2024-01-01 00:00 and 2025-01-01 00:00"),
+        ("%Y-%m-%d %S", "2024-01-01 00:00 and 2024-01-01 00:01"),
+        ("%Y-%m-%d %M:%S", "2024-01-01 00:00 and 2024-01-01 01:00"),
+        ("%Y-%m-%d %I:%M:%S", "2024-01-01 00:00 and 2024-01-01 12:00"),
+        ("now", "2024-01-01 00:00 and 2024-01-02 00:00"),
+    ],
+)
+def test_a_format_that_writes_what_lies_further_apart_than_what_is_asked_beyond_a_range_is_refused(
+    form: str, alike: str
+) -> None:
+    """Up to a month, with the day after, a server would give nothing of what lies between: it would be lost."""
+    with pytest.raises(ValidationError, match=f"format writes {alike} alike"):
+        WatermarkField.model_validate({**TIME, "until": "until", "format": form})
+
+
+@pytest.mark.parametrize(
+    ("form", "since", "until"),
+    [
+        ("%Y-%m-%dT%H", "2024-02-29T10", "2024-03-02T12"),
+        ("%Y-%m-%d %I", "2024-02-29 10", "2024-03-02 12"),
+        ("%d.%m.%y", "29.02.24", "02.03.24"),
+        ("%Y-%j", "2024-060", "2024-062"),
+        ("%G-W%V-%u", "2024-W09-4", "2024-W09-6"),
+        ("%Y-%m-%d %%S", "2024-02-29 %S", "2024-03-02 %S"),
+        ("%Y-%m-%d %I:%M:%S %p", "2024-03-01 10:29:59 AM", "2024-03-01 12:30:01 PM"),
+    ],
+)
+def test_a_day_or_a_second_beyond_the_range_is_asked_for_as_the_format_has_seconds_or_not(
+    form: str, since: str, until: str
+) -> None:
+    field = WatermarkField.model_validate({**TIME, "until": "until", "format": form})
+    low, high = "2024-03-01T10:30:00.000000Z", "2024-03-01T12:30:00.000000Z"
+    assert field.asked(low, high) == {"since": since, "until": until}
+
+
 def test_reading_may_end_between_two_values_and_goes_on_there(lists: Lists) -> None:
     lists.put(*(at(second) for second in (0, 1, 1, 1, 1, 2, 3, 4, 5, 5)))
     reader = lists.reader()
@@ -469,6 +513,16 @@ def test_a_dataset_may_have_another_field_list_and_parameters(lists: Lists) -> N
     assert numbers(Reader(source, lists.name).run()) == [0]
     assert lists.server.asked(lists.name)[0]["arguments"] == {"limit": "5"}
     assert source.pins()["url"].value == "/header/{dataset}"
+
+
+def test_parameters_that_name_the_dataset_are_pinned_and_others_are_not(lists: Lists) -> None:
+    def pins(**params: str) -> dict[str, str]:
+        return {name: pin.value for name, pin in lists.source(params=params).pins().items()}
+
+    named = "params ({dataset})"
+    assert pins(table="{dataset}", limit="5", of="x-{dataset}")[named] == "of=x-{dataset}&table={dataset}"
+    assert pins(table="{dataset}", limit="9") == pins(table="{dataset}")
+    assert named not in pins(limit="5")
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,8 @@ class Staged:
         before = NOON if kind is Kind.TIME else about.pop("before", max(values, default=None))
         end = end_of(kind, parts, about.pop("lookback", 0), before)
         Path(self.frames.folder_of("t"), "index.json").unlink(missing_ok=True)
-        self.frames.put("t", StagedFrame(self.parts, column, kind, about.get("bound"), end))
+        frame = StagedFrame(self.parts, column, kind, about.get("bound"), end, reader=about.get("reader", ""))
+        self.frames.put("t", frame)
 
     def plan(self, position: Position | None = None, incarnation: str = "c:integer") -> Any:
         return self.plan_again(None, position, incarnation)
@@ -168,6 +169,43 @@ def test_a_watermark_that_was_set_back_while_spark_read_waits_for_the_next_run(s
     assert "went back while Spark was reading" in problem(staged.plan())
 
 
+def test_a_column_that_ends_before_what_was_read_is_told_with_what_resolves_it(staged: Staged) -> None:
+    staged.stage([integers(3, 5)], "c", bound=5)
+    assert staged.plan(5) == []
+    staged.stage([integers(None)], "c", bound=5, before=None)
+    _, told = staged.plan(5)
+    assert "ends before what was read already" in told.error
+    assert "expected values up to 5; found no value at or past it" in told.error
+    assert told.remedy == ("set-watermark", "t", "null")
+    staged.stage([], "c", before=None)
+    assert staged.plan() == []
+
+
+def test_times_that_end_before_what_was_read_are_told(staged: Staged) -> None:
+    staged.stage([pa.array([datetime(2024, 4, day) for day in (1, 3)], pa.timestamp("us"))], "c", Kind.TIME)
+    assert staged.plan("2024-04-03T00:00:00.000000Z", "c:time") == []
+    found = problem(staged.plan("2024-04-03T00:00:00.000001Z", "c:time"))
+    assert "found nothing past '2024-04-03T00:00:00.000000Z'" in found
+    assert 'or to {"": "2024-04-03T00:00:00.000000Z"} to go on where it ends now' in found
+
+
+def test_what_another_reader_has_read_stops_until_it_is_put_back_or_a_person_says_where_it_begins(
+    staged: Staged,
+) -> None:
+    staged.stage([integers(1, 2, 5)], "c", reader="aaa")
+    (plan,) = staged.plan()
+    assert plan.work_units[0].expected_high == Watermark({"": 5}, "c:integer of reader aaa")
+    (plan,) = staged.plan(2, "c:integer of reader aaa")
+    assert staged.read(plan) == [2]
+    (told,) = staged.plan(2, "c:integer of reader bbb")
+    assert "expected format and options of reader bbb; found those of reader aaa" in told.error
+    assert told.remedy == ("set-watermark", "t", '{"": 2}')
+    for by_hand_or_of_an_older_program in ("", "c:integer"):
+        (plan,) = staged.plan(2, by_hand_or_of_an_older_program)
+        assert staged.read(plan) == [2]
+    assert "is not one of the watermark column" in problem(staged.plan(2, "d:integer of reader aaa"))
+
+
 def test_what_is_not_whole_any_more_fails_its_work_unit(staged: Staged) -> None:
     staged.stage([integers(1, 2, 3), integers(4)], "c")
     (plan,) = staged.plan()
@@ -217,6 +255,30 @@ def test_a_password_is_read_from_its_file_when_it_is_used_and_shown_nowhere(tmp_
     assert "s3cret" not in repr(source)
     with pytest.raises(ConfigurationError, match="absolute path"):
         settings(password="${file:secret}")
+
+
+URL = "jdbc:postgresql://one:5432/shop?currentSchema=a"
+
+
+@pytest.mark.parametrize(
+    ("changed", "same"),
+    [
+        ({"options": {"URL": URL.replace("one:5432", "two")}}, True),
+        ({"options": {"url": URL, "fetchsize": 10, "numPartitions": 4, "user": "other"}}, True),
+        ({"options": {"url": URL, "fs.s3a.secret.key": "rotated"}}, True),
+        ({"options": {}, "datasets": {"t": {"url": URL, "DBTable": "t"}}}, True),
+        ({"datasets": {"t": {"dbtable": "t"}, "u": {"dbtable": "u"}}}, True),
+        ({"options": {"url": URL.replace("shop", "other")}}, False),
+        ({"options": {"url": URL.replace("=a", "=b")}}, False),
+        ({"datasets": {"t": {"dbtable": "(SELECT * FROM t WHERE n > 1) AS t"}}}, False),
+        ({"options": {"url": URL, "mode": "DROPMALFORMED"}}, False),
+        ({"format": "orc"}, False),
+    ],
+)
+def test_a_reader_is_another_one_by_what_may_say_which_rows_there_are(changed: dict[str, Any], same: bool) -> None:
+    before = {"format": "jdbc", "options": {"url": URL}, "datasets": {"t": {"dbtable": "t"}}}
+    reader = settings(**before).reader_of("t")
+    assert (settings(**{**before, **changed}, password="${file:/gone}").reader_of("t") == reader) is same
 
 
 def test_positions_that_can_be_set(tmp_path: Path) -> None:

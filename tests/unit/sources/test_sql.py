@@ -255,11 +255,32 @@ def test_a_column_that_ends_before_what_was_read_is_told_and_keeps_its_watermark
     make(file, "DELETE FROM t WHERE id > 5")
     assert reader.plan() is None
     assert "ends before what was read already" in reader.problems[0]
+    (told,) = planned(reader.source, {"t": DatasetState("t", watermark=reader.watermark)})
+    assert isinstance(told, DatasetProblem)
+    assert told.remedy == ("set-watermark", "t", "null")
+    assert 'or to {"": 6} to go on where it ends now' in told.error
     make(file, "DELETE FROM t")
     assert reader.plan() is None
-    assert reader.problems == []
+    assert "found no value at or past it" in reader.problems[0]
     insert(file, "t", (10, ""))
     assert ids(reader.run()) == [10]
+
+
+def test_a_table_that_was_emptied_begins_anew_once_a_person_says_so_and_one_that_was_never_filled_is_no_problem(
+    file: Path,
+) -> None:
+    make(file, UNIQUE)
+    reader = Reader(source(file))
+    assert reader.run() == []
+    assert (reader.plan(), reader.problems) == (None, [])
+    insert(file, "t", (1, ""), (2, ""))
+    reader.run()
+    make(file, "DELETE FROM t")
+    reader.watermark = None
+    assert reader.run() == []
+    assert (reader.plan(), reader.problems) == (None, [])
+    insert(file, "t", (1, ""))
+    assert ids(reader.run()) == [1]
 
 
 def test_another_watermark_column_is_refused(file: Path) -> None:

@@ -114,6 +114,30 @@ def test_what_locks_or_writes_in_a_read_only_transaction_is_refused(end: str, to
 
 
 @pytest.mark.parametrize(
+    ("where", "told"),
+    [
+        ("id IN (SELECT id FROM u FOR UPDATE)", "has FOR UPDATE: it may not lock what it reads"),
+        ("EXISTS (SELECT 1 FROM u /*!50000 LOCK IN SHARE MODE */)", "has LOCK IN SHARE MODE"),
+        ("id > 1) OR (1 = 1", r"has a \) without its \("),
+        ("id > 1)", r"has a \) without its \("),
+        ("(id > 1", r"has a \( without its \)"),
+        ("id > 1; DROP TABLE t", "has several statements"),
+        ("id > ?", r"has a placeholder, \?,"),
+        ("s = 'a", "has a quote, or a comment, that is not closed"),
+        (" -- id > 1", "has no condition"),
+    ],
+)
+def test_a_condition_is_held_to_what_queries_are(where: str, told: str) -> None:
+    with pytest.raises(ValidationError, match=rf"overrides\.t\.where {told}"):
+        source("mysql://db/shop", tables=["t"], overrides={"t": {"where": where}})
+
+
+def test_a_condition_may_be_any_that_reads() -> None:
+    for where in ("", "s <> 'FOR UPDATE' -- that one", "`into` = 1 AND id IN (SELECT id FROM u)"):
+        source("mysql://db/shop", tables=["t"], overrides={"t": {"where": where}})
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "SELECT t.into, t . into, `for update`, 'FOR UPDATE' AS a, \"INTO\" AS b FROM t -- FOR UPDATE",
