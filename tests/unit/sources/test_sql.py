@@ -261,7 +261,7 @@ def test_a_column_that_ends_before_what_was_read_is_told_and_keeps_its_watermark
     assert 'or to {"": 6} to go on where it ends now' in told.error
     make(file, "DELETE FROM t")
     assert reader.plan() is None
-    assert "found no value at or past it" in reader.problems[0]
+    assert reader.problems == []
     insert(file, "t", (10, ""))
     assert ids(reader.run()) == [10]
 
