@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from distcommit.app.by_hand.abandon_all import abandon_each
+from distcommit.app.by_hand.abandon_all import Abandoned, abandon_each
 from distcommit.app.by_hand.ask_service import AskedResult, Wish, ask_service
 from distcommit.app.by_hand.imports import ImportResult, import_watermarks
 from distcommit.app.by_hand.positions import ForeignPositions, read_positions, require_some
@@ -23,6 +23,7 @@ from distcommit.app.by_hand.repair import RepairResult, repair_job
 from distcommit.app.by_hand.retain import RetainResult, retain_job
 from distcommit.app.by_hand.take_over import ANOTHER_SOURCE, closed, names_of, positions_of
 from distcommit.app.by_hand.watermarks import set_watermark
+from distcommit.app.looking.refusals import closed_to_people
 from distcommit.app.looking.release_plan import ReleasePlan, plan_release
 from distcommit.app.running.cancel import CancelResult, cancel_runs
 from distcommit.app.stored_job import StoredJob, is_job_file
@@ -165,15 +166,22 @@ class Job(StoredJob):
     def retry_all(self) -> by_hand.Retried:
         """Lets the next run replay every quarantined dataset again, and read every stopped one: mends what a mistake
         has quarantined or stopped."""
-        return by_hand.retry_all(self.open_store(create=False), who_am_i())
+        return by_hand.retry_all(self._folders.opened(), who_am_i())
 
-    def abandon_all(self) -> list[str]:
-        """Undoes all sequences that can't be finished as they are, and returns whose: see `abandon_each`."""
+    def abandon_all(self) -> Abandoned:
+        """Undoes all sequences that can't be finished as they are: see `abandon_each`."""
         return abandon_each(self.release_plan(by_hand.Release.ABANDON), self.abandon)
 
     def release_plan(self, how: by_hand.Release, urn: str | None = None) -> ReleasePlan:
-        """What releasing a dataset, or all that wait for it (None), would do to each. Reads only; raises as `steps`."""
-        return plan_release(self.status(), self.steps(urn), how, urn)
+        """What releasing a dataset, or all that wait for it (None), would do to each. Reads only.
+
+        Raises:
+            ConfigurationError: as `steps`.
+            DistcommitError, OSError: what `release` itself would raise before it does anything to any of them.
+        """
+        store = self._folders.opened()
+        closed = closed_to_people(store, urn)
+        return plan_release(self.status(), self.steps(urn), how, urn, closed=closed, bucket_of=store.bucket_of)
 
     def quarantine(self, urn: str) -> None:
         """Lets no run go on with a pending dataset until it is released. Raises ConflictError if it is not pending."""

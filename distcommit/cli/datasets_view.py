@@ -145,6 +145,7 @@ def release_plan_view(result: ReleasePlan) -> RenderableType:
         good_verdict("dry run", "nothing was changed"),
         table if rows else None,
         and_more(len(rows) - LISTED, "datasets (--json has them all)") if len(rows) > LISTED else None,
+        listing("logs that can't be read", [f"{name}: {error}" for name, error in result.unreadable.items()]),
         fact_table({"job": escape(result.job), "datasets": f"{acted_on:,} of {len(rows):,} would be released"}),
     )
 

@@ -37,6 +37,7 @@ from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.store import segment_name
 from distcommit.steps.registry import dump_steps
 from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.stores.anchors import cut_ended, heads_now
 from distcommit.stores.job_lock import JobLock
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.pinned import record_settings
@@ -201,6 +202,27 @@ class TestRelease:
         result = invoke("release", job_file, "--all", "retry", "--json")
         assert result.exit_code == 5
         assert [row["dataset"] for row in last_json(result)["datasets"]] == ["stuck"]
+
+    @pytest.mark.parametrize("how", ["retry", "abandon"])
+    def test_what_can_not_be_read_is_told_before_it_is_done_as_it_is_then(
+        self, store: JobStore, job_file: Path, how: str
+    ) -> None:
+        bucket = bucket_of("stuck", store.buckets)
+        append(store, bucket, Fence(2, "run-2"))
+        cut_ended(store, 1, heads_now(store))
+        newest = max(Path(store.bucket_log(bucket).folder).glob("*.seg"))
+        for damage in (lambda: newest.write_bytes(b""), newest.unlink):  # what is gone the bucket's head names
+            damage()
+            dry = invoke("release", job_file, "--all", how, "--dry-run", "--json")
+            real = invoke("release", job_file, "--all", how, "--json")
+            assert (dry.exit_code, real.exit_code) == (5, 5)
+            assert last_json(dry)["unreadable"] == last_json(real)["unreadable"]
+            assert list(last_json(dry)["unreadable"]) == [f"bucket {bucket}"]
+            assert not any(row["acts"] for row in last_json(dry)["rows"])
+            assert "logs that can't be read: 1" in invoke("release", job_file, "--all", how, "--dry-run").stdout
+            dry = invoke("release", job_file, "stuck", how, "--dry-run", "--json")
+            real = invoke("release", job_file, "stuck", how, "--json")
+            assert (dry.exit_code, last_json(dry)) == (real.exit_code, last_json(real))
 
     def test_all_can_not_be_accepted(self, store: JobStore, job_file: Path) -> None:
         result = invoke("release", job_file, "--all", "accept")
@@ -445,13 +467,16 @@ class TestRunsThatDoNotBegin:
         assert last_json(result)["kind"] == "LockHeldError"
         assert "another run of this job is alive [run=run-2]" in result.stderr
 
-    @pytest.mark.parametrize("command", ["recover", "gc"])
+    @pytest.mark.parametrize(
+        "command", [["recover"], ["gc"], ["release", "--all"], ["release", "stuck"]], ids=" ".join
+    )
     def test_what_is_refused_is_refused_when_it_is_only_shown_too(
-        self, store: JobStore, job_file: Path, command: str
+        self, store: JobStore, job_file: Path, command: list[str]
     ) -> None:
         record_settings(store, Job.from_file(job_file)._folders.pinned())
         changed = "--set=source.dataset=partition"
-        dry, real = (invoke(command, job_file, changed, "--json", *more) for more in (["--dry-run"], []))
+        words = ["retry"] if "release" in command else []
+        dry, real = (invoke(*command, job_file, *words, changed, "--json", *more) for more in (["--dry-run"], []))
         assert last_json(dry)["kind"] == last_json(real)["kind"] == "ConfigurationError"
         assert (dry.exit_code, dry.stdout) == (real.exit_code, real.stdout) == (2, real.stdout)
 
