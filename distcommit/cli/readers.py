@@ -39,8 +39,7 @@ def files(
     terminal = Terminal(as_json=as_json, verbose=verbose)
     with terminal.command():
         cut = read(job, dataset, branch=branch, as_of=parsed_as_of(as_of))
-        found = {urn: cut.files(urn) for urn in cut.datasets}
-        result = FilesResult(cut.epoch, cut.phase, cut.time_ms, cut.exactly_once, found)
+        result = FilesResult(cut.epoch, cut.phase, cut.time_ms, cut.exactly_once, cut.files_by_dataset())
         _show(terminal, result)
 
 
