@@ -290,6 +290,8 @@ class TestStatus:
         untold = last_json(invoke("status", job_file, "--json"))
         assert (untold["last_run"], untold["no_record"]) == (None, "it is under way, or it died")
         assert "no record: it is under way, or it died" in " ".join(invoke("status", job_file).stdout.split())
+        with JobLock(store.fs, store.roots.store, "run-1", 30, SystemClock()):
+            assert "no record: it is under way runs RUNNING" in " ".join(invoke("status", job_file).stdout.split())
         put_record(store, structs.replace(samples.RUN_RECORD, epoch=1, run_id="run-1"))
         shown = " ".join(invoke("status", job_file).stdout.split())
         assert (
