@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import cast
 
 from distcommit.app.job_file.job_folders import JobFolders
+from distcommit.app.looking.steps import unknown_dataset
 from distcommit.fs.noted_deletes import NotedDeletes
 from distcommit.model.errors import ConflictError, DistcommitError, StaleStoreError
 from distcommit.model.ports import FileSystem
@@ -78,6 +79,20 @@ def unrecoverable(store: JobStore, context: StepContext) -> dict[str, str]:
         except (DistcommitError, OSError) as error:
             found[f"bucket {bucket}"] = str(error)
     return found
+
+
+def opened_for(folders: JobFolders, urn: str) -> JobStore:
+    """The job's store, for a person who acts on that dataset.
+
+    Raises:
+        ConfigurationError: if the store was filled with other settings, or does not know the dataset.
+        DistcommitError, OSError: what acting on it would raise.
+    """
+    store = folders.opened()
+    closed_to_people(store, urn)
+    if urn not in store.bucket_log(store.bucket_of(urn)).refresh().datasets:
+        raise unknown_dataset(store, urn)
+    return store
 
 
 def closed_to_people(store: JobStore, urn: str | None = None) -> dict[str, str]:

@@ -224,6 +224,13 @@ class TestRelease:
             real = invoke("release", job_file, "stuck", how, "--json")
             assert (dry.exit_code, last_json(dry)) == (real.exit_code, last_json(real))
 
+    @pytest.mark.parametrize("how", ["retry", "accept", "abandon", "quarantine"])
+    def test_what_the_store_does_not_know_is_told_as_that(self, store: JobStore, job_file: Path, how: str) -> None:
+        words = ["quarantine", job_file, "stück"] if how == "quarantine" else ["release", job_file, "stück", how]
+        for more in ([], ["--dry-run"]) if how != "quarantine" else ([],):
+            result = invoke(*words, *more)
+            assert (result.exit_code, "the store does not know this dataset" in result.stderr) == (2, True)
+
     def test_all_can_not_be_accepted(self, store: JobStore, job_file: Path) -> None:
         result = invoke("release", job_file, "--all", "accept")
         assert result.exit_code == 2
@@ -469,9 +476,7 @@ class TestRunsThatDoNotBegin:
         assert last_json(result)["kind"] == "LockHeldError"
         assert "another run of this job is alive [run=run-2]" in result.stderr
 
-    @pytest.mark.parametrize(
-        "command", [["recover"], ["gc"], ["release", "--all"], ["release", "stuck"]], ids=" ".join
-    )
+    @pytest.mark.parametrize("command", [["recover"], ["gc"], ["release", "--all"], ["release", "stuck"]], ids=" ".join)
     def test_what_is_refused_is_refused_when_it_is_only_shown_too(
         self, store: JobStore, job_file: Path, command: list[str]
     ) -> None:
