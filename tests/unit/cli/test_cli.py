@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import socket
 from pathlib import Path
@@ -553,6 +554,20 @@ class TestErrors:
             raise RuntimeError(message)
         assert ended.value.code == code
         assert capsys.readouterr().err == f"error: {text}\n"
+
+    def test_that_ask_a_jvm_which_is_gone_are_told_by_their_kind(self, capsys: pytest.CaptureFixture[str]) -> None:
+        class OfSparkError(Exception):
+            def __str__(self) -> str:
+                raise ConnectionRefusedError(111, "Connection refused")
+
+        def dies() -> None:
+            logging.getLogger("distcommit").warning("it could not be interrupted", exc_info=OfSparkError())
+            raise OfSparkError
+
+        with pytest.raises(SystemExit) as ended, Terminal(as_json=False, verbose=False).command():
+            dies()
+        assert ended.value.code == 1
+        assert capsys.readouterr().err == "warning: it could not be interrupted: OfSparkError\nerror: OfSparkError\n"
 
     def test_of_a_job_without_a_traceback_are_told_in_its_one_line(self, capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit) as ended, Terminal(as_json=False, verbose=False).command():
