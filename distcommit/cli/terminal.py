@@ -157,8 +157,10 @@ class Terminal:
         root.addHandler(handler)
         root.setLevel(logging.INFO if self.verbose else logging.WARNING)
         handler.setLevel(root.level)  # also where a run's log file has loggers tell more
-        # What it logs when an interrupt cuts its calls short is no news.
+        # What it logs when an interrupt cuts its calls short is no news; some of that it has the root logger say.
         logging.getLogger("py4j").setLevel(logging.WARNING if self.verbose else logging.CRITICAL)
+        if not self.verbose:
+            handler.addFilter(lambda record: record.module != "java_gateway")
         try:
             yield
         finally:

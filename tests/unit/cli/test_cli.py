@@ -569,6 +569,17 @@ class TestErrors:
         assert ended.value.code == 1
         assert capsys.readouterr().err == "warning: it could not be interrupted: OfSparkError\nerror: OfSparkError\n"
 
+    def test_what_py4j_logs_of_an_interrupt_is_no_news(self, capsys: pytest.CaptureFixture[str]) -> None:
+        def interrupted() -> None:
+            where, what = "/py4j/java_gateway.py", "KeyboardInterrupt while sending command."
+            logging.getLogger().handle(logging.LogRecord("root", logging.ERROR, where, 1070, what, (), None))
+            raise KeyboardInterrupt
+
+        with pytest.raises(SystemExit) as ended, Terminal(as_json=False, verbose=False).command():
+            interrupted()
+        assert ended.value.code == 130
+        assert capsys.readouterr().err == "interrupted; what was sealed is replayed by the next run\n"
+
     def test_of_a_job_without_a_traceback_are_told_in_its_one_line(self, capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit) as ended, Terminal(as_json=False, verbose=False).command():
             raise JobFailedError("An error occurred while calling o1.collect.\n: many lines", "task 1 failed: no space")
