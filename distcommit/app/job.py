@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from distcommit.app.by_hand.abandon_all import abandon_each
+from distcommit.app.by_hand.abandon_all import Abandoned, abandon_each
 from distcommit.app.by_hand.ask_service import AskedResult, Wish, ask_service
 from distcommit.app.by_hand.imports import ImportResult, import_watermarks
 from distcommit.app.by_hand.positions import ForeignPositions, read_positions, require_some
@@ -23,6 +23,7 @@ from distcommit.app.by_hand.repair import RepairResult, repair_job
 from distcommit.app.by_hand.retain import RetainResult, retain_job
 from distcommit.app.by_hand.take_over import ANOTHER_SOURCE, closed, names_of, positions_of
 from distcommit.app.by_hand.watermarks import set_watermark
+from distcommit.app.looking.refusals import closed_to_people, opened_for
 from distcommit.app.looking.release_plan import ReleasePlan, plan_release
 from distcommit.app.running.cancel import CancelResult, cancel_runs
 from distcommit.app.stored_job import StoredJob, is_job_file
@@ -143,14 +144,15 @@ class Job(StoredJob):
         """Lets the next run replay a quarantined dataset again, or read a stopped one.
 
         Raises:
-            ConflictError: if it is neither.
+            ConfigurationError, ConflictError: if the store does not know it, or it is neither.
         """
-        by_hand.retry(self._folders.opened(), urn, who_am_i())
+        by_hand.retry(opened_for(self._folders, urn), urn, who_am_i())
 
     def accept(self, urn: str) -> None:
         """Declares a quarantined dataset's sequence done as it is; what it has not published is lost, and what is
         prepared for it at a target is rolled back there, by the next run if that can't be reached."""
-        left = by_hand.accept(self._folders.opened(), urn, who_am_i(), self.config.task_flow().committers)
+        store, committers = opened_for(self._folders, urn), self.config.task_flow().committers
+        left = by_hand.accept(store, urn, who_am_i(), committers)
         if left:
             logger.warning("what is prepared is rolled back by the next run: %s", ", ".join(map(repr, left)))
 
@@ -160,24 +162,31 @@ class Job(StoredJob):
         Raises:
             ConflictError: if it is not quarantined, or its sink can't take back what it has committed.
         """
-        by_hand.abandon(self._folders.opened(), urn, who_am_i(), self.config.task_flow().committers)
+        by_hand.abandon(opened_for(self._folders, urn), urn, who_am_i(), self.config.task_flow().committers)
 
     def retry_all(self) -> by_hand.Retried:
         """Lets the next run replay every quarantined dataset again, and read every stopped one: mends what a mistake
         has quarantined or stopped."""
-        return by_hand.retry_all(self.open_store(create=False), who_am_i())
+        return by_hand.retry_all(self._folders.opened(), who_am_i())
 
-    def abandon_all(self) -> list[str]:
-        """Undoes all sequences that can't be finished as they are, and returns whose: see `abandon_each`."""
+    def abandon_all(self) -> Abandoned:
+        """Undoes all sequences that can't be finished as they are: see `abandon_each`."""
         return abandon_each(self.release_plan(by_hand.Release.ABANDON), self.abandon)
 
     def release_plan(self, how: by_hand.Release, urn: str | None = None) -> ReleasePlan:
-        """What releasing a dataset, or all that wait for it (None), would do to each. Reads only; raises as `steps`."""
-        return plan_release(self.status(), self.steps(urn), how, urn)
+        """What releasing a dataset, or all that wait for it (None), would do to each. Reads only.
+
+        Raises:
+            ConfigurationError: as `steps`.
+            DistcommitError, OSError: what `release` itself would raise before it does anything to any of them.
+        """
+        store = self._folders.opened()
+        closed = closed_to_people(store, urn)
+        return plan_release(self.status(), self.steps(urn), how, urn, closed=closed, bucket_of=store.bucket_of)
 
     def quarantine(self, urn: str) -> None:
         """Lets no run go on with a pending dataset until it is released. Raises ConflictError if it is not pending."""
-        by_hand.quarantine(self._folders.opened(), urn, who_am_i())
+        by_hand.quarantine(opened_for(self._folders, urn), urn, who_am_i())
 
     def set_watermark(self, urn: str, positions: Mapping[str, Position] | None, *, new: bool = False) -> None:
         """Sets an idle dataset's positions by partition, in either direction; None forgets them all.

@@ -59,12 +59,11 @@ def release(
         if dry_run:
             plan = configured.release_plan(Release(words[-1]), None if everything else words[0])
             terminal.show(plan, release_plan_view)
-        elif words == [Release.ABANDON]:
-            show_datasets(terminal, configured, configured.abandon_all())
+            unreadable = bool(plan.unreadable)
         elif everything:
-            retried = configured.retry_all()
-            show_datasets(terminal, configured, retried.datasets)
-            unreadable = bool(retried.unreadable)
+            released = configured.abandon_all() if words == [Release.ABANDON] else configured.retry_all()
+            show_datasets(terminal, configured, released.datasets)
+            unreadable = bool(released.unreadable)
         else:
             acts = {"retry": configured.retry, "accept": configured.accept, "abandon": configured.abandon}
             acts[words[1]](words[0])

@@ -26,6 +26,7 @@ from distcommit.cli.views import (
     page,
     short,
 )
+from distcommit.model.watermark import shown
 
 _STEPS = {"DONE": "green", "PENDING": "yellow", "LOST": "red", "UNKNOWN": "red"}
 
@@ -57,7 +58,8 @@ def _cells(row: DatasetRow) -> tuple[Text | str, ...]:
     state = row.state
     numbers = [position for position in state.positions.values() if isinstance(position, int)]
     whole = len(numbers) == len(state.positions)
-    position = (f"{sum(numbers):,}" if numbers else "none") if whole else ", ".join(map(str, state.positions.values()))
+    sums = f"{sum(numbers):,}" if numbers else "none"
+    position = sums if whole else ", ".join(map(shown, state.positions.values()))
     return (
         Text(state.dataset),
         Text(word := standing(state), style=DATASET_STYLES.get(word, "")),
@@ -145,6 +147,7 @@ def release_plan_view(result: ReleasePlan) -> RenderableType:
         good_verdict("dry run", "nothing was changed"),
         table if rows else None,
         and_more(len(rows) - LISTED, "datasets (--json has them all)") if len(rows) > LISTED else None,
+        listing("logs that can't be read", [f"{name}: {error}" for name, error in result.unreadable.items()]),
         fact_table({"job": escape(result.job), "datasets": f"{acted_on:,} of {len(rows):,} would be released"}),
     )
 

@@ -7,7 +7,6 @@ from typing import Annotated
 import msgspec
 import typer
 
-from distcommit.app.reading.cut_choice import parsed_as_of
 from distcommit.app.reading.readers import read
 from distcommit.cli.options import AsJson, JobFile, Verbose
 from distcommit.cli.terminal import Terminal
@@ -38,9 +37,8 @@ def files(
     """List the files that are committed, of all datasets at one cut. Reads only, also beside a live run."""
     terminal = Terminal(as_json=as_json, verbose=verbose)
     with terminal.command():
-        cut = read(job, dataset, branch=branch, as_of=parsed_as_of(as_of))
-        found = {urn: cut.files(urn) for urn in cut.datasets}
-        result = FilesResult(cut.epoch, cut.phase, cut.time_ms, cut.exactly_once, found)
+        cut = read(job, dataset, branch=branch, as_of=as_of)
+        result = FilesResult(cut.epoch, cut.phase, cut.time_ms, cut.exactly_once, cut.files_by_dataset())
         _show(terminal, result)
 
 

@@ -8,6 +8,7 @@ from rich.console import RenderableType
 from rich.markup import escape
 from rich.text import Text
 
+from distcommit.app.looking.runs import RunStatus
 from distcommit.app.looking.status import StatusResult
 from distcommit.cli.views import ExplainedTable
 from distcommit.model.flow_counts import FlowCounts
@@ -22,8 +23,16 @@ def last_run(result: StatusResult) -> dict[str, str]:
     if not result.epoch:
         return {"last run": "none yet"}
     run = f"{escape(result.run_id)}, epoch {result.epoch}"
-    ended = _ended(result.last_run) if result.last_run else f"[yellow]no record[/]: {escape(result.no_record)}"
+    ended = _ended(result.last_run) if result.last_run else f"[yellow]no record[/]: {escape(_untold(result))}"
     return {"last run": run, "ended": ended}
+
+
+def _untold(result: StatusResult) -> str:
+    """Why the newest run has left no record, as far as it is known whether it lives."""
+    known = next((row for row in result.runs if row.epoch == result.epoch), None)
+    if known is not None and known.died:
+        return "it died"
+    return "it is under way" if known is not None and known.status == RunStatus.RUNNING else result.no_record
 
 
 def flow_table(flow: FlowCounts) -> RenderableType | None:

@@ -157,8 +157,10 @@ class Terminal:
         root.addHandler(handler)
         root.setLevel(logging.INFO if self.verbose else logging.WARNING)
         handler.setLevel(root.level)  # also where a run's log file has loggers tell more
-        # What it logs when an interrupt cuts its calls short is no news.
+        # What it logs when an interrupt cuts its calls short is no news; some of that it has the root logger say.
         logging.getLogger("py4j").setLevel(logging.WARNING if self.verbose else logging.CRITICAL)
+        if not self.verbose:
+            handler.addFilter(lambda record: record.module != "java_gateway")
         try:
             yield
         finally:
@@ -245,14 +247,24 @@ def _console(file: IO[str]) -> Console:
 
 
 def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return (_said(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def _said(error: BaseException) -> str:
+    """What an error says: nothing if it is one of Spark's that would ask a JVM which is gone."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - whatever it met
+        return ""
 
 
 def _from_executor(error: Exception) -> tuple[str, int]:
     """An error's text and exit code; Spark's errors carry those of executors as the text of a traceback."""
-    lines = [line for line in str(error).splitlines() if re.match(r"[A-Za-z_][\w.]*: ", line)]
-    if "Traceback (most recent call last)" not in str(error) or not lines:
-        return error.found if isinstance(error, JobFailedError) else f"{type(error).__name__}: {error}", 1
+    said = _said(error)
+    lines = [line for line in said.splitlines() if re.match(r"[A-Za-z_][\w.]*: ", line)]
+    if "Traceback (most recent call last)" not in said or not lines:
+        named = ": ".join(filter(None, (type(error).__name__, said)))
+        return error.found if isinstance(error, JobFailedError) else named, 1
     name, _, text = lines[-1].partition(": ")
     codes = {f"{kind.__module__}.{kind.__name__}": kind.exit_code for kind in _below(DistcommitError)}
     return (text, codes[name]) if name in codes else (lines[-1], 1)

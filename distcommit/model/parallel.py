@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar
 from typing import TypeVar
 
@@ -27,3 +28,23 @@ def in_flight(calls: int, act: Callable[[Item], Result], items: Sequence[Item]) 
     workers = min(calls, len(items))
     with ThreadPoolExecutor(workers, initializer=_sharing.set, initargs=(sharing * workers,)) as pool:
         return list(pool.map(act, items))
+
+
+def ahead(calls: int, act: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
+    """The results of `act` in the order of the items, as they are asked for, with up to `calls` items begun and not
+    handed over. With 1, each in this thread. It does not share its number with what is begun within."""
+    if calls <= 1:
+        yield from map(act, items)
+        return
+    with ThreadPoolExecutor(calls) as pool:
+        begun: deque[Future[Result]] = deque()
+        try:
+            for item in items:
+                begun.append(pool.submit(act, item))
+                if len(begun) == calls:
+                    yield begun.popleft().result()
+            while begun:
+                yield begun.popleft().result()
+        finally:
+            for each in begun:
+                each.cancel()

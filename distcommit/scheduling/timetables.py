@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timezone
+from datetime import UTC, datetime, timedelta, timezone
 from functools import cached_property
 from typing import Protocol
 from zoneinfo import ZoneInfo
@@ -60,9 +60,9 @@ class Interval:
 class Cron:
     """At the times of a cron expression of five fields, as Debian's cron takes it; by the wall clock.
 
-    In the hour that clocks pass over, a time of day (neither minute nor hour begins with `*`) comes as the hour ends;
-    in the hour that they have twice it comes in the first. Whatever else comes by elapsed time: in none of the one, and
-    in both of the other.
+    In the hour (or half an hour, or a day) that clocks pass over, a time of day (neither minute nor hour begins with
+    `*`) comes as it ends; in the one that they have twice it comes in the first. Whatever else comes by elapsed time:
+    in none of the one, and in both of the other.
 
     Raises:
         ValueError: saying what is wrong with it.
@@ -91,12 +91,29 @@ class Cron:
         return self.after(moment.wall_ms if last_ms is None else min(last_ms, moment.wall_ms))
 
     def after(self, time: int) -> int:
-        began = datetime.fromtimestamp(time / 1000, self._zone)
-        for found in CronSim(self.expression, began):
-            found_ms = round(found.timestamp() * 1000)
-            if found_ms > time:  # else it is of an hour that clocks have twice, and was in the first
-                return found_ms
+        now = datetime.fromtimestamp(time / 1000, self._zone)
+        wall, found = now.replace(tzinfo=None), list[int]()
+        comes_again = max(_offset(now) - _offset(now.replace(fold=1)), timedelta())  # so much of what it shows
+        for each in CronSim(self.expression, wall - comes_again):  # without a zone: by hours alone it would lose halves
+            later = [moment for moment in self._moments(each) if moment > time]
+            found += later
+            if later and each > wall:
+                return min(found)
         raise ValueError(f"{self.expression!r} never comes: no day is as it says")
+
+    def _moments(self, wall: datetime) -> list[int]:
+        """When it fires for one of its times, as a clock on the wall shows it."""
+        if not any(field.startswith("*") for field in self.expression.split()[:2]):
+            while not (shown := self._shown(wall)):
+                wall += timedelta(minutes=1)
+            return shown[:1]
+        return self._shown(wall)
+
+    def _shown(self, wall: datetime) -> list[int]:
+        """When clocks show this: never, if they pass over it, or once, or twice."""
+        both = [wall.replace(tzinfo=self._zone, fold=fold) for fold in (0, 1)]
+        known = [each for each in both if each.astimezone(UTC).astimezone(self._zone).replace(tzinfo=None) == wall]
+        return [round(each.timestamp() * 1000) for each in known]
 
     @cached_property
     def _zone(self) -> ZoneInfo | timezone:
@@ -106,3 +123,7 @@ class Cron:
             raise ValueError(
                 f"unknown time zone {self.time_zone!r}: expected an IANA name such as Europe/Brussels"
             ) from error
+
+
+def _offset(time: datetime) -> timedelta:
+    return time.utcoffset() or timedelta()

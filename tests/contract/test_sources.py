@@ -46,6 +46,7 @@ def broker() -> Iterator[MockBroker]:
                 for number in range(count):
                     producer.produce(topic, f"{number}", partition=int(partition))
         assert producer.flush(20) == 0
+        del producer
         yield broker
 
 

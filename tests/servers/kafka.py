@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import subprocess
 import tempfile
 import uuid
@@ -166,6 +167,7 @@ class KafkaServer(Server):
         self._processes[broker].wait_until(lambda: broker in client.list_topics(timeout=2).brokers)
 
     def _kill_all(self) -> None:
+        gc.collect()  # clients that nothing but an error of their own keeps would look for the brokers for ever
         while self._processes:
             self._processes.popitem()[1].kill()
 

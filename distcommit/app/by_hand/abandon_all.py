@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from distcommit.app.looking.release_plan import ReleasePlan
 from distcommit.model.errors import DistcommitError
 
 
-def abandon_each(plan: ReleasePlan, abandon: Callable[[str], None]) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class Abandoned:
+    """What was abandoned, and the buckets that were left alone, with why."""
+
+    datasets: list[str]
+    unreadable: dict[str, str]
+
+
+def abandon_each(plan: ReleasePlan, abandon: Callable[[str], None]) -> Abandoned:
     """Abandons what the plan says: quarantined datasets of which a sealed file is gone, and those that a person began
     to abandon. The next run reads their records again.
-
-    Returns:
-        which they are.
 
     Raises:
         DistcommitError, OSError: the first that one of them met; the others are abandoned.
@@ -27,4 +33,4 @@ def abandon_each(plan: ReleasePlan, abandon: Callable[[str], None]) -> list[str]
             failed.append(error)
     if failed:
         raise failed[0]
-    return todo
+    return Abandoned(todo, plan.unreadable)

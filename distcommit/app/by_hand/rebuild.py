@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
@@ -12,6 +13,7 @@ from distcommit.app.output.ledgers import fence_targets
 from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import ConflictError, StaleStoreError
 from distcommit.model.log_records import DatasetState
+from distcommit.model.parallel import in_flight
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.store import set_aside_folder
@@ -43,6 +45,7 @@ def rebuild_store(
     *,
     accept_gaps: bool,
     flow: TaskFlow | None = None,
+    tick: Callable[[], None] = lambda: None,
 ) -> RebuildResult:
     """Rebuilds an opened store. Safe to call again after a crash: until it has ended, no run begins.
 
@@ -54,6 +57,7 @@ def rebuild_store(
         who: the person.
         accept_gaps: whether gaps are recorded as skipped.
         flow: the job's, for what its sinks have committed at targets.
+        tick: called whenever it has got on.
 
     Raises:
         StaleStoreError: if the folders belong to another store of the job, or somebody else has begun meanwhile.
@@ -74,19 +78,20 @@ def rebuild_store(
     for staged in (older for older in staged_epochs(fs, roots.staging) if older < epoch):
         for bucket in staged_buckets(fs, roots.staging, staged):
             sweep_epoch(fs, roots.staging, staged, bucket)
+            tick()
     if flow is not None:
         fence_targets(flow, store, epoch)
     known = known_states(store)
-    plan = planned(store, known, flow, accept_gaps=accept_gaps)
+    plan = planned(store, known, flow, accept_gaps=accept_gaps, tick=tick)
     if plan.result.problems:
         return plan.result
     end_cuts(store)
     _set_aside(
-        store, epoch, plan.revoked
+        store, epoch, plan.revoked, tick
     )  # first: once their dataset is idle, nothing tells them from what is published
     states = plan.states if flow is None else _with_schemas(store, flow, plan.states, known, epoch)
     _write(store, states, known, epoch, who)
-    _set_aside(store, epoch, plan.set_aside)
+    _set_aside(store, epoch, plan.set_aside, tick)
     _end(store, epoch, who)
     put_mark(fs, roots.output, epoch, Mark.CLEAN)
     plan.result.epoch, plan.result.written = epoch, True
@@ -158,11 +163,9 @@ def _next_epoch(store: JobStore) -> int:
 
 def known_states(store: JobStore) -> dict[str, DatasetState]:
     """What the store knows of its datasets; of a log that is torn, what is left of it says."""
-    return {
-        urn: state
-        for bucket in range(store.buckets)
-        for urn, state in fold_of_rest(store.bucket_log(bucket)).datasets.items()
-    }
+    logs = list(map(store.bucket_log, range(store.buckets)))
+    folds = in_flight(store.fs.parallel_buckets, fold_of_rest, logs)
+    return {urn: state for fold in folds for urn, state in fold.datasets.items()}
 
 
 def _fence(store: JobStore, epoch: int, run_id: str) -> None:
@@ -189,7 +192,7 @@ def _require_written(state: DatasetState, epoch: int, fold: Fold) -> None:
         )
 
 
-def _set_aside(store: JobStore, epoch: int, paths: list[str]) -> None:
+def _set_aside(store: JobStore, epoch: int, paths: list[str], tick: Callable[[], None]) -> None:
     """Moves files out of the output, to the same places below a folder of the store."""
     fs, base = store.fs, f"{store.roots.store}/{set_aside_folder(epoch)}"
     touched: set[str] = set()
@@ -201,5 +204,6 @@ def _set_aside(store: JobStore, epoch: int, paths: list[str]) -> None:
         with suppress(FileNotFoundError):  # who abandons its sequence was first
             fs.rename(path, target)
         touched.add(folder)
+        tick()
     fs.sync(touched, store.roots.store)
     fs.sync({path.rpartition("/")[0] for path in paths}, store.roots.output)

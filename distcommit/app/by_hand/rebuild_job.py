@@ -6,6 +6,7 @@ import uuid
 
 from distcommit.app.by_hand.rebuild import keep_store, known_states, plan_keeping, plan_rebuild, rebuild_store
 from distcommit.app.by_hand.rebuild_plan import RebuildResult
+from distcommit.app.by_hand.signs import signs_of_life
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.engine.clock import SystemClock
 from distcommit.engine.run import new_run_id
@@ -72,9 +73,10 @@ def rebuild_job(
         store = open_store(
             fs, roots, config.job, config.commit.buckets, create=True, lost_store_id=lost, groups=folders.groups
         )
-    with JobLock(fs, roots.store, run_id, config.lock.lease_ttl_s, SystemClock()):
+    clock = SystemClock()
+    with JobLock(fs, roots.store, run_id, config.lock.lease_ttl_s, clock), signs_of_life(store, run_id, clock) as tick:
         record_settings(store, folders.pinned())
-        return rebuild_store(store, found, run_id, who, accept_gaps=accept_gaps, flow=flow)
+        return rebuild_store(store, found, run_id, who, accept_gaps=accept_gaps, flow=flow, tick=tick)
 
 
 def _keep(folders: JobFolders, store: JobStore | None, run_id: str, who: str, *, dry_run: bool) -> RebuildResult:

@@ -16,7 +16,7 @@ published, of several of one only what a clean run comes after, and the next run
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
@@ -88,21 +88,31 @@ class Plan:
     result: RebuildResult = field(default_factory=RebuildResult)
 
 
-def planned(store: JobStore, known: dict[str, DatasetState], flow: TaskFlow | None, *, accept_gaps: bool) -> Plan:
+def planned(
+    store: JobStore,
+    known: dict[str, DatasetState],
+    flow: TaskFlow | None,
+    *,
+    accept_gaps: bool,
+    tick: Callable[[], None] = lambda: None,
+) -> Plan:
     with open_ledgers(flow, store) if flow is not None else nullcontext(Ledgers()) as ledgers:
-        plan = _planned_with(store, known, ledgers, accept_gaps=accept_gaps)
+        plan = _planned_with(store, known, ledgers, accept_gaps=accept_gaps, tick=tick)
     if flow is not None:
         _name_now(plan, known, flow.source)
     return plan
 
 
-def _planned_with(store: JobStore, known: dict[str, DatasetState], ledgers: Ledgers, *, accept_gaps: bool) -> Plan:
+def _planned_with(
+    store: JobStore, known: dict[str, DatasetState], ledgers: Ledgers, *, accept_gaps: bool, tick: Callable[[], None]
+) -> Plan:
     marks = read_marks(store.fs, store.roots.output)
     plan = Plan(newest_epoch=max(0, *marks.values(), *staged_epochs(store.fs, store.roots.staging)))
     for problem in ledgers.unreadable:
         _problem(plan.result, problem)
     seen: set[str] = set()
     for folder in folders_of(store, ledgers):
+        tick()
         for problem in folder.unusable:
             _problem(plan.result, problem)
         rows = [found.row for found in ledgers.of(folder.name)]

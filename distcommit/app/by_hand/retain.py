@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,7 +18,8 @@ from distcommit.engine.settings import RunSettings
 from distcommit.ingest.retained import Horizon, LiveFile, RetainedFiles
 from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import ConfigurationError, DistcommitError
-from distcommit.model.log_records import DatasetStatus
+from distcommit.model.log_records import DatasetState, DatasetStatus
+from distcommit.model.parallel import ahead
 from distcommit.stores.fencing import end_run
 from distcommit.stores.horizons import newest_horizon, put_horizon
 from distcommit.stores.job_store import JobStore
@@ -87,11 +89,11 @@ def look_for_past(store: JobStore, flow: TaskFlow, before_ms: int, *, dry_run: b
         except (DistcommitError, OSError) as error:
             _left_out(result, f"bucket {bucket}: {error}")
             continue
-        for urn, state in sorted(datasets.items()):
-            try:
-                live = list(source.aged(urn, state.done_epoch).live())
-            except (DistcommitError, OSError) as error:
-                _left_out(result, f"{urn}: {error}")
+        states = sorted(datasets.items())
+        looks = ahead(store.fs.parallel_calls, partial(_live, source), states)
+        for (urn, state), live in zip(states, looks, strict=True):
+            if isinstance(live, str):
+                _left_out(result, f"{urn}: {live}")
                 continue
             result.undated += sum(1 for file in live if not file.end_ms)
             past = list(filter(horizon.is_past, live))
@@ -106,6 +108,15 @@ def look_for_past(store: JobStore, flow: TaskFlow, before_ms: int, *, dry_run: b
                 continue
             _add(result, urn, past)
     return result
+
+
+def _live(source: RetainedFiles, dataset: tuple[str, DatasetState]) -> list[LiveFile] | str:
+    """A dataset's live files, or why they can't be told."""
+    urn, state = dataset
+    try:
+        return list(source.aged(urn, state.done_epoch).live())
+    except (DistcommitError, OSError) as error:
+        return str(error)
 
 
 def _add(result: RetainResult, urn: str, past: Sequence[LiveFile]) -> None:

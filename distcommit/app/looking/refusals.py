@@ -1,4 +1,4 @@
-"""What keeps a run from replaying, asked by the run's own looks; nothing is written."""
+"""What keeps a run from replaying, or a person from releasing, asked by their own looks; nothing is written."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from dataclasses import replace
 from typing import cast
 
 from distcommit.app.job_file.job_folders import JobFolders
+from distcommit.app.looking.steps import unknown_dataset
 from distcommit.fs.noted_deletes import NotedDeletes
-from distcommit.model.errors import DistcommitError, StaleStoreError
+from distcommit.model.errors import ConflictError, DistcommitError, StaleStoreError
 from distcommit.model.ports import FileSystem
 from distcommit.model.steps import StepContext
-from distcommit.stores.anchors import require_published, require_whole
+from distcommit.stores.anchors import many_by_hand, require_published, require_whole
 from distcommit.stores.claims import newest_end, read_marks
 from distcommit.stores.fencing import require_newest
 from distcommit.stores.generation import require_counting
@@ -77,4 +78,43 @@ def unrecoverable(store: JobStore, context: StepContext) -> dict[str, str]:
             raise
         except (DistcommitError, OSError) as error:
             found[f"bucket {bucket}"] = str(error)
+    return found
+
+
+def opened_for(folders: JobFolders, urn: str) -> JobStore:
+    """The job's store, for a person who acts on that dataset.
+
+    Raises:
+        ConfigurationError: if the store was filled with other settings, or does not know the dataset.
+        DistcommitError, OSError: what acting on it would raise.
+    """
+    store = folders.opened()
+    closed_to_people(store, urn)
+    if urn not in store.bucket_log(store.bucket_of(urn)).refresh().datasets:
+        raise unknown_dataset(store, urn)
+    return store
+
+
+def closed_to_people(store: JobStore, urn: str | None = None) -> dict[str, str]:
+    """Buckets on which nobody can act by hand, by name, each with why.
+
+    Args:
+        store: the job's.
+        urn: this dataset is to be acted on: what keeps one from that is raised.
+
+    Raises:
+        ConflictError: if the job has another number of buckets by now, or is on its way to one.
+        DistcommitError, OSError: of `urn`, what acting on it would raise; or if the job log can't be read.
+    """
+    found: dict[str, str] = {}
+    with many_by_hand(store, "") as open_log:  # which writes nothing where nobody has acted
+        for bucket in range(store.buckets) if urn is None else [store.bucket_of(urn)]:
+            try:
+                open_log(bucket)
+            except ConflictError:
+                raise
+            except (DistcommitError, OSError) as error:
+                if urn is not None:
+                    raise
+                found[f"bucket {bucket}"] = str(error)
     return found

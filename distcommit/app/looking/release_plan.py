@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import msgspec
 
 from distcommit.app.looking.status import WAITING, DatasetStatusRow, StatusResult
@@ -21,14 +23,24 @@ class ReleaseRow(msgspec.Struct, frozen=True):
 
 
 class ReleasePlan(msgspec.Struct, frozen=True):
-    """What `release` would do now, in that way. It changes as runs and people go on."""
+    """What `release` would do now, in that way. It changes as runs and people go on. `unreadable`: logs that it would
+    leave alone, with why."""
 
     job: str
     how: Release
     rows: list[ReleaseRow]
+    unreadable: dict[str, str]
 
 
-def plan_release(status: StatusResult, steps: StepsResult, how: Release, dataset: str | None = None) -> ReleasePlan:
+def plan_release(
+    status: StatusResult,
+    steps: StepsResult,
+    how: Release,
+    dataset: str | None = None,
+    *,
+    closed: Mapping[str, str] = {},
+    bucket_of: Callable[[str], int] = lambda _: -1,
+) -> ReleasePlan:
     """The plan, from what is stored of each dataset and what its steps say.
 
     Args:
@@ -37,14 +49,19 @@ def plan_release(status: StatusResult, steps: StepsResult, how: Release, dataset
         how: they are to be released.
         dataset: this one alone; None: all that wait, of which only those are abandoned that can't be finished as they
             are.
+        closed: logs that nobody can act on, as `app.looking.refusals.closed_to_people` has them.
+        bucket_of: says which bucket a dataset is in.
     """
     sealed = {sequence.dataset: sequence for sequence in steps.sequences}
     wanted = [row for row in status.datasets if (row.status in WAITING if dataset is None else row.dataset == dataset)]
     rows: list[ReleaseRow] = []
     for row in wanted:
-        does, acts = _fate(row, sealed.get(row.dataset), how, by_name=dataset is not None)
+        if f"bucket {bucket_of(row.dataset)}" in closed:
+            does, acts = "left alone: its bucket's log can't be read", False
+        else:
+            does, acts = _fate(row, sealed.get(row.dataset), how, by_name=dataset is not None)
         rows.append(ReleaseRow(row.dataset, row.status, row.pending_records, does, acts))
-    return ReleasePlan(status.job, how, rows)
+    return ReleasePlan(status.job, how, rows, dict(closed))
 
 
 def _fate(row: DatasetStatusRow, mine: SequenceSteps | None, how: Release, *, by_name: bool) -> tuple[str, bool]:

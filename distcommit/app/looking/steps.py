@@ -82,18 +82,23 @@ def read_steps(store: JobStore, context: StepContext, dataset: str | None = None
             unreadable[f"bucket {bucket}"] = str(error)
             continue
         if dataset is not None and dataset not in states:
-            raise ConfigurationError(
-                "the store does not know this dataset",
-                dataset=dataset,
-                store=store.roots.store,
-                todo="give its URN as `distcommit datasets` shows it",
-            )
+            raise unknown_dataset(store, dataset)
         wanted = states.values() if dataset is None else [states[dataset]]
         found += [(bucket, state) for state in wanted if state.open is not None]
     found.sort(key=lambda pair: pair[1].dataset_urn)
     shown = found[:most] if most else found
     sequences = [_sequence(bucket, state, context) for bucket, state in shown]
     return StepsResult(store.job, sequences, unreadable, len(found) - len(shown))
+
+
+def unknown_dataset(store: JobStore, urn: str) -> ConfigurationError:
+    """The error that a name is none of a dataset's."""
+    return ConfigurationError(
+        "the store does not know this dataset",
+        dataset=urn,
+        store=store.roots.store,
+        todo="give its URN as `distcommit datasets` shows it",
+    )
 
 
 def _sequence(bucket: int, state: DatasetState, context: StepContext) -> SequenceSteps:

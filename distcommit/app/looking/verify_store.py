@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import msgspec
 
 from distcommit.model.errors import ConfigurationError, DistcommitError
 from distcommit.model.log_records import Checkpoint, DatasetState, Fence
 from distcommit.model.notebook import Shown
+from distcommit.model.parallel import in_flight
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.folding import apply
 from distcommit.protocol.validity import objection
@@ -68,7 +70,8 @@ def verify_store(store: JobStore) -> VerifyResult:
     problems: list[StoreProblem] = []
     kept = [_Kept(store, epoch) for epoch in recorded_epochs(store.fs, store.roots.store)]  # before the logs go on
     job = _look_twice(store, None)
-    looks = {"job log": job} | {f"bucket {bucket}": _look_twice(store, bucket) for bucket in range(store.buckets)}
+    found_in = in_flight(store.fs.parallel_buckets, partial(_look_twice, store), range(store.buckets))
+    looks = {"job log": job} | {f"bucket {bucket}": seen for bucket, seen in enumerate(found_in)}
     for where, seen in looks.items():
         problems += [StoreProblem(where, what) for what in seen.problems]
     states = {urn: s for seen in looks.values() if seen.fold for urn, s in seen.fold.datasets.items()}

@@ -6,16 +6,16 @@ default; with `deep` every record of a file is read, and targets count what thei
 
 from __future__ import annotations
 
-import posixpath
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 
 import msgspec
 
 from distcommit.app.output.audit_rows import AuditRow, CountedRow, counted_rows, rows_of
 from distcommit.app.output.audited_file import AuditedFile, audited_file
+from distcommit.app.output.audited_folder import AuditedFolder, Folders
 from distcommit.app.output.contents import SequenceContent
 from distcommit.app.output.coverage import BranchCoverage, Coverage
 from distcommit.app.output.gone_files import gone_files
@@ -26,26 +26,18 @@ from distcommit.model.errors import DistcommitError
 from distcommit.model.ledger import LedgerRow
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.notebook import Shown
+from distcommit.model.parallel import in_flight
 from distcommit.model.provenance import Provenance
 from distcommit.model.urn import folder_of
 from distcommit.protocol.fold import Fold
-from distcommit.protocol.paths.output import REJECTED_FOLDER, is_published_name, is_tombstone, published_epoch
+from distcommit.protocol.paths.output import REJECTED_FOLDER
 from distcommit.protocol.paths.parts import CLAIM_FOLDER
 from distcommit.protocol.paths.temporary import is_probe
 from distcommit.sinks.files.footer import Footer
 from distcommit.sinks.files.offsets import OffsetSets, parsed
 from distcommit.stores.job_store import JobStore
-from distcommit.stores.listing import files_below
-from distcommit.stores.tombstones import (
-    ReplacedRecords,
-    Tombstone,
-    newest_replacements,
-    read_tombstone,
-    retired_by,
-)
 
 _LISTED = 100
-_THREADS = 4
 
 
 class AuditResult(Shown, msgspec.Struct):
@@ -136,18 +128,19 @@ def audit_store(
     ledgers = ledgers or Ledgers()
     result = AuditResult(exact=False, deep=deep, at_least_once=at_least_once, unreadable=list(ledgers.unreadable))
     folds: dict[int, Fold] = {}
-    for bucket in range(store.buckets):
-        try:
-            folds[bucket] = store.bucket_log(bucket).refresh()
-        except (DistcommitError, OSError) as error:
-            result.unreadable.append(f"bucket {bucket}: {error}")
+    for bucket, found in enumerate(in_flight(store.fs.parallel_buckets, partial(_fold, store), range(store.buckets))):
+        if isinstance(found, Fold):
+            folds[bucket] = found
+        else:
+            result.unreadable.append(f"bucket {bucket}: {found}")
     known = {folder_of(urn): state for fold in folds.values() for urn, state in fold.datasets.items()}
     audit = _Audit(store, provenance, result, ledgers, deep=deep)
     if provenance is None:
         audit.gone(folds)
-    with ThreadPoolExecutor(_THREADS) as pool:
-        for folder in sorted({*known, *audit.dataset_folders(), *ledgers.folders()}):
-            audit.dataset(folder, known.get(folder), pool)
+    read = partial(audited_file, store.fs, provenance=provenance, deep=deep)
+    names = sorted({*known, *audit.dataset_folders(), *ledgers.folders()})
+    for folder in Folders(store.fs, store.roots.output, known, read).each(names, deep=deep):
+        audit.dataset(folder, known.get(folder.name))
     audit.staging(folds)
     wrong = result.gaps or result.pending or result.unknown_files_count or result.staged_left_count or result.unreadable
     wrong = wrong or result.altered_count or result.not_as_stored_count
@@ -157,8 +150,12 @@ def audit_store(
     return result
 
 
-def _epochs(stones: list[Tombstone]) -> str:
-    return "epochs " + ", ".join(str(stone.epoch) for stone in stones)
+def _fold(store: JobStore, bucket: int) -> Fold | str:
+    """What a bucket's log says, or why it can't be read."""
+    try:
+        return store.bucket_log(bucket).refresh()
+    except (DistcommitError, OSError) as error:
+        return str(error)
 
 
 def _name(row: LedgerRow) -> str:
@@ -197,27 +194,24 @@ class _Audit:
                     found.append(entry.name)
         return found
 
-    def dataset(self, folder: str, state: DatasetState | None, pool: ThreadPoolExecutor) -> None:
+    def dataset(self, folder: AuditedFolder, state: DatasetState | None) -> None:
         """Adds up one dataset's files and rows and holds them against its state."""
-        paths = [
-            path
-            for parent in (self._roots.output, f"{self._roots.output}/{REJECTED_FOLDER}")
-            for path in files_below(self._fs, f"{parent}/{folder}")
-        ]
-        paths, replaced, retired_epochs = self._live(paths, state)
+        for path, why in folder.wrong:
+            self._unknown(path, why)
+        self._result.retired += folder.retired
         coverage, holes = Coverage(), OffsetSets()
         incarnation = state.watermark.incarnation if state and state.watermark else ""
-        for each in replaced:
+        for each in folder.replaced:
             if not is_other(each.incarnation, incarnation):
                 coverage.replace(each)
         published: dict[str, OffsetSets] = {}
         repeated = records = 0
         pending_epoch = state.sequence.epoch if state and state.sequence else 0
-        is_whole = state is not None and state.done_epoch not in retired_epochs
+        is_whole = state is not None and state.done_epoch not in folder.retired_epochs
         content, footers = self._sequence(state, is_whole) if state else None, list[Footer]()
         if state and state.status is not DatasetStatus.IDLE:
             self._result.pending.append(f"{state.dataset_urn} ({state.status.value})")
-        for path, found in zip(paths, self._read_all(paths, pool), strict=True):
+        for path, found in folder.files:
             self._result.files += 1
             if isinstance(found, str):
                 self._unknown(path, found)
@@ -226,7 +220,7 @@ class _Audit:
             if state is None or footer.dataset_urn != state.dataset_urn or footer.epoch > state.done_epoch:
                 if pending_epoch and footer.epoch == pending_epoch:
                     continue
-                if self._result.at_least_once and folder_of(footer.dataset_urn) == folder:
+                if self._result.at_least_once and folder_of(footer.dataset_urn) == folder.name:
                     self._result.unrecorded_files += 1
                 else:
                     self._unknown(path, f"epoch {footer.epoch}, no sequence of this dataset published it")
@@ -241,7 +235,7 @@ class _Audit:
                 continue
             holes.update(found.holes)
             coverage.add(footer, sets)
-        for ledger in self._ledgers.of(folder):
+        for ledger in self._ledgers.of(folder.name):
             repeated += self._ledger(ledger, state, _Dataset(incarnation, coverage, holes, published))
         self._result.records += records
         if state is not None:
@@ -289,34 +283,6 @@ class _Audit:
         if len(self._result.not_as_stored) < _LISTED:
             self._result.not_as_stored.append(f"{_name(row)}: {why}")
 
-    def _live(self, paths: list[str], state: DatasetState | None) -> tuple[list[str], list[ReplacedRecords], set[int]]:
-        """Paths without those of tombstones and of what these have retired; what was replaced; retired epochs."""
-        stones: list[Tombstone] = []
-        done_epoch = state.done_epoch if state else 0
-        pending_epoch = state.sequence.epoch if state and state.sequence else 0
-        for path in filter(is_tombstone, paths):
-            try:
-                stone = read_tombstone(self._fs, path)
-            except (DistcommitError, OSError) as error:
-                self._unknown(path, str(error))
-                continue
-            if stone.epoch <= done_epoch:
-                stones.append(stone)
-            elif stone.epoch != pending_epoch:
-                self._unknown(path, f"epoch {stone.epoch}, no sequence of this dataset published it")
-        retired = retired_by(stones, done_epoch)
-        for path, by in retired.items():
-            if len(by) > 1:
-                self._unknown(
-                    f"{self._roots.output}/{path}", f"retired {len(by)} times, by tombstones of {_epochs(by)}"
-                )
-        live = [path for path in paths if not is_tombstone(path)]
-        live = [path for path in live if path.removeprefix(f"{self._roots.output}/") not in retired]
-        newest = newest_replacements(stones, done_epoch)
-        self._result.retired += len(paths) - len(live) - len(newest)
-        epochs = {published_epoch(name) for name in map(posixpath.basename, retired) if is_published_name(name)}
-        return live, [each for stone in newest for each in stone.replaced], epochs
-
     def _share(self, urn: str, published: dict[str, OffsetSets]) -> None:
         """Adds up what datasets before this one have published too."""
         if self._shared is None:
@@ -344,12 +310,6 @@ class _Audit:
         self._result.altered_count += 1
         if len(self._result.altered) < _LISTED:
             self._result.altered.append(f"{what}: {why}")
-
-    def _read_all(self, paths: list[str], pool: ThreadPoolExecutor) -> Iterator[AuditedFile | str]:
-        def read(path: str) -> AuditedFile | str:
-            return audited_file(self._fs, path, self._provenance, deep=self._deep)
-
-        return map(read, paths) if len(paths) <= _THREADS else pool.map(read, paths)
 
     def _rows(self, state: DatasetState, branch: str, found: BranchCoverage, holes: OffsetSets) -> None:
         rows, past_watermark = rows_of(state, branch, found, holes)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 
 from distcommit.model.errors import DistcommitError
@@ -26,6 +27,7 @@ from distcommit.model.log_records import (
     SetWatermark,
     SetWatermarks,
 )
+from distcommit.model.parallel import in_flight
 from distcommit.model.ports import FileSystem
 from distcommit.model.steps import StepContext
 from distcommit.model.urn import folder_of
@@ -71,13 +73,15 @@ def gone_files(store: JobStore, bucket: int) -> Iterator[tuple[DatasetState, lis
         DistcommitError, OSError: if the log, or a folder, can't be read.
     """
     fold, published = _published(store, bucket)
-    for urn, known in sorted(published.items()):
-        state = fold.state_of(urn)
-        if known.files and (gone := _gone(store.fs, store.roots.output, state, known)):
+    asked = [(fold.state_of(urn), known) for urn, known in sorted(published.items()) if known.files]
+    look = partial(_gone, store.fs, store.roots.output)
+    for (state, _), gone in zip(asked, in_flight(store.fs.parallel_calls, look, asked), strict=True):
+        if gone:
             yield state, gone
 
 
-def _gone(fs: FileSystem, output: str, state: DatasetState, known: _Published) -> list[GoneFile]:
+def _gone(fs: FileSystem, output: str, asked: tuple[DatasetState, _Published]) -> list[GoneFile]:
+    state, known = asked
     folders = (f"{parent}/{folder_of(state.dataset_urn)}" for parent in (output, f"{output}/{REJECTED_FOLDER}"))
     paths = list(chain.from_iterable(files_below(fs, folder) for folder in folders))
     there = {path.removeprefix(f"{output}/") for path in paths}

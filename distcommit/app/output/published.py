@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
 
 from distcommit.model.errors import DistcommitError
 from distcommit.model.log_records import SealedSequence
-from distcommit.model.parallel import in_flight
+from distcommit.model.parallel import ahead
 from distcommit.model.ports import FileSystem
 from distcommit.model.steps import StepContext, Verdict
 from distcommit.model.urn import folder_of
@@ -26,7 +29,12 @@ from distcommit.stores.tombstones import (
     retired_by,
 )
 
-_THREADS = 4
+Found = TypeVar("Found")
+
+FEW_FILES = 4
+"""So many are not worth a thread each where calls cost no waiting."""
+DATASETS_AHEAD = 8
+"""So many are looked at at once at most: what their footers say is in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,28 +93,47 @@ class PublishedFolder:
         return [each for stone in newest_replacements(self.tombstones.values(), done_epoch) for each in stone.replaced]
 
 
+def file_readers(fs: FileSystem, *, deep: bool = False) -> ThreadPoolExecutor:
+    """Threads that read files, for all datasets that are looked at at once: with those that list folders no more calls
+    than are worth it. `deep`: whole ones, into memory."""
+    return ThreadPoolExecutor(FEW_FILES if deep else max(FEW_FILES, fs.parallel_calls - DATASETS_AHEAD))
+
+
 def read_published(fs: FileSystem, output: str) -> Iterator[PublishedFolder]:
-    """All datasets' folders, one at a time. Reads each file's footer."""
+    """All datasets' folders by name, of which a few are looked at ahead where calls cost waiting. Reads each file's
+    footer."""
     parents = (output, f"{output}/{REJECTED_FOLDER}")
     names = {entry.name for parent in parents for entry in fs.list_folder(parent) if entry.is_folder}
-    for name in sorted(names - {REJECTED_FOLDER, CLAIM_FOLDER}):
-        folder = PublishedFolder(name, output)
-        paths = [path for parent in parents for path in files_below(fs, f"{parent}/{name}")]
-        for path in filter(is_tombstone, paths):
-            try:
-                folder.tombstones[path] = read_tombstone(fs, path)
-            except (DistcommitError, OSError) as error:
-                folder.unusable.append(f"{path}: {error}")
-        ours = [path for path in paths if is_published_name(path.rpartition("/")[2])]
-        calls = _THREADS if len(ours) > _THREADS else 1
-        for found in in_flight(calls, lambda path: _read(fs, path), ours):
-            if isinstance(found, str):
-                folder.unusable.append(found)
-            elif folder_of(found.footer.dataset_urn) != name:
-                folder.unusable.append(f"{found.path}: it is of dataset {found.footer.dataset_urn}")
-            else:
-                folder.files.append(found)
-        yield folder
+    with file_readers(fs) as pool:
+        look = partial(_read_folder, fs, output, pool)
+        yield from ahead(min(DATASETS_AHEAD, fs.parallel_calls), look, sorted(names - {REJECTED_FOLDER, CLAIM_FOLDER}))
+
+
+def _read_folder(fs: FileSystem, output: str, pool: ThreadPoolExecutor, name: str) -> PublishedFolder:
+    folder = PublishedFolder(name, output)
+    paths = [path for parent in (output, f"{output}/{REJECTED_FOLDER}") for path in files_below(fs, f"{parent}/{name}")]
+    for path in filter(is_tombstone, paths):
+        try:
+            folder.tombstones[path] = read_tombstone(fs, path)
+        except (DistcommitError, OSError) as error:
+            folder.unusable.append(f"{path}: {error}")
+    ours = [path for path in paths if is_published_name(path.rpartition("/")[2])]
+    for found in read_each(fs, partial(_read, fs), ours, pool):
+        if isinstance(found, str):
+            folder.unusable.append(found)
+        elif folder_of(found.footer.dataset_urn) != name:
+            folder.unusable.append(f"{found.path}: it is of dataset {found.footer.dataset_urn}")
+        else:
+            folder.files.append(found)
+    return folder
+
+
+def read_each(
+    fs: FileSystem, read: Callable[[str], Found], paths: Sequence[str], pool: ThreadPoolExecutor
+) -> Iterator[Found]:
+    """What `read` says of each file of a dataset, in their order."""
+    few = FEW_FILES if fs.parallel_calls == 1 else 1
+    return map(read, paths) if len(paths) <= few else pool.map(read, paths)
 
 
 def _read(fs: FileSystem, path: str) -> PublishedFile | str:

@@ -12,9 +12,10 @@ from distcommit.stores.cuts import CutRoot, counted_roots, newest_cut
 from distcommit.stores.horizons import taken_by_retention
 from distcommit.stores.job_store import JobStore
 
-AsOf = int | datetime | None
+AsOf = int | datetime | str | None
 """None: the newest cut; a number: what the run of that epoch has left, and those before it; a time (without a zone:
-that of this machine): the newest cut that was there then, once a later one says that no other can come before it."""
+that of this machine): the newest cut that was there then, once a later one says that no other can come before it. A
+text is either, a time as ISO 8601 has it."""
 
 _SINCE = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -28,6 +29,7 @@ def chosen_cut(store: JobStore, as_of: AsOf) -> CutRoot:
         ConfigurationError: if there can be none.
         UnknownVersionError, CorruptError: if a root, or the job log, can't be read.
     """
+    as_of = parsed_as_of(as_of)
     fold = store.job_log().refresh()
     roots = counted_roots(store.fs, store.roots.store, fold)
     if as_of is None:
@@ -150,14 +152,15 @@ def _shown(root: CutRoot) -> str:
     return f"epoch {root.epoch}, {at.isoformat(timespec='milliseconds')}"
 
 
-def parsed_as_of(text: str | None) -> AsOf:
-    """An epoch, or a time as ISO 8601 has it.
+def parsed_as_of(given: AsOf) -> int | datetime | None:
+    """An epoch, or a time.
 
     Raises:
         ConfigurationError: if it is neither.
     """
-    if text is None:
-        return None
+    if given is None or isinstance(given, int | datetime):
+        return given
+    text = str(given)
     try:
         return int(text) if text.isdecimal() else datetime.fromisoformat(text)
     except ValueError:
@@ -165,5 +168,5 @@ def parsed_as_of(text: str | None) -> AsOf:
             "this is no cut",
             expected="the epoch of a run, such as 12, or a time, such as 2026-05-01T12:00:00+02:00",
             found=text,
-            todo="correct --as-of",
+            todo="correct as_of",
         ) from None

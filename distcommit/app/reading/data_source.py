@@ -24,7 +24,6 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from distcommit.app.job_file.places import open_file_system
-from distcommit.app.reading.cut_choice import parsed_as_of
 from distcommit.app.reading.one_table import one_schema
 from distcommit.app.reading.readers import Cut, read
 from distcommit.app.reading.row_filters import RowFilters, parsed_filters
@@ -76,7 +75,7 @@ class DistcommitDataSource(DataSource):
         super().__init__(dict(options))
         given = {name.lower(): value for name, value in options.items()}
         _require_known(given)
-        cut = read(given["path"], _named(given), branch=given.get("branch"), as_of=parsed_as_of(given.get("as_of")))
+        cut = read(given["path"], _named(given), branch=given.get("branch"), as_of=given.get("as_of"))
         self._pinned, self._tasks = _pinned(cut, _columns(given), parsed_filters(given.get("filters"))), _tasks(given)
 
     @classmethod

@@ -84,8 +84,12 @@ class Cut:
         Raises:
             CutGoneError: if the cut is not kept any more.
         """
+        return [path for paths in self.files_by_dataset(dataset).values() for path in paths]
+
+    def files_by_dataset(self, dataset: str | None = None) -> dict[str, list[str]]:
+        """The same by dataset."""
         scheme_and_host = self._place.removesuffix(path_of(self._place))
-        return [f"{scheme_and_host}{path}" for paths in self.paths(dataset).values() for path in paths]
+        return {urn: [f"{scheme_and_host}{path}" for path in paths] for urn, paths in self.paths(dataset).items()}
 
     def paths(self, dataset: str | None = None) -> dict[str, list[str]]:
         """The same by dataset, as the store's file system has them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
@@ -328,4 +328,5 @@ class Service:
                 return
             for name in under_way:
                 self._served[name].end_run(f"{why}, served by {self._who}", self._clock.now_ms())
-            self._hear(_END_AGAIN_S)
+            with suppress(ProcessLostError):  # the session went with it: why it ends is told already
+                self._hear(_END_AGAIN_S)

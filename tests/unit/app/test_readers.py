@@ -232,6 +232,17 @@ def test_a_time_that_no_clock_can_have_is_refused_as_any_other(place: Place, at:
         parsed_as_of("9" * 5000)
 
 
+def test_an_epoch_or_a_time_may_be_a_text_and_what_is_neither_is_told(place: Place) -> None:
+    first = place.run(3)
+    place.run(5)
+    cut = place.read(as_of=first)
+    time = datetime.fromtimestamp(cut.time_ms / 1000, UTC)
+    assert place.read(as_of=str(first)).epoch == place.read(as_of=time.isoformat()).epoch == cut.epoch
+    for wrong in ("yesterday", 1.5):
+        with pytest.raises(ConfigurationError, match=f"this is no cut; expected the epoch of a run.*found {wrong}"):
+            place.read(as_of=wrong)  # type: ignore[arg-type]
+
+
 def test_who_reads_a_fork_without_its_job_file_has_to_say_which_branch(place: Place) -> None:
     """Below a dataset's folder lie those of all branches, each with a copy of its records."""
     place.run(3)

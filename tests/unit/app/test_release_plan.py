@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 from msgspec.structs import replace
 
-from distcommit.app.by_hand.abandon_all import abandon_each
+from distcommit.app.by_hand.abandon_all import Abandoned, abandon_each
 from distcommit.app.looking.release_plan import ReleasePlan, ReleaseRow, plan_release
 from distcommit.app.looking.status import read_status
 from distcommit.app.looking.steps import StepRow, read_steps
@@ -100,6 +100,7 @@ def test_one_that_refuses_to_be_abandoned_keeps_no_other_from_it_and_is_told(err
             raise error
 
     with pytest.raises(type(error), match="can't take it"):
-        abandon_each(ReleasePlan("job", Release.ABANDON, rows), abandon)
+        abandon_each(ReleasePlan("job", Release.ABANDON, rows, {}), abandon)
     assert asked == ["a", "b", "c"]
-    assert abandon_each(ReleasePlan("job", Release.ABANDON, rows[1:]), abandon) == ["b", "c"]
+    rest = ReleasePlan("job", Release.ABANDON, rows[1:], {"bucket 1": "torn"})
+    assert abandon_each(rest, abandon) == Abandoned(["b", "c"], {"bucket 1": "torn"})

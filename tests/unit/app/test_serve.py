@@ -474,6 +474,32 @@ def test_a_signal_ends_all_runs_in_order(folder: Path) -> None:
     assert len(serving.runs.done) == 2
 
 
+def test_a_signal_that_ends_the_session_too_is_what_the_service_ends_by(folder: Path) -> None:
+    """As one to the whole process group does: every run then fails, and all of them are waited for."""
+    jobs = [Job.from_file(write(folder, name, schedule={"interval_s": 1})) for name in ("a", "b")]
+    for job in jobs:
+        job.open_store(create=True)
+    struck = threading.Event()
+
+    class Interrupted(Serving):
+        def tell(self, event: Served) -> None:
+            super().tell(event)
+            if event.what == "began" and len(self.all("began")) == 2:
+                struck.set()
+                raise KeyboardInterrupt
+
+    def dies(job: Job) -> None:
+        assert struck.wait(60)
+        time.sleep(0.3 if job.config.job == "b" else 0)
+        raise ConnectionError("py4j: the JVM is gone")
+
+    serving = Interrupted(folder, lives=lambda: False)
+    serving.runs.acts = {"a": dies, "b": dies}
+    with pytest.raises(KeyboardInterrupt):
+        serving.service.go()
+    assert sorted(serving.all("failed")) == ["a.yaml", "b.yaml"]
+
+
 def test_a_session_that_has_ended_ends_the_service(folder: Path) -> None:
     write(folder, "a", schedule={"interval_s": 1})
 

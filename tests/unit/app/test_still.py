@@ -8,11 +8,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from distcommit.app.by_hand import rebuild_plan, signs
+from distcommit.app.by_hand.signs import EVERY_S, signs_of_life
 from distcommit.app.job import Job
 from distcommit.app.looking.still import STILL_S
+from distcommit.app.output.joined import folders_of
+from distcommit.app.output.published import PublishedFolder
 from distcommit.engine.clock import SystemClock
 from distcommit.model.run_outcome import RunOutcome
 from distcommit.protocol.paths.staging import SPOOLED_FRAMES
@@ -20,7 +25,9 @@ from distcommit.protocol.paths.store import BEGUN, JOB_LOG, LOCK, PROGRESS, RUNS
 from distcommit.stores.fencing import begin_run
 from distcommit.stores.job_lock import JobLock
 from distcommit.stores.run_records import RunBeginning, RunFacts, RunRecord, put_beginning, put_record
+from distcommit.testing.simulation.world import SimulatedClock
 from tests.jobs.large_store import make_large_store
+from tests.unit.app.test_readers import NAMES, Place
 
 _RUN = "20990101T000000-000000000001"
 _NS = 1_000_000_000
@@ -101,6 +108,47 @@ def test_a_run_that_is_slow_and_does_anything_is_not_told(run: LiveRun, sign: st
         assert run.told()
         os.utime(moving, ns=(now_ns, now_ns - 60 * _NS))
         assert run.told() == []
+
+
+def test_a_rebuild_that_reads_for_long_is_not_told(run: LiveRun) -> None:
+    clock = SimulatedClock()
+    with alive(run), signs_of_life(run.store, _RUN, clock) as tick:
+        now_ns = SystemClock().now_ms() * 1_000_000
+        run.stood_for(10 * STILL_S, now_ns)
+        tick()
+        assert run.told(), "as soon as that it says nothing"
+        clock.sleep(EVERY_S)
+        for _ in range(3):
+            tick()
+            assert run.told() == []
+    assert not (run.root / PROGRESS / run_name(_RUN)).exists()
+
+
+def test_a_rebuild_says_that_it_gets_on_as_it_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Place(tmp_path)
+    place.run(3)
+    newest = max(Path(place.store().bucket_log(0).folder).glob("*.seg"))
+    newest.write_bytes(b"torn")
+    job = tmp_path / "job.yaml"
+    job.write_text(
+        "job: job\nsource: {type: kafka, brokers: 'a:1', topics: [d0]}\ncommit: {buckets: 2, durability: none}\n"
+        f"paths: {{store: {place.roots.store}, staging: {place.roots.staging}, output: {place.roots.output}}}\n"
+    )
+    seen: list[set[str]] = []
+
+    def watched(*arguments: Any) -> Iterator[PublishedFolder]:
+        for folder in folders_of(*arguments):
+            yield folder
+            seen.append({path.name for path in (tmp_path / "store" / PROGRESS).glob("*/*")})
+
+    monkeypatch.setattr(rebuild_plan, "folders_of", watched)
+    monkeypatch.setattr(signs, "EVERY_S", 0)
+    assert Job.from_file(job).rebuild().written
+    looked, held = seen[: len(NAMES)], seen[len(NAMES) :]
+    assert not any(looked), "before it holds the lock"
+    assert [len(names) for names in held] == [1] * len(NAMES)
+    assert len(set().union(*held)) == len(NAMES), "another one for each dataset"
+    assert not list((tmp_path / "store" / PROGRESS).glob("*"))
 
 
 def test_what_runs_of_the_job_usually_take_is_waited_for(run: LiveRun) -> None:

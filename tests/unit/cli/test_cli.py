@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import socket
 from pathlib import Path
@@ -37,6 +38,7 @@ from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.store import segment_name
 from distcommit.steps.registry import dump_steps
 from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.stores.anchors import cut_ended, heads_now
 from distcommit.stores.job_lock import JobLock
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.pinned import record_settings
@@ -202,6 +204,34 @@ class TestRelease:
         assert result.exit_code == 5
         assert [row["dataset"] for row in last_json(result)["datasets"]] == ["stuck"]
 
+    @pytest.mark.parametrize("how", ["retry", "abandon"])
+    def test_what_can_not_be_read_is_told_before_it_is_done_as_it_is_then(
+        self, store: JobStore, job_file: Path, how: str
+    ) -> None:
+        bucket = bucket_of("stuck", store.buckets)
+        append(store, bucket, Fence(2, "run-2"))
+        cut_ended(store, 1, heads_now(store))
+        newest = max(Path(store.bucket_log(bucket).folder).glob("*.seg"))
+        for damage in (lambda: newest.write_bytes(b""), newest.unlink):  # what is gone the bucket's head names
+            damage()
+            dry = invoke("release", job_file, "--all", how, "--dry-run", "--json")
+            real = invoke("release", job_file, "--all", how, "--json")
+            assert (dry.exit_code, real.exit_code) == (5, 5)
+            assert last_json(dry)["unreadable"] == last_json(real)["unreadable"]
+            assert list(last_json(dry)["unreadable"]) == [f"bucket {bucket}"]
+            assert not any(row["acts"] for row in last_json(dry)["rows"])
+            assert "logs that can't be read: 1" in invoke("release", job_file, "--all", how, "--dry-run").stdout
+            dry = invoke("release", job_file, "stuck", how, "--dry-run", "--json")
+            real = invoke("release", job_file, "stuck", how, "--json")
+            assert (dry.exit_code, last_json(dry)) == (real.exit_code, last_json(real))
+
+    @pytest.mark.parametrize("how", ["retry", "accept", "abandon", "quarantine"])
+    def test_what_the_store_does_not_know_is_told_as_that(self, store: JobStore, job_file: Path, how: str) -> None:
+        words = ["quarantine", job_file, "stück"] if how == "quarantine" else ["release", job_file, "stück", how]
+        for more in ([], ["--dry-run"]) if how != "quarantine" else ([],):
+            result = invoke(*words, *more)
+            assert (result.exit_code, "the store does not know this dataset" in result.stderr) == (2, True)
+
     def test_all_can_not_be_accepted(self, store: JobStore, job_file: Path) -> None:
         result = invoke("release", job_file, "--all", "accept")
         assert result.exit_code == 2
@@ -268,6 +298,8 @@ class TestStatus:
         untold = last_json(invoke("status", job_file, "--json"))
         assert (untold["last_run"], untold["no_record"]) == (None, "it is under way, or it died")
         assert "no record: it is under way, or it died" in " ".join(invoke("status", job_file).stdout.split())
+        with JobLock(store.fs, store.roots.store, "run-1", 30, SystemClock()):
+            assert "no record: it is under way runs RUNNING" in " ".join(invoke("status", job_file).stdout.split())
         put_record(store, structs.replace(samples.RUN_RECORD, epoch=1, run_id="run-1"))
         shown = " ".join(invoke("status", job_file).stdout.split())
         assert (
@@ -445,13 +477,14 @@ class TestRunsThatDoNotBegin:
         assert last_json(result)["kind"] == "LockHeldError"
         assert "another run of this job is alive [run=run-2]" in result.stderr
 
-    @pytest.mark.parametrize("command", ["recover", "gc"])
+    @pytest.mark.parametrize("command", [["recover"], ["gc"], ["release", "--all"], ["release", "stuck"]], ids=" ".join)
     def test_what_is_refused_is_refused_when_it_is_only_shown_too(
-        self, store: JobStore, job_file: Path, command: str
+        self, store: JobStore, job_file: Path, command: list[str]
     ) -> None:
         record_settings(store, Job.from_file(job_file)._folders.pinned())
         changed = "--set=source.dataset=partition"
-        dry, real = (invoke(command, job_file, changed, "--json", *more) for more in (["--dry-run"], []))
+        words = ["retry"] if "release" in command else []
+        dry, real = (invoke(*command, job_file, *words, changed, "--json", *more) for more in (["--dry-run"], []))
         assert last_json(dry)["kind"] == last_json(real)["kind"] == "ConfigurationError"
         assert (dry.exit_code, dry.stdout) == (real.exit_code, real.stdout) == (2, real.stdout)
 
@@ -521,6 +554,31 @@ class TestErrors:
             raise RuntimeError(message)
         assert ended.value.code == code
         assert capsys.readouterr().err == f"error: {text}\n"
+
+    def test_that_ask_a_jvm_which_is_gone_are_told_by_their_kind(self, capsys: pytest.CaptureFixture[str]) -> None:
+        class OfSparkError(Exception):
+            def __str__(self) -> str:
+                raise ConnectionRefusedError(111, "Connection refused")
+
+        def dies() -> None:
+            logging.getLogger("distcommit").warning("it could not be interrupted", exc_info=OfSparkError())
+            raise OfSparkError
+
+        with pytest.raises(SystemExit) as ended, Terminal(as_json=False, verbose=False).command():
+            dies()
+        assert ended.value.code == 1
+        assert capsys.readouterr().err == "warning: it could not be interrupted: OfSparkError\nerror: OfSparkError\n"
+
+    def test_what_py4j_logs_of_an_interrupt_is_no_news(self, capsys: pytest.CaptureFixture[str]) -> None:
+        def interrupted() -> None:
+            where, what = "/py4j/java_gateway.py", "KeyboardInterrupt while sending command."
+            logging.getLogger().handle(logging.LogRecord("root", logging.ERROR, where, 1070, what, (), None))
+            raise KeyboardInterrupt
+
+        with pytest.raises(SystemExit) as ended, Terminal(as_json=False, verbose=False).command():
+            interrupted()
+        assert ended.value.code == 130
+        assert capsys.readouterr().err == "interrupted; what was sealed is replayed by the next run\n"
 
     def test_of_a_job_without_a_traceback_are_told_in_its_one_line(self, capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit) as ended, Terminal(as_json=False, verbose=False).command():

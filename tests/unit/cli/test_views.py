@@ -11,17 +11,19 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from distcommit.app.by_hand.compare import CompareResult, CompareRow
+from distcommit.app.looking.datasets import DatasetRow, DatasetsResult
 from distcommit.app.looking.replay_plan import Replay, ReplayPlan, ReplayRow
 from distcommit.app.looking.runs import RunDatasetRow, RunResultKept, RunRow, RunsResult, RunStatus
-from distcommit.app.looking.status import StatusResult
+from distcommit.app.looking.status import DatasetStatusRow, StatusResult
 from distcommit.app.looking.steps import SequenceSteps, StepRow, StepsResult
-from distcommit.cli.datasets_view import replay_plan_view, steps_view
+from distcommit.cli.datasets_view import datasets_view, replay_plan_view, steps_view
 from distcommit.cli.output import compare_view
 from distcommit.cli.records import flow_table
 from distcommit.cli.runs_view import run_kept_view, runs_view
 from distcommit.cli.status_view import status_view
 from distcommit.cli.views import ExplainedTable
 from distcommit.model.flow_counts import CheckCounts, FlowCounts
+from distcommit.model.watermark import Position
 from distcommit.model.work import ConstructCounts
 from distcommit.stores.attempt_counts import AttemptCounts
 from distcommit.stores.run_datasets import RunDataset
@@ -148,6 +150,26 @@ def test_a_job_whose_runs_find_nothing_says_where_to_look() -> None:
     assert where in " ".join(lines(status_view(found), 200))
     assert where not in " ".join(lines(status_view(structs.replace(found, last_run=None)), 200))
     assert where not in " ".join(lines(status_view(structs.replace(found, counts={"idle": 1})), 200))
+
+
+@pytest.mark.parametrize(
+    ("status", "died", "told"),
+    [(RunStatus.FAILED, True, "it died"), (RunStatus.RUNNING, False, "it is under way")],
+)
+def test_a_run_without_an_end_is_told_to_live_or_not_where_that_is_known(
+    status: RunStatus, died: bool, told: str
+) -> None:
+    found = StatusResult("job", "/store", 64, 2, "run", [], {}, no_record="it is under way, or it died")
+    for runs, expected in ([], found.no_record), ([RunRow(2, "run", status, died=died)], told):
+        assert f"no record: {expected}" in lines(status_view(structs.replace(found, runs=runs)), 200)[3]
+
+
+def test_a_composite_position_is_shown_as_it_is_stored_and_only_its_beginning() -> None:
+    positions: dict[str, Position] = {"0": 3, "files": (1, 0, "a.jsonl", "x" * 200)}
+    row = DatasetRow(DatasetStatusRow("clicks", "idle", positions, "", 1, 0, 0, 0, "", 0))
+    shown = "\n".join(lines(datasets_view(DatasetsResult("job", [row], 1, {})), 200))
+    assert '3, [1,0,"a.jsonl","xxx' in shown
+    assert "x" * 100 not in shown
 
 
 def test_runs_can_be_read_on_a_small_terminal() -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from distcommit.scheduling.timetables import Cron, Interval, Moment
@@ -75,6 +75,77 @@ def test_what_comes_next_is_later_and_the_same_for_who_asks_in_between(
     between = time + int(part * (found - time))
     assert timetable.after(between) == found
     assert timetable.after(found) > found
+
+
+def clock_changes(zone: str, year: int) -> list[int]:
+    """The moments of a year at which a zone's clocks are set, in seconds since 1970."""
+    here, found = ZoneInfo(zone), list[int]()
+
+    def offset(second: int) -> timedelta | None:
+        return datetime.fromtimestamp(second, here).utcoffset()
+
+    first = round(datetime(year, 1, 1, tzinfo=UTC).timestamp())
+    for day in range(first, first + 366 * 86400, 86400):
+        before, after = day, day + 86400
+        if offset(before) == offset(after):
+            continue
+        while after - before > 1:
+            middle = (before + after) // 2
+            before, after = (middle, after) if offset(middle) == offset(day) else (before, middle)
+        found.append(after)
+    return found
+
+
+def expected(since: int, until: int, zone: str, minutes: set[int], hours: set[int], *, once: bool) -> list[int]:
+    """When one fires who looks at the clock each half minute: whenever it shows a time, or (`once`) when it first shows
+    that or a later one."""
+    here, minute, found = ZoneInfo(zone), timedelta(minutes=1), list[int]()
+    reached = datetime.fromtimestamp(since, here).replace(tzinfo=None) - minute
+    for second in range(since, until, 30):
+        shown = datetime.fromtimestamp(second, here).replace(tzinfo=None)
+        times = [shown] if shown.second == 0 else []
+        if once:
+            times = [reached + minute * by for by in range(1, int((shown - reached) / minute) + 1)]
+            reached = max(reached, *times) if times else reached
+        if any(time.minute in minutes and time.hour in hours for time in times):
+            found.append(second)
+    return found
+
+
+def values(field: str, end: int) -> set[int]:
+    if field.startswith("*"):
+        return set(range(0, end, int(field[2:] or 1)))
+    ranges = (part.partition("-") for part in field.split(","))
+    return {value for first, _, last in ranges for value in range(int(first), int(last or first) + 1)}
+
+
+@given(
+    minute=st.sampled_from(["0", "5", "15", "45", "59", "7,37", "*", "*/20", "*/7"]),
+    hour=st.sampled_from(["*", "*/2", "*/5", "*/6", "0", "2", "23", "1-3", "0,12", "22-23"]),
+    zone=st.sampled_from(sorted(available_timezones())),
+    year=st.integers(1973, 2037),
+)
+@example(minute="5", hour="*/6", zone="Australia/Lord_Howe", year=2026)  # half an hour
+@example(minute="45", hour="*", zone="Australia/Lord_Howe", year=2026)
+@example(minute="*/20", hour="2", zone="Antarctica/Troll", year=2026)  # two hours
+@example(minute="5", hour="*/6", zone="America/Santiago", year=2026)  # at midnight
+@example(minute="0", hour="0", zone="America/Santiago", year=2026)
+@example(minute="15", hour="*/2", zone="Africa/Casablanca", year=2026)
+@example(minute="7,37", hour="*", zone="Asia/Kathmandu", year=1986)  # a quarter of an hour, for good
+@example(minute="5", hour="*/6", zone="America/Caracas", year=2016)
+@example(minute="59", hour="*/5", zone="Asia/Pyongyang", year=2015)
+@example(minute="7,37", hour="0,12", zone="Pacific/Apia", year=2011)  # a day
+def test_each_firing_comes_once_and_in_order_wherever_and_however_clocks_are_set(
+    minute: str, hour: str, zone: str, year: int
+) -> None:
+    timetable = Cron(f"{minute} {hour} * * *", zone)
+    of_day = not minute.startswith("*") and not hour.startswith("*")
+    for change in clock_changes(zone, year):
+        since, until = change - 26 * 3600, change + 26 * 3600
+        found, time = list[int](), since * 1000 - 1
+        while (time := timetable.after(time)) < until * 1000:
+            found.append(time // 1000)
+        assert found == expected(since, until, zone, values(minute, 60), values(hour, 24), once=of_day)
 
 
 @pytest.mark.parametrize(

@@ -21,13 +21,16 @@ def producer() -> CatchableProducer:
 
 def fenced(client: Producer | None) -> None:
     """As the client's C code does where a producer has a fatal error."""
+    del client  # what is no exception may keep this frame for ever
     error = KafkaError(KafkaError._FENCED, "fenced by a newer producer", fatal=True)
     ctypes.pythonapi.PyErr_SetObject(ctypes.py_object(KafkaError), ctypes.py_object(error))
 
 
 def test_what_is_no_exception_becomes_one_also_in_a_thread() -> None:
+    one = producer()
     with ThreadPoolExecutor(1) as pool, pytest.raises(KafkaException, match="fenced by a newer producer") as caught:
-        pool.submit(told(fenced), producer()).result(timeout=60)
+        pool.submit(told(fenced), one).result(timeout=60)
+    one.close()
     assert caught.value.args[0].fatal()
     assert caught.value.__context__ is None
 

@@ -54,6 +54,7 @@ def broker() -> Iterator[MockBroker]:
             writer.produce("txn", str(number), partition=0)
             writer.produce("txn", str(number), partition=1)
             writer.commit_transaction(20)
+        del producer, writer
         yield broker
 
 

@@ -46,6 +46,7 @@ def broker() -> Iterator[MockBroker]:
             producer.produce("expired", b"x" * 100_000)
             producer.flush(20)
         assert producer.flush(20) == 0
+        del producer
         yield broker
 
 

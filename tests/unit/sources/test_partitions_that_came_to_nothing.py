@@ -58,6 +58,7 @@ def broker() -> Iterator[MockBroker]:
             for number in range(5):
                 producer.produce("grown", str(number), partition=partition)
         assert producer.flush(20) == 0
+        del producer
         yield broker
 
 

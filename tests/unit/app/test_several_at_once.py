@@ -1,0 +1,135 @@
+"""Where calls cost waiting, what goes over all datasets waits for several at once, and says the same."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+from distcommit.app.by_hand.rebuild import known_states
+from distcommit.app.by_hand.retain import look_for_past
+from distcommit.app.job_file import job_folders
+from distcommit.app.looking.verify_store import verify_store
+from distcommit.app.output.audit import audit_store
+from distcommit.app.output.published import read_published
+from distcommit.cli.main import app
+from distcommit.fs.local import LocalFileSystem
+from distcommit.ingest.task_flow import TaskFlow
+from distcommit.model.parallel import ahead
+from distcommit.model.ports import FolderEntry
+from distcommit.sinks.files.sink import FileSink
+from distcommit.stores.job_store import JobStore, open_store
+from distcommit.testing.models.model_source import ModelDataset, ModelSource
+from tests.unit.app.test_readers import NAMES, Place
+
+
+class SlowFileSystem(LocalFileSystem):
+    """Whose listings take some time. `most`: how many there were at once."""
+
+    def __init__(self) -> None:
+        super().__init__(durable=False, parallel_calls=8, parallel_buckets=2)
+        self._counting, self._now, self.most = threading.Lock(), 0, 0
+
+    def list_folder(self, path: str) -> list[FolderEntry]:
+        with self._counted():
+            return super().list_folder(path)
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        with self._counting:
+            self._now += 1
+            self.most = max(self.most, self._now)
+        time.sleep(0.002)
+        yield
+        with self._counting:
+            self._now -= 1
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    place = Place(tmp_path)
+    place.run(3)
+    place.run(5, NAMES[::2])
+    first = next(Path(place.roots.output, NAMES[1]).rglob("*.parquet"))
+    first.write_bytes(b"torn")
+    Path(place.roots.output, NAMES[3], "stray").touch()
+    return place
+
+
+def _audited(store: JobStore) -> object:
+    return audit_store(store, ModelSource({}).provenance, deep=False)
+
+
+def _read_deeply(store: JobStore) -> object:
+    return audit_store(store, ModelSource({}).provenance, deep=True)
+
+
+def _published(store: JobStore) -> object:
+    found = read_published(store.fs, store.roots.output)
+    return [(each.name, [file.path for file in each.files], each.unusable) for each in found]
+
+
+def _past(store: JobStore) -> object:
+    source = ModelSource({name: ModelDataset({"0": 9}) for name in NAMES})
+    flow = TaskFlow.straight(source, FileSink.model_validate({"compression": "none"}))
+    return look_for_past(store, flow, 1 << 60, dry_run=True)
+
+
+def _listed(store: JobStore) -> object:
+    job = Path(store.roots.store).parent / "job.yaml"
+    job.write_text(
+        "job: job\nsource: {type: kafka, brokers: 'a:1', topics: [d0]}\ncommit: {buckets: 2, durability: none}\n"
+        f"paths: {{store: {store.roots.store}, staging: {store.roots.staging}, output: {store.roots.output}}}\n"
+    )
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(job_folders, "open_file_system", lambda *_, **__: store.fs)
+        return CliRunner().invoke(app, ["files", str(job)]).stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    "look", [_audited, _read_deeply, _published, _past, _listed, verify_store, known_states], ids=lambda it: it.__name__
+)
+def test_what_is_looked_at_at_once_is_told_as_one_after_the_other(
+    place: Place, look: Callable[[JobStore], object]
+) -> None:
+    slow = SlowFileSystem()
+    found = look(open_store(slow, place.roots, "job", 2, create=False))
+    of_buckets = look in (verify_store, known_states)
+    assert slow.most >= 2 if of_buckets else slow.most > 2, "there are two buckets"
+    assert msgspec.json.encode(found) == msgspec.json.encode(look(place.store()))
+    assert "d5" in msgspec.json.encode(found).decode() or look is verify_store
+
+
+def test_no_more_are_begun_ahead_than_may_be() -> None:
+    begun: list[int] = []
+
+    def act(item: int) -> int:
+        begun.append(item)
+        return item
+
+    results = ahead(3, act, range(100))
+    assert next(results) == 0
+    time.sleep(0.02)
+    assert len(begun) <= 3
+    assert next(results) == 1
+    assert len(begun) <= 4
+    results.close()
+    assert len(begun) <= 4
+
+
+def test_the_first_that_fails_is_raised_in_its_place() -> None:
+    def act(item: int) -> int:
+        if item == 2:
+            raise ValueError(item)
+        return item
+
+    found: list[int] = []
+    with pytest.raises(ValueError, match="2"):
+        found.extend(ahead(4, act, range(50)))
+    assert list(ahead(1, str, range(3))) == list(ahead(5, str, range(3))) == ["0", "1", "2"]
