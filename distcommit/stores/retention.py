@@ -11,6 +11,7 @@ from distcommit.protocol.paths.parts import bucket_number
 from distcommit.protocol.paths.store import (
     LOCK,
     PLANS,
+    PROGRESS,
     RUN_DATASETS,
     RUN_TIMES,
     RUNS,
@@ -51,7 +52,7 @@ def forget_runs(
 ) -> None:
     """Deletes what runs before this one have left in tables: each partition the folders with its number, whatever the
     number of buckets or partitions was then, and folders in which there is no other; and, partition 0, the records of
-    such runs.
+    such runs and how far those were that died.
 
     Run ids sort by time. What every sequence needs is in its log, so a run that is still pending loses nothing. A run
     whose id is above this one's loses nothing either: a process that slept since it recovered does not know what newer
@@ -90,16 +91,21 @@ def forget_runs(
                 delete_tree(fs, folder)
     if partition == 0:
         _forget_records(fs, f"{store_root}/{RUNS}", kept.runs)
-        entries = fs.list_folder(f"{store_root}/{LOCK}")
-        alive = sorted(e.name for e in entries if e.is_folder and is_run_name(e.name) and e.name < own)
-        for run in alive[: -kept.runs]:
-            delete_tree(fs, f"{store_root}/{LOCK}/{run}")
+        _forget_folders(fs, f"{store_root}/{LOCK}", own, kept.runs)
+        _forget_folders(fs, f"{store_root}/{PROGRESS}", own, kept.tables)  # of runs that died: others take theirs away
 
 
 def _number(name: str) -> int | None:
     """The number of a partition's folder, or of a bucket's: before partitions had folders, each bucket had one."""
     known = partition_of(name)
     return known[0] if known is not None else bucket_number(name)
+
+
+def _forget_folders(fs: FileSystem, folder: str, own: str, keep: int) -> None:
+    """Deletes the folders of runs before this one, but for so many."""
+    past = sorted(e.name for e in fs.list_folder(folder) if e.is_folder and is_run_name(e.name) and e.name < own)
+    for run in past[:-keep]:
+        delete_tree(fs, f"{folder}/{run}")
 
 
 def _forget_records(fs: FileSystem, folder: str, keep: int) -> None:

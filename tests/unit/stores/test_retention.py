@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from distcommit.fs.local import LocalFileSystem
-from distcommit.protocol.paths.store import LOCK, run_name
+from distcommit.protocol.paths.store import LOCK, PROGRESS, run_name
 from distcommit.stores.retention import USUALLY_KEPT, Retention, forget_runs
 from distcommit.testing.simulation.world import ROOTS
 from tests.unit.engine.machines import Machine, go, source
@@ -33,3 +33,13 @@ def test_leases_of_runs_long_past_go_and_those_of_newer_runs_and_of_others_stay(
     assert len([*locks.iterdir()]) == 8, "it is the first partition that does it"
     forget_runs(fs, str(tmp_path), own, 0, partitions, kept)
     assert {path.name for path in locks.iterdir()} == {*map(run_name, ids[3:]), "somebody-s"}
+
+
+def test_how_far_runs_were_that_died_long_ago_is_forgotten(tmp_path: Path) -> None:
+    ids = [f"20250101T00000{number}-abc" for number in range(7)]
+    progress = tmp_path / PROGRESS
+    for name in map(run_name, ids):
+        (progress / name).mkdir(parents=True)
+        (progress / name / "ingest-00000-abc-00000001").touch()
+    forget_runs(LocalFileSystem(), str(tmp_path), ids[5], 0, 2, Retention(tables=2, runs=9))
+    assert {path.name for path in progress.iterdir()} == set(map(run_name, ids[3:]))
