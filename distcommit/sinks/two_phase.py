@@ -30,6 +30,7 @@ from distcommit.model.errors import (
 )
 from distcommit.model.ledger import LedgerRow
 from distcommit.model.sink import AttemptIdentity
+from distcommit.sinks.one_by_one import OneByOne
 from distcommit.sinks.retries import tries
 from distcommit.sinks.staged_rows import files_of, rows_of, staged_batches
 from distcommit.sinks.table_committer import CollisionError, RefusedError
@@ -256,12 +257,20 @@ class TwoPhaseCommitter(LoadingCommitter):
         )
 
     def discard(self, lost: Sequence[LostAttempt]) -> None:
-        attempts = {each.attempt for each in lost}
+        """One that can't be rolled back keeps none of the others from it. It holds its proof, so that it is not barred:
+        that would wait for it."""
+        attempts, held = {each.attempt for each in lost}, set[Name]()
+        one_by_one = OneByOne("prepared transactions can't be rolled back", self.probe)
         for name in sorted(self.in_doubt()):
             if name.attempt in attempts:
-                self.settle(name, commit=False)
+                held.add(name)
+                with one_by_one.to(name.text):
+                    self.settle(name, commit=False)
+                    held.remove(name)
+        kept = {name.attempt for name in held}
         with self.transaction():
-            self.bar({self._proof(each.attempt): each.epoch for each in lost})
+            self.bar({self._proof(each.attempt): each.epoch for each in lost if each.attempt not in kept})
+        one_by_one.tell()
 
     # -- of a request
 

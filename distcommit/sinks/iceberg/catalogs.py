@@ -71,12 +71,7 @@ class Tables(ABC):
 
     def load(self, names: Sequence[Identifier]) -> dict[Identifier, Table]:
         """Those of the tables that there are, as they are now."""
-        loaded: dict[Identifier, Table] = {}
-        for name, table in self.read(names).items():
-            if isinstance(table, Exception):
-                raise table
-            loaded[name] = table
-        return loaded
+        return {name: readable(table) for name, table in self.read(names).items()}
 
     @abstractmethod
     def read(self, names: Sequence[Identifier]) -> dict[Identifier, Table | Exception]:
@@ -147,6 +142,13 @@ class Tables(ABC):
                 raise
 
 
+def readable(found: Table | Exception) -> Table:
+    """The table that was read. Raises the error in its place."""
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
 class KnownTables:
     """Tables as a run's writers have seen them: what a writer needs of a table does not change while it is there, and
     the committer compares it. A database is asked once for all tables of a namespace.
@@ -164,9 +166,7 @@ class KnownTables:
     def get(self, name: Identifier) -> Table | None:
         """The table, None if there is none."""
         found = self.read([name]).get(name)
-        if isinstance(found, Exception):
-            raise found
-        return found
+        return readable(found) if found is not None else None
 
     def read(self, names: Sequence[Identifier]) -> dict[Identifier, Table | Exception]:
         """Those of the tables that there are, with the error in the place of one that alone can't be read."""

@@ -25,7 +25,7 @@ from distcommit.model.ledger import LedgerRow
 from distcommit.model.parallel import in_flight
 from distcommit.sinks.covering import covered_in
 from distcommit.sinks.data_files import sync_locations
-from distcommit.sinks.iceberg.catalogs import Change, Identifier
+from distcommit.sinks.iceberg.catalogs import Change, Identifier, readable
 from distcommit.sinks.iceberg.data_files import data_file, folders_of
 from distcommit.sinks.iceberg.leftovers import delete, existing, kept, leftovers, live
 from distcommit.sinks.iceberg.opening import opened
@@ -34,6 +34,7 @@ from distcommit.sinks.iceberg.snapshots import NewSnapshot
 from distcommit.sinks.ledger_files import Change as LedgerChange
 from distcommit.sinks.ledger_files import Ledger, Ledgers
 from distcommit.sinks.ledgers import allowed_again, answered, committed, taken_back
+from distcommit.sinks.one_by_one import OneByOne
 from distcommit.sinks.retries import tries
 
 logger = logging.getLogger(__name__)
@@ -118,13 +119,16 @@ class IcebergCommitter(SinkCommitter):
                 raise ConflictError("others changed the table again and again", table=".".join(batch.name))
 
     def discard(self, lost: Sequence[LostAttempt]) -> None:
+        each = OneByOne("what attempts have left in tables can't be taken away", self.probe)
         for name, files in leftovers(self._context, self._sink.name, lost).items():
-            there = existing(self._tables, files)
-            names = [name] if name else self._tables.names(self._namespace)
-            tables = list(self._tables.load(names).values()) if there else []
-            for table in tables:
-                self._rows_of(table)  # raises if nobody can tell what is committed
-            delete(self._tables, files.keys() - kept(tables, there, self._tables.parallel_calls))
+            with each.to(".".join(name or self._namespace)):
+                there = existing(self._tables, files)
+                names = [name] if name else self._tables.names(self._namespace)
+                tables = list(self._tables.load(names).values()) if there else []
+                for table in tables:
+                    self._rows_of(table)  # raises if nobody can tell what is committed
+                delete(self._tables, files.keys() - kept(tables, there, self._tables.parallel_calls))
+        each.tell()
 
     def visible_rows(self, dataset_urn: str, branch: str) -> int | None:
         name = self._sink.table_of(dataset_urn)
@@ -132,8 +136,13 @@ class IcebergCommitter(SinkCommitter):
         return table.scan().count() if table is not None else None
 
     def ledger(self) -> Iterator[LedgerRow]:
-        for table in self._tables.load(self._tables.names(self._namespace)).values():
-            yield from self._rows_of(table)
+        each = OneByOne("what is committed to tables can't be told")
+        for name, table in self._tables.read(self._tables.names(self._namespace)).items():
+            rows: Iterable[LedgerRow] = ()
+            with each.to(".".join(name)):
+                rows = self._rows_of(readable(table))
+            yield from rows
+        each.tell()
 
     def probe(self) -> None:
         self._tables.probe(self._namespace)

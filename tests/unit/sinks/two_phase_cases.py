@@ -331,6 +331,31 @@ class TwoPhaseCases:
         assert len(target.prepared()) == 1
         target.discard(sink, "of another store")
 
+    def test_one_that_can_not_be_rolled_back_keeps_no_other_from_it(
+        self, target: PreparingTarget, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As one that another role has prepared."""
+        sink = target.sink()
+        lost = [target.prepare(sink, urn, 1) for urn in ("a", "b", "c")]
+        attempts, held = [each.attempts[0] for each in lost], target.name_of(lost[1])
+        opened = target.opened(sink)
+        kind = type(opened)
+        opened.close()
+        settles = kind.settle
+
+        def settle(committer: TwoPhaseCommitter, name: Name, *, commit: bool) -> bool:
+            if name.attempt == attempts[1]:
+                raise PermissionError("permission denied to finish prepared transaction")
+            return bool(settles(committer, name, commit=commit))
+
+        with monkeypatch.context() as patched, pytest.raises(TransientError, match=f"names=[^,]*{attempts[1]}]"):
+            patched.setattr(kind, "settle", settle)
+            target.discard(sink, *attempts)
+        assert target.prepared() == [held]
+        assert target.sql(_PROOFS) == [("barred", 1), ("barred", 1), ("newest", 1)]
+        target.discard(sink, *attempts)
+        assert target.prepared() == []
+
     def test_writers_killed_at_any_line_leave_nothing_once_they_are_given_up(self, target: PreparingTarget) -> None:
         sink = target.sink()
         target.sql("CREATE TABLE a (n bigint)")
