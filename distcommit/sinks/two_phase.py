@@ -33,7 +33,7 @@ from distcommit.model.sink import AttemptIdentity
 from distcommit.sinks.one_by_one import OneByOne
 from distcommit.sinks.retries import tries
 from distcommit.sinks.staged_rows import files_of, rows_of, staged_batches
-from distcommit.sinks.table_committer import CollisionError, RefusedError
+from distcommit.sinks.table_committer import CollisionError, Key, RefusedError
 from distcommit.sinks.table_loading import LoadingCommitter
 
 _OURS = "distcommit"
@@ -100,6 +100,10 @@ class TwoPhaseCommitter(LoadingCommitter):
         """Which of these proofs there are, as of now."""
 
     @abstractmethod
+    def proofs_before(self, epoch: int) -> dict[str, tuple[Key, int]]:
+        """This store's proofs of older epochs than that: each with its dataset and branch, and its epoch."""
+
+    @abstractmethod
     def forget(self, proofs: Collection[str]) -> None:
         """Deletes these proofs."""
 
@@ -121,6 +125,15 @@ class TwoPhaseCommitter(LoadingCommitter):
         """Told of a run before its writers prepare anything."""
         self.make_newest(epoch)
         self._require_newest(epoch)
+        self._forget_overtaken(epoch)
+
+    def _forget_overtaken(self, epoch: int) -> None:
+        """Deletes proofs of what was committed in part and then accepted by hand, once a later epoch of the dataset is
+        committed: nobody asks for them any more, and no writer of their epoch comes."""
+        proofs = self.proofs_before(epoch)
+        rows = self.ledger() if proofs else ()
+        committed = {(row.dataset_urn, row.branch): row.epoch for row in rows}
+        self.forget([proof for proof, (key, of) in proofs.items() if of < committed.get(key, 0)])
 
     def prepare(self, attempt: AttemptIdentity, staged: Mapping[str, Any]) -> dict[str, Any]:
         """As `Preparing.prepare`.

@@ -140,6 +140,24 @@ class TwoPhaseCases:
             assert target.sql(_PROOFS) == [("barred", epoch), ("newest", epoch)]
         assert target.rows("a") == [(1,), (2,), (3,), (4,)]
 
+    def test_proofs_of_what_was_accepted_in_part_go_once_a_later_epoch_is_committed(
+        self, target: PreparingTarget
+    ) -> None:
+        """Of a quarantined sequence that a person has released as it is: no committer comes to it any more."""
+        sink = target.sink()
+        accepted, open_one = (target.of_units(sink, urn, 1, numbers(1), numbers(2)) for urn in ("a", "b"))
+        for request in (accepted, open_one):
+            target.end(target.name_of(request), commit=True)
+        target.end(target.name_of(accepted, 1), commit=False)
+        assert target.commit(sink, target.prepare(sink, "a", 2, numbers(3), bases=(0, 1))) == [Committed()]
+        proofs = "SELECT dataset, epoch FROM distcommit_prepared WHERE what = 'proof' ORDER BY 1"
+        assert target.sql(proofs) == [("a", 1), ("b", 1)]
+        target.writer(sink, 3, "of the next run").abort()
+        assert target.sql(proofs) == [("b", 1)], "which is pending: its proof is all that says so"
+        assert target.commit(sink, open_one) == [Committed()]
+        assert target.rows("b") == [(1,), (2,)]
+        assert target.sql(proofs) == []
+
     def test_an_answer_to_a_commit_that_is_lost_is_found_by_the_proof(self, target: PreparingTarget) -> None:
         with LossyProxy(target.server.port) as proxy:
             sink = target.sink(url=target.url.replace(f":{target.server.port}/", f":{proxy.port}/"))
