@@ -162,9 +162,14 @@ class KnownTables:
         self._tables, self._namespace, self._lock = tables, namespace, Lock()
         self._known: dict[Identifier, Table] = {}
         self._listed: Mapping[Identifier, Callable[[], Table]] | None = None
+        self._missing: set[Identifier] = set()
 
     def get(self, name: Identifier) -> Table | None:
-        """The table, None if there is none."""
+        """The table, None if there is none, or was none as it was looked up; asked once more it looks again."""
+        with self._lock:
+            if name in self._missing:
+                self._missing.remove(name)
+                return None
         found = self.read([name]).get(name)
         return readable(found) if found is not None else None
 
@@ -180,10 +185,20 @@ class KnownTables:
             self._known.update((name, table) for name, table in left.items() if isinstance(table, Table))
             return left | {name: self._known[name] for name in names if name in self._known}
 
+    def look_up(self, names: Sequence[Identifier]) -> None:
+        """Reads those of the tables that there are, and notes which there are not."""
+        with self._lock:
+            new = [name for name in names if name not in self._known]
+        there = {*self._tables.names(self._namespace)} if new else set[Identifier]()
+        self.read([name for name in new if name in there])
+        with self._lock:
+            self._missing.update(name for name in new if name not in there)
+
     def put(self, name: Identifier, table: Table) -> None:
         """The table as it is after a change."""
         with self._lock:
             self._known[name] = table
+            self._missing.discard(name)
 
     def _from_list(self, name: Identifier) -> Table | None:
         assert self._listed is not None
