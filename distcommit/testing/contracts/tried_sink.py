@@ -36,8 +36,8 @@ class TriedSink(ABC):
 
     @abstractmethod
     def observe(self, place: Path) -> Sequence[tuple[str, int]]:
-        """Dataset and offset of each record that is visible at the target, as often as it is there, in any
-        order."""
+        """Dataset and offset of each record that is visible at the target, as often as it is there, in any order: of
+        none where the target is not made yet, or by half."""
 
     def lose(self, place: Path, request: CommitRequest) -> bool:
         """Makes it impossible to commit what was prepared; False if nothing can."""

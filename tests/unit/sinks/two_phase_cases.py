@@ -383,7 +383,7 @@ class TwoPhaseCases:
             for module in target.modules:
                 for line in itertools.count(1, target.apart):
                     attempt = uuid.uuid4().hex
-                    died = processes.killed_at(line, module, prepare_one, sink, target.folder, attempt)
+                    died = processes.killed_at(line, [module], prepare_one, sink, target.folder, attempt)
                     kinds.add(bool(target.prepared()))
                     target.discard(sink, attempt)
                     assert target.prepared() == []
