@@ -234,7 +234,7 @@ class TwoPhaseCommitter(LoadingCommitter):
         )
         for name in waiting:
             if not self.settle(name, commit=True) and not self.proven([self._proof(name.attempt)]):
-                raise self._lost(request, [name])
+                raise _lost(request, [name])
         self.forget([self._proof(name.attempt) for name in self._names(request)])
 
     def require(self, request: CommitRequest) -> None:
@@ -246,7 +246,7 @@ class TwoPhaseCommitter(LoadingCommitter):
         names = self._names(request)
         visible = self.proven([self._proof(name.attempt) for name in names])
         if visible and not self._settings.takes_back:
-            raise self._visible(request)
+            raise _visible(request)
         rows = 0
         for info, name in zip(request.infos, names, strict=True):
             if self.settle(name, commit=False):
@@ -254,7 +254,7 @@ class TwoPhaseCommitter(LoadingCommitter):
             if self.proven([self._proof(name.attempt)]):
                 rows += rows_of([info])
                 if not self._settings.takes_back:
-                    raise self._visible(request)
+                    raise _visible(request)
         if rows:
             self.take_out(request, rows)
         self.forget([self._proof(name.attempt) for name in names])
@@ -303,7 +303,7 @@ class TwoPhaseCommitter(LoadingCommitter):
         waiting = [name for name in names if self._proof(name.attempt) not in proofs]
         gone = [name for name in waiting if name not in there]
         if gone:
-            raise self._lost(request, gone)
+            raise _lost(request, gone)
         return waiting
 
     def _key_of(self, request: CommitRequest) -> str:
@@ -314,26 +314,28 @@ class TwoPhaseCommitter(LoadingCommitter):
         """Of an attempt in this sink: where another branch goes to the same ledger, it is another sink."""
         return f"{attempt}-{blake2b(self._settings.name.encode(), digest_size=8).hexdigest()}"
 
-    def _lost(self, request: CommitRequest, gone: Sequence[Name]) -> LostError:
-        return LostError(
-            "prepared rows are neither there nor committed: somebody has rolled them back, or the database was put back"
-            " from a copy",
-            dataset=request.dataset_urn,
-            epoch=request.epoch,
-            expected=f"prepared: {', '.join(name.text for name in gone)}; or their proofs",
-            found="neither",
-            todo="release the dataset with abandon: the next run reads it again",
-        )
 
-    def _visible(self, request: CommitRequest) -> ConflictError:
-        return ConflictError(
-            "what is committed to this table can't be taken back",
-            dataset=request.dataset_urn,
-            epoch=request.epoch,
-            expected="nothing of it committed, or a sink with `tags: true`, so that its rows can be told",
-            found="some of its prepared transactions are committed",
-            todo="release the dataset with retry, or accept",
-        )
+def _lost(request: CommitRequest, gone: Sequence[Name]) -> LostError:
+    return LostError(
+        "prepared rows are neither there nor committed: somebody has rolled them back, or the database was put back"
+        " from a copy",
+        dataset=request.dataset_urn,
+        epoch=request.epoch,
+        expected=f"prepared: {', '.join(name.text for name in gone)}; or their proofs",
+        found="neither",
+        todo="release the dataset with abandon: the next run reads it again",
+    )
+
+
+def _visible(request: CommitRequest) -> ConflictError:
+    return ConflictError(
+        "what is committed to this table can't be taken back",
+        dataset=request.dataset_urn,
+        epoch=request.epoch,
+        expected="nothing of it committed, or a sink with `tags: true`, so that its rows can be told",
+        found="some of its prepared transactions are committed",
+        todo="release the dataset with retry, or accept",
+    )
 
 
 def _refused(request: CommitRequest, why: str) -> ConfigurationError:

@@ -199,15 +199,6 @@ class IcebergCommitter(SinkCommitter):
                 self._ledgers.delete(batch.ledger.superseded)
                 batch.snapshot = None
 
-    def _forget_lost(self, batch: _Batch, table: Table) -> None:
-        """Deletes what the last round has written for a table, if the table was changed by somebody else instead."""
-        snapshot, batch.snapshot = batch.snapshot, None
-        if snapshot is None or not snapshot.has_lost(table):
-            return
-        snapshot.forget()
-        if batch.ledger is not None and batch.ledger.put:
-            self._ledgers.delete([batch.ledger.put])
-
     def _change(self, batch: _Batch, table: Table | Exception | None) -> Change | None:
         """The change that commits what can be of a batch; the others, or all, have their answers in the batch."""
         batch.answers = {}
@@ -232,7 +223,7 @@ class IcebergCommitter(SinkCommitter):
             return None
         metadata = table.metadata
         ledger = self._ledger_of(table)
-        self._forget_lost(batch, table)
+        _forget_lost(batch, table, self._ledgers)
         batch.taken = []
         rows: list[LedgerRow] = []
         files: list[DataFile] = []
@@ -240,7 +231,7 @@ class IcebergCommitter(SinkCommitter):
         for index, request in batch.requests.items():
             row = ledger.rows.get((request.dataset_urn, request.branch))
             answer = _other_table(table, request) or answered(row, request)
-            answer = answer or _committed_before(request, there) or self._lost(table, request)
+            answer = answer or _committed_before(request, there) or _lost(table, request, self._tables.parallel_calls)
             if answer is not None:
                 batch.answers[index] = answer
                 continue
@@ -258,12 +249,6 @@ class IcebergCommitter(SinkCommitter):
         epoch = max(batch.requests[index].epoch for index in batch.taken)
         trace = {"distcommit.store": self._context.store_id, "distcommit.epoch": str(epoch)}
         return batch.snapshot.change(files, frozenset(), {self._ledgers.name: batch.ledger.text}, trace)
-
-    def _lost(self, table: Table, request: CommitRequest) -> CommitOutcome | None:
-        paths = _paths(request)
-        there = in_flight(self._tables.parallel_calls, lambda path: table.io.new_input(path).exists(), paths)
-        gone = [path for path, ok in zip(paths, there, strict=True) if not ok]
-        return FailedForGood(f"data files are gone: {', '.join(gone[:3])}") if gone else None
 
     # -- taking back
 
@@ -318,6 +303,23 @@ class IcebergCommitter(SinkCommitter):
 
 def _paths(request: CommitRequest) -> list[str]:
     return [file["path"] for info in request.infos for file in info["files"]]
+
+
+def _forget_lost(batch: _Batch, table: Table, ledgers: Ledgers) -> None:
+    """Deletes what the last round has written for a table, if the table was changed by somebody else instead."""
+    snapshot, batch.snapshot = batch.snapshot, None
+    if snapshot is None or not snapshot.has_lost(table):
+        return
+    snapshot.forget()
+    if batch.ledger is not None and batch.ledger.put:
+        ledgers.delete([batch.ledger.put])
+
+
+def _lost(table: Table, request: CommitRequest, parallel_calls: int) -> CommitOutcome | None:
+    paths = _paths(request)
+    there = in_flight(parallel_calls, lambda path: table.io.new_input(path).exists(), paths)
+    gone = [path for path, ok in zip(paths, there, strict=True) if not ok]
+    return FailedForGood(f"data files are gone: {', '.join(gone[:3])}") if gone else None
 
 
 def _live_without_row(table: Table, ledger: Ledger, requests: Iterable[CommitRequest], parallel_calls: int) -> set[str]:

@@ -237,7 +237,7 @@ class KafkaCommitter(SinkCommitter):
             try:
                 for path, checksum in files_of(request.infos):
                     messages = staged_messages(self._context, path, checksum)
-                    self._send(producer, topic, messages, note, failures)
+                    _send(producer, topic, messages, note, failures)
             except LostError as error:
                 failures[index] = FailedForGood(str(error))
             if failures:
@@ -254,29 +254,6 @@ class KafkaCommitter(SinkCommitter):
             return failures
         producer.commit_transaction(self._target.request_timeout_s)
         return failures
-
-    def _send(
-        self,
-        producer: CatchableProducer,
-        topic: str,
-        messages: Iterable[Mapping[str, Any]],
-        note: Note,
-        failures: Failures,
-    ) -> None:
-        for message in messages:
-            while not failures:
-                try:
-                    producer.produce(topic, on_delivery=note, **message)
-                    break
-                except BufferError:
-                    producer.poll(0.1)
-                except KafkaException as error:
-                    producer.poll(0)
-                    note(error.args[0], None)
-                    if not failures:
-                        raise
-            if failures:
-                return
 
     def _note(self, index: int, topic: str, failures: Failures, error: KafkaError | None, _: object) -> None:
         """Notes why a message could not be sent, where it is to blame."""
@@ -325,6 +302,34 @@ class KafkaCommitter(SinkCommitter):
                 with suppress(KafkaException):
                     producer.abort_transaction(self._target.request_timeout_s)
                 raise
+
+
+def _send(
+    producer: CatchableProducer,
+    topic: str,
+    messages: Iterable[Mapping[str, Any]],
+    note: Note,
+    failures: Failures,
+) -> None:
+    """Sends messages, until one has failed by itself.
+
+    Raises:
+        KafkaException: if one failed that is not to blame.
+    """
+    for message in messages:
+        while not failures:
+            try:
+                producer.produce(topic, on_delivery=note, **message)
+                break
+            except BufferError:
+                producer.poll(0.1)
+            except KafkaException as error:
+                producer.poll(0)
+                note(error.args[0], None)
+                if not failures:
+                    raise
+        if failures:
+            return
 
 
 def _send_rows(producer: CatchableProducer, ledger: str, lane: int, rows: Mapping[bytes, LedgerRow]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import inspect
 import itertools
 import os
 import pickle
@@ -192,7 +191,7 @@ class SinkContract(KnownBases, TakenBack):
             for line in itertools.count(1, apart):
                 place = tmp_path / str(line)
                 place.mkdir(parents=True)
-                places = [module or self._committers_file(place)]
+                places = [module or self.committers_file(place)]
                 if not self._is_committed_after_a_kill(processes, line, place, places):
                     assert line > 1, "no line of the committer's module was traced"
                     break
@@ -205,7 +204,7 @@ class SinkContract(KnownBases, TakenBack):
         what sinks share: for each class of tests the same ones in each run."""
         whole = folder / "whole"
         whole.mkdir(parents=True)
-        places = [os.path.dirname(self._committers_file(whole)), os.path.dirname(ledgers.__file__)]
+        places = [os.path.dirname(self.committers_file(whole)), os.path.dirname(ledgers.__file__)]
         requests = tuple(self._to_commit(whole))
         lines = processes.lines_of(places, commit_all, self.sink(whole), self.context(whole), requests)
         assert self.seen(whole) == _SEEN
@@ -215,11 +214,6 @@ class SinkContract(KnownBases, TakenBack):
             place.mkdir()
             self._is_committed_after_a_kill(processes, line, place, places)
             shutil.rmtree(place)
-
-    def _committers_file(self, place: Path) -> str:
-        committer = self.sink(place).open_committer(self.context(place).for_committers)
-        committer.close()
-        return inspect.getsourcefile(type(committer)) or ""
 
     def _to_commit(self, place: Path) -> list[CommitRequest]:
         return [self.prepare(place, urn, 1, [0], [1, 2]) for urn in ("a", "b")]
