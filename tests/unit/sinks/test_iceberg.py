@@ -25,6 +25,7 @@ from distcommit.model.committer import (
 from distcommit.model.errors import ConfigurationError, ConflictError, TransientError
 from distcommit.sinks import ledger_files
 from distcommit.sinks.iceberg import committer
+from distcommit.sinks.iceberg.catalogs import Change
 from distcommit.sinks.iceberg.opening import close_opened, opened
 from distcommit.sinks.iceberg.settings import term_of
 from distcommit.sinks.iceberg.sql_tables import SqlTables
@@ -391,6 +392,27 @@ def test_one_table_that_can_not_be_read_does_not_harm_others(target: Target) -> 
     assert isinstance(one, RetryLater)
     assert "metadata.json" in one.reason
     assert two == Committed()
+
+
+def test_one_table_whose_metadata_can_not_be_written_does_not_harm_others(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink, writes = target.sink(), SqlTables._write
+    requests = [target.prepare(sink, name, 1, ids(1)) for name in ("a", "broken", "z")]
+
+    def refused(tables: SqlTables, change: Change) -> Any:
+        if change.table.name()[-1] == "broken":
+            raise ValueError("an update that this client can't apply")
+        return writes(tables, change)
+
+    monkeypatch.setattr(SqlTables, "_write", refused)
+    one, broken, two = target.commit(sink, *requests)
+    assert isinstance(broken, RetryLater)
+    assert "can't apply" in broken.reason
+    assert all(isinstance(outcome, Committed | AlreadyCommitted) for outcome in (one, two))
+    assert target.rows("a") == target.rows("z") == [1]
+    monkeypatch.undo()
+    assert target.commit(sink, *requests) == [AlreadyCommitted(), Committed(), AlreadyCommitted()]
 
 
 def test_of_a_whole_group_one_that_is_gone_holds_the_others_and_what_is_left_is_one_snapshot(target: Target) -> None:
