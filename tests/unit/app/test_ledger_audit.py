@@ -86,7 +86,7 @@ def test_rows_that_can_not_be_counted_are_told_by_dataset_and_are_no_gap(
     job = after(tmp_path, FIRST)
     counted = SqliteCommitter.visible_rows
 
-    def refused(committer: SqliteCommitter, dataset_urn: str, branch: str) -> int:
+    def refused(committer: SqliteCommitter, dataset_urn: str, branch: str) -> int | None:
         if dataset_urn == "a":
             raise PermissionError("permission denied for table a")
         return counted(committer, dataset_urn, branch)

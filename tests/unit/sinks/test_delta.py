@@ -740,7 +740,7 @@ def test_a_table_that_can_not_be_read_keeps_no_other_from_clean_up_and_audit(tar
             target.committer(sink).discard(lost)
     left = {name: sum("dead" in path for path in target.data(name)) for name in ("a", "broken", "z")}
     assert left == {"a": 0, "broken": 1, "z": 0}
-    rows = []
+    rows = list[str]()
     with pytest.raises(TransientError, match=r"names=broken\]"):
         rows.extend(row.dataset_urn for row in target.committer(sink).ledger())
     assert sorted(rows) == ["a", "z"]
