@@ -197,7 +197,7 @@ class SinkContract(KnownBases, TakenBack):
                     break
                 shutil.rmtree(place)
             if not module:
-                self._kill_beside(processes, tmp_path / "beside", _KILLS_BESIDE if apart > 1 else 2 * _KILLS_BESIDE)
+                self._kill_beside(processes, tmp_path / "beside", _KILLS_BESIDE)
 
     def _kill_beside(self, processes: Nursery, folder: Path, kills: int) -> None:
         """Kills before so many lines, of all to which a whole commit comes in the committer's folder and in that of
