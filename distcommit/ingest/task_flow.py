@@ -202,14 +202,16 @@ class TaskFlow:
         return any(converter.makes_several for converter in self.converters)
 
     def announce(self, datasets: Sequence[str], run_id: str) -> None:
-        """Tells the sink which datasets a task is about to write, if the columns of what comes to it are known. Not
-        behind a fork, which may send nothing of a dataset to a branch."""
-        if self.fork is not None or self.branches[0].error:
-            return
-        (branch,) = self.branches
-        schema = Reached.of(self.source).after((*self.stages, *branch.stages)).columns.whole()
-        if schema is not None and datasets:
-            branch.sink.announce(datasets, schema, run_id)
+        """Tells the sinks which datasets a task is about to write: with their columns, if all of these are known; or
+        that some of them may come, behind a fork, which may send nothing of a dataset to a branch."""
+        branches = [branch for branch in self.branches if not branch.error] if datasets else []
+        for branch in branches:
+            reached = Reached.of(self.source).after((*self.stages, *branch.stages))
+            schema = reached.columns.whole() if self.fork is None else None
+            if schema is not None:
+                branch.sink.announce(datasets, schema, run_id)
+            else:
+                branch.sink.look_up(datasets, run_id)
 
     def close(self) -> None:
         """Has all converters let go of what they hold; they may be used again."""

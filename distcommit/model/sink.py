@@ -322,6 +322,16 @@ class Sink(ABC):
             run_id: of the run whose task it is, as writers are told it.
         """
 
+    def look_up(self, datasets: Sequence[str], run_id: str) -> None:  # noqa: B027 - optional hook
+        """Told in place of `announce`, which datasets' records a task may be about to write, where their columns are
+        not known before a record is read, or a fork may send none of some: so that the target can be asked for many at
+        once. Nothing is made there, and as above nothing needs to be done.
+
+        Args:
+            datasets: their URNs, each once.
+            run_id: as above.
+        """
+
     @abstractmethod
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
         """A writer for one attempt at one work unit.

@@ -91,8 +91,8 @@ def rows_of(infos: Iterable[Mapping[str, Any]]) -> int:
     return sum(info["rows"] for info in infos)
 
 
-def staged_batches(context: CommitterContext, path: str, checksum: int) -> Iterator[pa.RecordBatch]:
-    """The rows of one staged file; all of them have one schema.
+def staged_batches(context: CommitterContext, path: str, checksum: int | None) -> Iterator[pa.RecordBatch]:
+    """The rows of one staged file; all of them have one schema. `checksum`: None of a file that was staged without.
 
     Raises:
         LostError: if the file is gone, or is not what was staged.
@@ -102,6 +102,6 @@ def staged_batches(context: CommitterContext, path: str, checksum: int) -> Itera
         data = context.fs.read(f"{context.staging_root}/{path}")
     except FileNotFoundError as error:
         raise LostError("staged rows are gone", path=path) from error
-    if xxh3_64_intdigest(data) != checksum:
+    if checksum is not None and xxh3_64_intdigest(data) != checksum:
         raise LostError("staged rows are damaged", path=path, expected="the bytes that were staged", found="others")
     yield from pa.ipc.open_stream(pa.py_buffer(data))

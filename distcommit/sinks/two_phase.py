@@ -30,9 +30,10 @@ from distcommit.model.errors import (
 )
 from distcommit.model.ledger import LedgerRow
 from distcommit.model.sink import AttemptIdentity
+from distcommit.sinks.one_by_one import OneByOne
 from distcommit.sinks.retries import tries
 from distcommit.sinks.staged_rows import files_of, rows_of, staged_batches
-from distcommit.sinks.table_committer import CollisionError, RefusedError
+from distcommit.sinks.table_committer import CollisionError, Key, RefusedError
 from distcommit.sinks.table_loading import LoadingCommitter
 
 _OURS = "distcommit"
@@ -99,6 +100,10 @@ class TwoPhaseCommitter(LoadingCommitter):
         """Which of these proofs there are, as of now."""
 
     @abstractmethod
+    def proofs_before(self, epoch: int) -> dict[str, tuple[Key, int]]:
+        """This store's proofs of older epochs than that: each with its dataset and branch, and its epoch."""
+
+    @abstractmethod
     def forget(self, proofs: Collection[str]) -> None:
         """Deletes these proofs."""
 
@@ -120,6 +125,15 @@ class TwoPhaseCommitter(LoadingCommitter):
         """Told of a run before its writers prepare anything."""
         self.make_newest(epoch)
         self._require_newest(epoch)
+        self._forget_overtaken(epoch)
+
+    def _forget_overtaken(self, epoch: int) -> None:
+        """Deletes proofs of what was committed in part and then accepted by hand, once a later epoch of the dataset is
+        committed: nobody asks for them any more, and no writer of their epoch comes."""
+        proofs = self.proofs_before(epoch)
+        rows = self.ledger() if proofs else ()
+        committed = {(row.dataset_urn, row.branch): row.epoch for row in rows}
+        self.forget([proof for proof, (key, of) in proofs.items() if of < committed.get(key, 0)])
 
     def prepare(self, attempt: AttemptIdentity, staged: Mapping[str, Any]) -> dict[str, Any]:
         """As `Preparing.prepare`.
@@ -220,7 +234,7 @@ class TwoPhaseCommitter(LoadingCommitter):
         )
         for name in waiting:
             if not self.settle(name, commit=True) and not self.proven([self._proof(name.attempt)]):
-                raise self._lost(request, [name])
+                raise _lost(request, [name])
         self.forget([self._proof(name.attempt) for name in self._names(request)])
 
     def require(self, request: CommitRequest) -> None:
@@ -232,7 +246,7 @@ class TwoPhaseCommitter(LoadingCommitter):
         names = self._names(request)
         visible = self.proven([self._proof(name.attempt) for name in names])
         if visible and not self._settings.takes_back:
-            raise self._visible(request)
+            raise _visible(request)
         rows = 0
         for info, name in zip(request.infos, names, strict=True):
             if self.settle(name, commit=False):
@@ -240,7 +254,7 @@ class TwoPhaseCommitter(LoadingCommitter):
             if self.proven([self._proof(name.attempt)]):
                 rows += rows_of([info])
                 if not self._settings.takes_back:
-                    raise self._visible(request)
+                    raise _visible(request)
         if rows:
             self.take_out(request, rows)
         self.forget([self._proof(name.attempt) for name in names])
@@ -256,12 +270,20 @@ class TwoPhaseCommitter(LoadingCommitter):
         )
 
     def discard(self, lost: Sequence[LostAttempt]) -> None:
-        attempts = {each.attempt for each in lost}
+        """One that can't be rolled back keeps none of the others from it. It holds its proof, so that it is not barred:
+        that would wait for it."""
+        attempts, held = {each.attempt for each in lost}, set[Name]()
+        one_by_one = OneByOne("prepared transactions can't be rolled back", self.probe)
         for name in sorted(self.in_doubt()):
             if name.attempt in attempts:
-                self.settle(name, commit=False)
+                held.add(name)
+                with one_by_one.to(name.text):
+                    self.settle(name, commit=False)
+                    held.remove(name)
+        kept = {name.attempt for name in held}
         with self.transaction():
-            self.bar({self._proof(each.attempt): each.epoch for each in lost})
+            self.bar({self._proof(each.attempt): each.epoch for each in lost if each.attempt not in kept})
+        one_by_one.tell()
 
     # -- of a request
 
@@ -281,7 +303,7 @@ class TwoPhaseCommitter(LoadingCommitter):
         waiting = [name for name in names if self._proof(name.attempt) not in proofs]
         gone = [name for name in waiting if name not in there]
         if gone:
-            raise self._lost(request, gone)
+            raise _lost(request, gone)
         return waiting
 
     def _key_of(self, request: CommitRequest) -> str:
@@ -292,26 +314,28 @@ class TwoPhaseCommitter(LoadingCommitter):
         """Of an attempt in this sink: where another branch goes to the same ledger, it is another sink."""
         return f"{attempt}-{blake2b(self._settings.name.encode(), digest_size=8).hexdigest()}"
 
-    def _lost(self, request: CommitRequest, gone: Sequence[Name]) -> LostError:
-        return LostError(
-            "prepared rows are neither there nor committed: somebody has rolled them back, or the database was put back"
-            " from a copy",
-            dataset=request.dataset_urn,
-            epoch=request.epoch,
-            expected=f"prepared: {', '.join(name.text for name in gone)}; or their proofs",
-            found="neither",
-            todo="release the dataset with abandon: the next run reads it again",
-        )
 
-    def _visible(self, request: CommitRequest) -> ConflictError:
-        return ConflictError(
-            "what is committed to this table can't be taken back",
-            dataset=request.dataset_urn,
-            epoch=request.epoch,
-            expected="nothing of it committed, or a sink with `tags: true`, so that its rows can be told",
-            found="some of its prepared transactions are committed",
-            todo="release the dataset with retry, or accept",
-        )
+def _lost(request: CommitRequest, gone: Sequence[Name]) -> LostError:
+    return LostError(
+        "prepared rows are neither there nor committed: somebody has rolled them back, or the database was put back"
+        " from a copy",
+        dataset=request.dataset_urn,
+        epoch=request.epoch,
+        expected=f"prepared: {', '.join(name.text for name in gone)}; or their proofs",
+        found="neither",
+        todo="release the dataset with abandon: the next run reads it again",
+    )
+
+
+def _visible(request: CommitRequest) -> ConflictError:
+    return ConflictError(
+        "what is committed to this table can't be taken back",
+        dataset=request.dataset_urn,
+        epoch=request.epoch,
+        expected="nothing of it committed, or a sink with `tags: true`, so that its rows can be told",
+        found="some of its prepared transactions are committed",
+        todo="release the dataset with retry, or accept",
+    )
 
 
 def _refused(request: CommitRequest, why: str) -> ConfigurationError:

@@ -46,7 +46,7 @@ class TestKafkaSink(SinkContract):
         return [(topics[record.topic() or ""], json.loads(record.value() or b"")["offset"]) for record in records]
 
     def lose(self, place: Path, request: CommitRequest) -> bool:
-        (place / "staging" / request.infos[-1]["paths"][-1]).unlink()
+        (place / "staging" / request.infos[-1]["files"][-1][0]).unlink()
         return True
 
     def cut_off(self, place: Path) -> bool:

@@ -40,7 +40,8 @@ class TestSqliteSink(SinkContract):
         if not (place / "rows.db").exists():
             return []
         with sqlite3.connect(place / "rows.db") as db:
-            rows = db.execute("SELECT dataset, columns FROM records").fetchall()
+            is_made = db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'records'").fetchone() == (1,)
+            rows = db.execute("SELECT dataset, columns FROM records").fetchall() if is_made else []
         db.close()
         return [(urn, msgspec.json.decode(columns)["offset"]) for urn, columns in rows]
 

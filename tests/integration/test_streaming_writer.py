@@ -15,7 +15,12 @@ import pyarrow as pa
 import pytest
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamWriter,
+    WriterCommitMessage,
+)
 from pyspark.sql.types import StructType
 
 
@@ -53,6 +58,12 @@ class TellingWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         tell(self.folder, "abort", batch=batchId)
+
+
+@pytest.mark.parametrize("kind", [DataSourceStreamWriter, DataSourceStreamArrowWriter])
+def test_no_state_of_a_writer_is_ever_asked_for_or_given_back(kind: type[DataSourceStreamWriter]) -> None:
+    """So a sink's writers have none either (conf/own-parts.md)."""
+    assert {name for name in dir(kind) if not name.startswith("_")} == {"write", "commit", "abort"}
 
 
 @pytest.mark.slow

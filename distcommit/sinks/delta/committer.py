@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from deltalake import DeltaTable
@@ -35,6 +35,7 @@ from distcommit.sinks.delta.settings import DeltaSettings
 from distcommit.sinks.delta.tables import DeltaTables, table_id
 from distcommit.sinks.ledger_files import Ledger
 from distcommit.sinks.ledgers import allowed_again, answered, committed, taken_back
+from distcommit.sinks.one_by_one import OneByOne
 from distcommit.sinks.retries import tries
 
 logger = logging.getLogger(__name__)
@@ -117,23 +118,31 @@ class DeltaCommitter(SinkCommitter):
     def discard(self, lost: Sequence[LostAttempt]) -> None:
         location = self._tables.location
         location.check()
+        each = OneByOne("what attempts have left in tables can't be taken away", self.probe)
         for name, paths in leftovers(self._context, self._sink.name, lost).items():
-            there = existing(location, paths)
-            table = self._tables.load(name) if there else None
-            if table is not None and self._ledger_of(table, name) is None:
-                raise ConflictError("others have changed the table meanwhile", table=name)
-            for path in paths - kept(table, name, there):
-                location.delete(path)
+            with each.to(name):
+                there = existing(location, paths)
+                table = self._tables.load(name) if there else None
+                if table is not None and self._ledger_of(table, name) is None:
+                    raise ConflictError("others have changed the table meanwhile", table=name)
+                for path in paths - kept(table, name, there):
+                    location.delete(path)
+        each.tell()
 
     def visible_rows(self, dataset_urn: str, branch: str) -> int | None:
         table = None if self._sink.shares_tables else self._tables.load(self._sink.table_of(dataset_urn))
         return table.count() if table is not None else None
 
     def ledger(self) -> Iterator[LedgerRow]:
+        each = OneByOne("what is committed to tables can't be told")
         for name in [self._sink.table] if self._sink.shares_tables else self._tables.names():
-            table = self._tables.load(name)
-            if table is not None:
-                yield from self._ledgers.read(table).rows.values()
+            rows: Iterable[LedgerRow] = ()
+            with each.to(name):
+                table = self._tables.load(name)
+                if table is not None:
+                    rows = self._ledgers.read(table).rows.values()
+            yield from rows
+        each.tell()
 
     def probe(self) -> None:
         self._tables.probe()

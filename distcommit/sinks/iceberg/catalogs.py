@@ -71,12 +71,7 @@ class Tables(ABC):
 
     def load(self, names: Sequence[Identifier]) -> dict[Identifier, Table]:
         """Those of the tables that there are, as they are now."""
-        loaded: dict[Identifier, Table] = {}
-        for name, table in self.read(names).items():
-            if isinstance(table, Exception):
-                raise table
-            loaded[name] = table
-        return loaded
+        return {name: readable(table) for name, table in self.read(names).items()}
 
     @abstractmethod
     def read(self, names: Sequence[Identifier]) -> dict[Identifier, Table | Exception]:
@@ -147,6 +142,13 @@ class Tables(ABC):
                 raise
 
 
+def readable(found: Table | Exception) -> Table:
+    """The table that was read. Raises the error in its place."""
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
 class KnownTables:
     """Tables as a run's writers have seen them: what a writer needs of a table does not change while it is there, and
     the committer compares it. A database is asked once for all tables of a namespace.
@@ -160,13 +162,16 @@ class KnownTables:
         self._tables, self._namespace, self._lock = tables, namespace, Lock()
         self._known: dict[Identifier, Table] = {}
         self._listed: Mapping[Identifier, Callable[[], Table]] | None = None
+        self._missing: set[Identifier] = set()
 
     def get(self, name: Identifier) -> Table | None:
-        """The table, None if there is none."""
+        """The table, None if there is none, or was none as it was looked up; asked once more it looks again."""
+        with self._lock:
+            if name in self._missing:
+                self._missing.remove(name)
+                return None
         found = self.read([name]).get(name)
-        if isinstance(found, Exception):
-            raise found
-        return found
+        return readable(found) if found is not None else None
 
     def read(self, names: Sequence[Identifier]) -> dict[Identifier, Table | Exception]:
         """Those of the tables that there are, with the error in the place of one that alone can't be read."""
@@ -180,10 +185,20 @@ class KnownTables:
             self._known.update((name, table) for name, table in left.items() if isinstance(table, Table))
             return left | {name: self._known[name] for name in names if name in self._known}
 
+    def look_up(self, names: Sequence[Identifier]) -> None:
+        """Reads those of the tables that there are, and notes which there are not."""
+        with self._lock:
+            new = [name for name in names if name not in self._known]
+        there = {*self._tables.names(self._namespace)} if new else set[Identifier]()
+        self.read([name for name in new if name in there])
+        with self._lock:
+            self._missing.update(name for name in new if name not in there)
+
     def put(self, name: Identifier, table: Table) -> None:
         """The table as it is after a change."""
         with self._lock:
             self._known[name] = table
+            self._missing.discard(name)
 
     def _from_list(self, name: Identifier) -> Table | None:
         assert self._listed is not None

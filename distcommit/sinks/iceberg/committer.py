@@ -25,7 +25,7 @@ from distcommit.model.ledger import LedgerRow
 from distcommit.model.parallel import in_flight
 from distcommit.sinks.covering import covered_in
 from distcommit.sinks.data_files import sync_locations
-from distcommit.sinks.iceberg.catalogs import Change, Identifier
+from distcommit.sinks.iceberg.catalogs import Change, Identifier, readable
 from distcommit.sinks.iceberg.data_files import data_file, folders_of
 from distcommit.sinks.iceberg.leftovers import delete, existing, kept, leftovers, live
 from distcommit.sinks.iceberg.opening import opened
@@ -34,6 +34,7 @@ from distcommit.sinks.iceberg.snapshots import NewSnapshot
 from distcommit.sinks.ledger_files import Change as LedgerChange
 from distcommit.sinks.ledger_files import Ledger, Ledgers
 from distcommit.sinks.ledgers import allowed_again, answered, committed, taken_back
+from distcommit.sinks.one_by_one import OneByOne
 from distcommit.sinks.retries import tries
 
 logger = logging.getLogger(__name__)
@@ -118,13 +119,16 @@ class IcebergCommitter(SinkCommitter):
                 raise ConflictError("others changed the table again and again", table=".".join(batch.name))
 
     def discard(self, lost: Sequence[LostAttempt]) -> None:
+        each = OneByOne("what attempts have left in tables can't be taken away", self.probe)
         for name, files in leftovers(self._context, self._sink.name, lost).items():
-            there = existing(self._tables, files)
-            names = [name] if name else self._tables.names(self._namespace)
-            tables = list(self._tables.load(names).values()) if there else []
-            for table in tables:
-                self._rows_of(table)  # raises if nobody can tell what is committed
-            delete(self._tables, files.keys() - kept(tables, there, self._tables.parallel_calls))
+            with each.to(".".join(name or self._namespace)):
+                there = existing(self._tables, files)
+                names = [name] if name else self._tables.names(self._namespace)
+                tables = list(self._tables.load(names).values()) if there else []
+                for table in tables:
+                    self._rows_of(table)  # raises if nobody can tell what is committed
+                delete(self._tables, files.keys() - kept(tables, there, self._tables.parallel_calls))
+        each.tell()
 
     def visible_rows(self, dataset_urn: str, branch: str) -> int | None:
         name = self._sink.table_of(dataset_urn)
@@ -132,8 +136,13 @@ class IcebergCommitter(SinkCommitter):
         return table.scan().count() if table is not None else None
 
     def ledger(self) -> Iterator[LedgerRow]:
-        for table in self._tables.load(self._tables.names(self._namespace)).values():
-            yield from self._rows_of(table)
+        each = OneByOne("what is committed to tables can't be told")
+        for name, table in self._tables.read(self._tables.names(self._namespace)).items():
+            rows: Iterable[LedgerRow] = ()
+            with each.to(".".join(name)):
+                rows = self._rows_of(readable(table))
+            yield from rows
+        each.tell()
 
     def probe(self) -> None:
         self._tables.probe(self._namespace)
@@ -190,15 +199,6 @@ class IcebergCommitter(SinkCommitter):
                 self._ledgers.delete(batch.ledger.superseded)
                 batch.snapshot = None
 
-    def _forget_lost(self, batch: _Batch, table: Table) -> None:
-        """Deletes what the last round has written for a table, if the table was changed by somebody else instead."""
-        snapshot, batch.snapshot = batch.snapshot, None
-        if snapshot is None or not snapshot.has_lost(table):
-            return
-        snapshot.forget()
-        if batch.ledger is not None and batch.ledger.put:
-            self._ledgers.delete([batch.ledger.put])
-
     def _change(self, batch: _Batch, table: Table | Exception | None) -> Change | None:
         """The change that commits what can be of a batch; the others, or all, have their answers in the batch."""
         batch.answers = {}
@@ -223,7 +223,7 @@ class IcebergCommitter(SinkCommitter):
             return None
         metadata = table.metadata
         ledger = self._ledger_of(table)
-        self._forget_lost(batch, table)
+        _forget_lost(batch, table, self._ledgers)
         batch.taken = []
         rows: list[LedgerRow] = []
         files: list[DataFile] = []
@@ -231,7 +231,7 @@ class IcebergCommitter(SinkCommitter):
         for index, request in batch.requests.items():
             row = ledger.rows.get((request.dataset_urn, request.branch))
             answer = _other_table(table, request) or answered(row, request)
-            answer = answer or _committed_before(request, there) or self._lost(table, request)
+            answer = answer or _committed_before(request, there) or _lost(table, request, self._tables.parallel_calls)
             if answer is not None:
                 batch.answers[index] = answer
                 continue
@@ -249,12 +249,6 @@ class IcebergCommitter(SinkCommitter):
         epoch = max(batch.requests[index].epoch for index in batch.taken)
         trace = {"distcommit.store": self._context.store_id, "distcommit.epoch": str(epoch)}
         return batch.snapshot.change(files, frozenset(), {self._ledgers.name: batch.ledger.text}, trace)
-
-    def _lost(self, table: Table, request: CommitRequest) -> CommitOutcome | None:
-        paths = _paths(request)
-        there = in_flight(self._tables.parallel_calls, lambda path: table.io.new_input(path).exists(), paths)
-        gone = [path for path, ok in zip(paths, there, strict=True) if not ok]
-        return FailedForGood(f"data files are gone: {', '.join(gone[:3])}") if gone else None
 
     # -- taking back
 
@@ -309,6 +303,23 @@ class IcebergCommitter(SinkCommitter):
 
 def _paths(request: CommitRequest) -> list[str]:
     return [file["path"] for info in request.infos for file in info["files"]]
+
+
+def _forget_lost(batch: _Batch, table: Table, ledgers: Ledgers) -> None:
+    """Deletes what the last round has written for a table, if the table was changed by somebody else instead."""
+    snapshot, batch.snapshot = batch.snapshot, None
+    if snapshot is None or not snapshot.has_lost(table):
+        return
+    snapshot.forget()
+    if batch.ledger is not None and batch.ledger.put:
+        ledgers.delete([batch.ledger.put])
+
+
+def _lost(table: Table, request: CommitRequest, parallel_calls: int) -> CommitOutcome | None:
+    paths = _paths(request)
+    there = in_flight(parallel_calls, lambda path: table.io.new_input(path).exists(), paths)
+    gone = [path for path, ok in zip(paths, there, strict=True) if not ok]
+    return FailedForGood(f"data files are gone: {', '.join(gone[:3])}") if gone else None
 
 
 def _live_without_row(table: Table, ledger: Ledger, requests: Iterable[CommitRequest], parallel_calls: int) -> set[str]:

@@ -34,6 +34,8 @@ def table_for(sink: IcebergSettings, name: Identifier, schema: pa.Schema, known:
     """
     wanted, tables = wanted_struct(schema), opened(sink.catalog)
     table = known.get(name)
+    if table is None and not sink.create:
+        table = tables.load([name]).get(name)  # as others may have made it since it was looked up
     for _ in tries(_TRIES):
         if table is None:
             table = _made(sink, tables, name, wanted)

@@ -51,6 +51,13 @@ class IcebergSink(IcebergSettings, DataFileSink):
         names = list(dict.fromkeys(map(self.table_of, datasets)))
         make_ready(self, names, schema, known_tables(self.catalog, names[0][:-1], run_id))
 
+    def look_up(self, datasets: Sequence[str], run_id: str) -> None:
+        with needing_client(self.type):
+            from distcommit.sinks.iceberg.opening import known_tables  # noqa: PLC0415
+
+        names = list(dict.fromkeys(map(self.table_of, datasets)))
+        known_tables(self.catalog, names[0][:-1], run_id).look_up(names)
+
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
         with needing_client(self.type):
             from distcommit.sinks.iceberg.writer import IcebergWriter  # noqa: PLC0415

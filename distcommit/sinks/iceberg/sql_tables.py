@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import cast
+from typing import TypeAlias, cast
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
@@ -31,6 +31,10 @@ from distcommit.sinks.retries import tries
 logger = logging.getLogger(__name__)
 _NAMES_IN_QUERY = 1000
 _ROWS = cast(SqlTable, IcebergTables.__table__)
+
+
+_Written: TypeAlias = tuple[str, TableMetadata]
+"""The metadata that a change comes to, with where it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +61,23 @@ class SqlTables(Tables):
         return dict(zip(locations, found, strict=True))
 
     def commit(self, changes: Sequence[Change], sync: Callable[[], None]) -> list[bool]:
-        made = in_flight(self.parallel_calls, self._write, changes)
-        targets = [target for target, _ in made]
+        """As it says there. Where the metadata of one can't be written, all others are made before it raises."""
+        written = in_flight(self.parallel_calls, self._tried_write, changes)
+        made = [(change, found) for change, found in zip(changes, written, strict=True) if isinstance(found, tuple)]
+        same = self._moved(made, sync) if made else []
+        for found in written:
+            if isinstance(found, Exception):
+                raise found
+        return same
+
+    def _moved(self, made: Sequence[tuple[Change, _Written]], sync: Callable[[], None]) -> list[bool]:
+        """Moves the pointers of tables that have not changed meanwhile; of each whether it was moved."""
         sync()
         for _ in tries():
             with self._engine.connect() as connection:
-                now = self._locations(connection, [change.table.name() for change in changes], lock=True)
-                same = [now.get(change.table.name()) == change.table.metadata_location for change in changes]
-                moves = [
-                    self._move(change, target) for change, target, ok in zip(changes, targets, same, strict=True) if ok
-                ]
+                now = self._locations(connection, [change.table.name() for change, _ in made], lock=True)
+                same = [now.get(change.table.name()) == change.table.metadata_location for change, _ in made]
+                moves = [self._move(change, target) for (change, (target, _)), ok in zip(made, same, strict=True) if ok]
                 if not moves:
                     return same
                 moved = connection.execute(_MOVE, moves).rowcount
@@ -76,7 +87,7 @@ class SqlTables(Tables):
             # one has moved between the query and the change: look again
         else:
             raise TransientError("others change the tables again and again", catalog=self._catalog_name)
-        moved_on = [(change, after) for change, (_, after), ok in zip(changes, made, same, strict=True) if ok]
+        moved_on = [(change, after) for (change, (_, after)), ok in zip(made, same, strict=True) if ok]
         in_flight(self.parallel_calls, self._forget_old, moved_on)
         return same
 
@@ -198,7 +209,13 @@ class SqlTables(Tables):
         metadata = FromInputFile.table_metadata(self._io.new_input(location))
         return Table(name, metadata, location, self._io, self.catalog)
 
-    def _write(self, change: Change) -> tuple[str, TableMetadata]:
+    def _tried_write(self, change: Change) -> _Written | Exception:
+        try:
+            return self._write(change)
+        except Exception as error:  # noqa: BLE001 - a client's, or a file system's: the other tables are not to suffer
+            return error
+
+    def _write(self, change: Change) -> _Written:
         """Writes the metadata that the change comes to; where it is, and what."""
         table = change.table
         for requirement in change.requirements:

@@ -7,9 +7,10 @@ committed by others for these datasets, as each dataset always has the same tran
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
+from typing import Any
 
 import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message
@@ -24,7 +25,7 @@ from distcommit.model.committer import (
     RetryLater,
     SinkCommitter,
 )
-from distcommit.model.errors import ConflictError, DistcommitError, TransientError
+from distcommit.model.errors import ConflictError, DistcommitError, LostError, TransientError
 from distcommit.model.ledger import LedgerRow
 from distcommit.model.parallel import in_flight
 from distcommit.sinks.covering import covered_in
@@ -34,6 +35,7 @@ from distcommit.sinks.kafka.names import DATASET, lane_of, ledger_key, topic_of
 from distcommit.sinks.kafka.producers import CatchableProducer
 from distcommit.sinks.ledgers import allowed_again, answered, committed, taken_back
 from distcommit.sinks.retries import tries
+from distcommit.sinks.staged_rows import files_of
 
 _TRIES = 4
 _AT_ONCE = 8
@@ -233,10 +235,11 @@ class KafkaCommitter(SinkCommitter):
             topic = topic_of(self._topic, request.dataset_urn)
             note = partial(self._note, index, topic, failures)
             try:
-                for path in (path for info in request.infos for path in info["paths"]):
-                    self._send_file(producer, topic, path, note, failures)
-            except FileNotFoundError as error:
-                failures[index] = FailedForGood(f"staged messages are gone: {error.filename or error}")
+                for path, checksum in files_of(request.infos):
+                    messages = staged_messages(self._context, path, checksum)
+                    _send(producer, topic, messages, note, failures)
+            except LostError as error:
+                failures[index] = FailedForGood(str(error))
             if failures:
                 break
         if not failures:
@@ -251,22 +254,6 @@ class KafkaCommitter(SinkCommitter):
             return failures
         producer.commit_transaction(self._target.request_timeout_s)
         return failures
-
-    def _send_file(self, producer: CatchableProducer, topic: str, path: str, note: Note, failures: Failures) -> None:
-        for message in staged_messages(self._context.fs, f"{self._context.staging_root}/{path}"):
-            while not failures:
-                try:
-                    producer.produce(topic, on_delivery=note, **message)
-                    break
-                except BufferError:
-                    producer.poll(0.1)
-                except KafkaException as error:
-                    producer.poll(0)
-                    note(error.args[0], None)
-                    if not failures:
-                        raise
-            if failures:
-                return
 
     def _note(self, index: int, topic: str, failures: Failures, error: KafkaError | None, _: object) -> None:
         """Notes why a message could not be sent, where it is to blame."""
@@ -315,6 +302,34 @@ class KafkaCommitter(SinkCommitter):
                 with suppress(KafkaException):
                     producer.abort_transaction(self._target.request_timeout_s)
                 raise
+
+
+def _send(
+    producer: CatchableProducer,
+    topic: str,
+    messages: Iterable[Mapping[str, Any]],
+    note: Note,
+    failures: Failures,
+) -> None:
+    """Sends messages, until one has failed by itself.
+
+    Raises:
+        KafkaException: if one failed that is not to blame.
+    """
+    for message in messages:
+        while not failures:
+            try:
+                producer.produce(topic, on_delivery=note, **message)
+                break
+            except BufferError:
+                producer.poll(0.1)
+            except KafkaException as error:
+                producer.poll(0)
+                note(error.args[0], None)
+                if not failures:
+                    raise
+        if failures:
+            return
 
 
 def _send_rows(producer: CatchableProducer, ledger: str, lane: int, rows: Mapping[bytes, LedgerRow]) -> None:

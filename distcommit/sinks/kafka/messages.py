@@ -10,11 +10,12 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from distcommit.model.committer import CommitterContext
 from distcommit.model.errors import ConfigurationError
-from distcommit.model.ports import FileSystem
 from distcommit.model.sink import Filtered, Origin, Origins, Prepared, SinkWriter, StagingArea
 from distcommit.model.work import SkippedRange
 from distcommit.sinks.covering import Covering
+from distcommit.sinks.staged_rows import staged_batches
 from distcommit.sinks.target_files import messages_name
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -112,7 +113,8 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 class KafkaWriter(SinkWriter):
-    """Stages messages as Arrow IPC files of at most about 32 MB, which is what it holds in memory.
+    """Stages messages as Arrow IPC files of at most about 32 MB, which is what it holds in memory. Its commit info says
+    which there are, in order: `{"files": [[path below the staging root, xxh3-64 of its bytes], ...], ...}`.
 
     `ledger_id`: the identity of the ledger topic, which the committer has to find again.
     """
@@ -120,7 +122,7 @@ class KafkaWriter(SinkWriter):
     def __init__(self, mapping: Mapping, area: StagingArea, origin: Origin, ledger_id: str) -> None:
         self._mapping, self._area, self._ledger_id = mapping, area, ledger_id
         self._covering = Covering(origin)
-        self._paths: list[str] = []
+        self._files: list[list[Any]] = []
         self._held: list[pa.RecordBatch] = []
         self._held_bytes = 0
 
@@ -143,9 +145,9 @@ class KafkaWriter(SinkWriter):
 
     def prepare_commit(self) -> Prepared:
         self._flush()
-        if not self._paths:
+        if not self._files:
             return Prepared(holes=self._covering.holes_left)
-        info = {"paths": self._paths, "ledger": self._ledger_id, "covered": self._covering.covered()}
+        info = {"files": self._files, "ledger": self._ledger_id, "covered": self._covering.covered()}
         return Prepared([info])
 
     def abort(self) -> None:
@@ -154,7 +156,7 @@ class KafkaWriter(SinkWriter):
     def _flush(self) -> None:
         if not self._held:
             return
-        name = messages_name(len(self._paths))
+        name = messages_name(len(self._files))
         buffer = pa.BufferOutputStream()
         with pa.ipc.new_stream(buffer, _MESSAGE) as stream:
             for part in self._held:
@@ -166,14 +168,13 @@ class KafkaWriter(SinkWriter):
             written = True
         finally:
             file.close_file(sync=written)
-        self._paths.append(f"{self._area.prefix}/{name}")
+        self._files.append([f"{self._area.prefix}/{name}", file.checksum])
 
 
-def staged_messages(fs: FileSystem, path: str) -> Iterator[dict[str, Any]]:
-    """The messages of a staged file as `Producer.produce` takes them, less the topic. FileNotFoundError: it is gone."""
-    with pa.ipc.open_stream(pa.BufferReader(fs.read(path))) as stream:
-        for batch in stream:
-            for row in batch.to_pylist():
-                headers = [(header["key"], header["value"]) for header in row.pop("headers") or ()]
-                message = {name: value for name, value in row.items() if value is not None}
-                yield {**message, "headers": headers} if headers else message
+def staged_messages(context: CommitterContext, path: str, checksum: int | None) -> Iterator[dict[str, Any]]:
+    """The messages of a staged file as `Producer.produce` takes them, less the topic. Raises as `staged_batches`."""
+    for batch in staged_batches(context, path, checksum):
+        for row in batch.to_pylist():
+            headers = [(header["key"], header["value"]) for header in row.pop("headers") or ()]
+            message = {name: value for name, value in row.items() if value is not None}
+            yield {**message, "headers": headers} if headers else message

@@ -24,7 +24,7 @@ from distcommit.sinks.mariadb.connection import code_of, execute
 from distcommit.sinks.mariadb.settings import MariadbTables
 from distcommit.sinks.mariadb.tables import AlterFirst
 from distcommit.sinks.retries import tries
-from distcommit.sinks.table_committer import PROOFS
+from distcommit.sinks.table_committer import PROOFS, Key
 from distcommit.sinks.two_phase import Name, TwoPhaseCommitter
 
 _MADE = f"""
@@ -105,6 +105,11 @@ class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
             return set()
         asked = f"SELECT id FROM {PROOFS} WHERE what = 'proof' AND id IN ({', '.join(['%s'] * len(proofs))})"
         return {proof for (proof,) in self._execute(asked, [*proofs]).fetchall()}
+
+    def proofs_before(self, epoch: int) -> dict[str, tuple[Key, int]]:
+        asked = f"SELECT id, dataset, branch, epoch FROM {PROOFS} WHERE store = %s AND what = 'proof' AND epoch < %s"
+        found = self._execute(asked, (self._context.store_id, epoch)).fetchall()
+        return {proof: ((dataset, branch), of) for proof, dataset, branch, of in found}
 
     def forget(self, proofs: Collection[str]) -> None:
         if proofs:

@@ -19,7 +19,7 @@ from distcommit.model.sink import AttemptIdentity
 from distcommit.sinks.postgresql.committer import PostgresqlCommitter
 from distcommit.sinks.postgresql.connection import begun, transaction
 from distcommit.sinks.postgresql.settings import PostgresqlTables
-from distcommit.sinks.table_committer import PROOFS
+from distcommit.sinks.table_committer import PROOFS, Key
 from distcommit.sinks.two_phase import Name, TwoPhaseCommitter
 
 _MADE = """
@@ -91,6 +91,13 @@ class TwoPhasePostgresql(TwoPhaseCommitter, PostgresqlCommitter):
     def proven(self, proofs: Collection[str]) -> set[str]:
         found = self._run("SELECT id FROM {proofs} WHERE id = ANY(%s) AND what = 'proof'", ([*proofs],))
         return {proof for (proof,) in found.fetchall()}
+
+    def proofs_before(self, epoch: int) -> dict[str, tuple[Key, int]]:
+        found = self._run(
+            "SELECT id, dataset, branch, epoch FROM {proofs} WHERE store = %s AND what = 'proof' AND epoch < %s",
+            (self._context.store_id, epoch),
+        )
+        return {proof: ((dataset, branch), of) for proof, dataset, branch, of in found.fetchall()}
 
     def forget(self, proofs: Collection[str]) -> None:
         self._run("DELETE FROM {proofs} WHERE id = ANY(%s)", ([*proofs],))

@@ -122,6 +122,9 @@ class PythonSink(BaseModel, SinkSettings):
     def announce(self, datasets: Sequence[str], schema: pa.Schema, run_id: str) -> None:
         self.made.announce(datasets, schema, run_id)
 
+    def look_up(self, datasets: Sequence[str], run_id: str) -> None:
+        self.made.look_up(datasets, run_id)
+
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
         return self.made.open_writer(attempt, area, origin)
 

@@ -1,4 +1,4 @@
-"""Processes that end before a line of a module that they come to, with nothing cleaned up."""
+"""Processes that end before a line of some modules that they come to, with nothing cleaned up."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import importlib
 import multiprocessing
 import os
 import sys
+import threading
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from multiprocessing.connection import Connection
 from types import FrameType
 from typing import Any, NoReturn, cast
@@ -20,6 +22,7 @@ from distcommit.sinks.committer_sink import CommitterSink
 
 _DIED, _FAILED = 17, 18
 _LONGEST_S = 120
+_NEVER = 1 << 62
 
 
 class Nursery:
@@ -32,24 +35,33 @@ class Nursery:
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
 
-    def killed_at(self, line: int, module: str, act: Callable[..., None], *arguments: Any) -> bool:
-        """Does it in a process that ends, with nothing cleaned up, before the `line`th line of that module it comes to.
-        Returns whether it ended so; False if it came to its end.
+    def killed_at(self, line: int, places: Collection[str], act: Callable[..., None], *arguments: Any) -> bool:
+        """Does it in a process that ends, with nothing cleaned up, before the `line`th line that it comes to in these
+        places. Returns whether it ended so; False if it came to its end.
 
         Args:
             line: which one, from 1 on.
-            module: its file.
+            places: files, and folders whose own files they are.
             act: a function that other processes can import, such as `commit_all`.
             arguments: the function's.
 
         Raises:
             AssertionError: if it failed by itself, or did not end within two minutes.
         """
-        self._pipe.send((line, module, act, arguments))
+        code, _ = self._asked(line, places, act, *arguments)
+        return code == _DIED
+
+    def lines_of(self, places: Collection[str], act: Callable[..., None], *arguments: Any) -> int:
+        """Does it, and how many lines of these places it comes to. Raises as `killed_at`."""
+        _, lines = self._asked(_NEVER, places, act, *arguments)
+        return lines
+
+    def _asked(self, line: int, *asked: Any) -> tuple[int, int]:
+        self._pipe.send((line, *asked))
         assert self._pipe.poll(_LONGEST_S), f"what should end before line {line} took over {_LONGEST_S} s"
-        code = self._pipe.recv()
+        code, lines = cast("tuple[int, int]", self._pipe.recv())
         assert code in (0, _DIED), f"it failed by itself, exit code {code}; its standard error says why"
-        return cast("int", code) == _DIED
+        return code, lines
 
 
 @contextmanager
@@ -73,15 +85,19 @@ def _nurse(pipe: Connection, preloaded: Sequence[str]) -> None:
         importlib.import_module(name)
     while True:
         try:
-            asked = pipe.recv()
+            line, places, act, *arguments = pipe.recv()
         except EOFError:
             return
+        tells, told = os.pipe()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of threads of libraries' own, which no lock is shared
             child = os.fork()
         if child == 0:
-            _act_until(*asked)
-        pipe.send(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+            _act_until(line, frozenset(places), act, arguments, told)
+        os.close(told)
+        with open(tells) as lines:
+            come_to = int(lines.read() or 0)
+        pipe.send((os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), come_to))
 
 
 def commit_all(sink: CommitterSink, context: StepContext, requests: Sequence[CommitRequest]) -> None:
@@ -91,12 +107,19 @@ def commit_all(sink: CommitterSink, context: StepContext, requests: Sequence[Com
     committer.close()
 
 
-def _act_until(line: int, module: str, act: Callable[..., None], arguments: Sequence[Any]) -> NoReturn:
-    """Does it in this process, which ends with it, or before that line."""
+def _act_until(
+    line: int, places: Collection[str], act: Callable[..., None], arguments: Sequence[Any], told: int
+) -> NoReturn:
+    """Does it in this process, which ends with it, or before that line, of whichever thread. If it comes to its end it
+    writes there how many lines it came to."""
     left = [line]
 
+    @cache
+    def is_there(file: str) -> bool:
+        return file in places or os.path.dirname(file) in places
+
     def trace(frame: FrameType, event: str, argument: object) -> Any:
-        if frame.f_code.co_filename != module:
+        if not is_there(frame.f_code.co_filename):
             return None
         if event == "line":
             left[0] -= 1
@@ -105,8 +128,11 @@ def _act_until(line: int, module: str, act: Callable[..., None], arguments: Sequ
         return trace
 
     try:
+        threading.settrace(trace)
         sys.settrace(trace)
         act(*arguments)
+        sys.settrace(None)
+        os.write(told, str(line - left[0]).encode())
     except BaseException:  # noqa: BLE001 - nothing may come back from here
         traceback.print_exc()
         sys.stderr.flush()

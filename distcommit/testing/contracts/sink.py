@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
-import inspect
 import itertools
 import os
 import pickle
+import random
 import shutil
 import subprocess
 import sys
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from distcommit.model.committer import (
     RetryLater,
 )
 from distcommit.model.sink import BY_DATASET
+from distcommit.sinks import ledgers
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.testing.contracts.killed import Nursery, commit_all, nursery
 from distcommit.testing.contracts.known_bases import KnownBases
@@ -33,6 +35,9 @@ from distcommit.testing.contracts.tried_sink import batch_of
 _MANY = 8
 
 
+_SEEN = [(urn, offset) for urn in ("a", "b") for offset in (0, 1, 2)]
+"""What the two requests come to that committers are killed with."""
+_KILLS_BESIDE = 8
 _NAMES = ["orders", "orders/0", "orders.eu", "a", "ä b", "x" * 1000]
 
 
@@ -175,33 +180,52 @@ class SinkContract(KnownBases, TakenBack):
         assert self.seen(tmp_path) == [(urn, offset) for urn in ("a", "b/ü", "c") for offset in (0, 1)]
 
     def test_killed_at_any_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
-        """Before each line of the committer's module that a commit of two datasets, of two infos each, comes to."""
+        """Before each line of the committer's module that a commit of two datasets, of two infos each, comes to; and
+        before some of all lines that it comes to in the modules beside it, and in those that sinks share."""
         self.kill_before_lines(tmp_path)
 
     def kill_before_lines(self, tmp_path: Path, apart: int = 1, module: str = "") -> None:
         """The test before this; `apart`: only before each line of so many; `module`: the file of another module than
-        the committer's."""
+        the committer's, and of no more than that."""
         with nursery(self.preloaded) as processes:
             for line in itertools.count(1, apart):
                 place = tmp_path / str(line)
                 place.mkdir(parents=True)
-                if not self._is_committed_after_a_kill(processes, line, place, module):
+                places = [module or self.committers_file(place)]
+                if not self._is_committed_after_a_kill(processes, line, place, places):
                     assert line > 1, "no line of the committer's module was traced"
-                    return
+                    break
                 shutil.rmtree(place)
+            if not module:
+                self._kill_beside(processes, tmp_path / "beside", _KILLS_BESIDE)
 
-    def _is_committed_after_a_kill(self, processes: Nursery, line: int, place: Path, module: str) -> bool:
+    def _kill_beside(self, processes: Nursery, folder: Path, kills: int) -> None:
+        """Kills before so many lines, of all to which a whole commit comes in the committer's folder and in that of
+        what sinks share: for each class of tests the same ones in each run."""
+        whole = folder / "whole"
+        whole.mkdir(parents=True)
+        places = [os.path.dirname(self.committers_file(whole)), os.path.dirname(ledgers.__file__)]
+        requests = tuple(self._to_commit(whole))
+        lines = processes.lines_of(places, commit_all, self.sink(whole), self.context(whole), requests)
+        assert self.seen(whole) == _SEEN
+        chosen = random.Random(type(self).__name__).sample(range(1, lines + 1), min(kills, lines))
+        for line in sorted(chosen):
+            place = folder / str(line)
+            place.mkdir()
+            self._is_committed_after_a_kill(processes, line, place, places)
+            shutil.rmtree(place)
+
+    def _to_commit(self, place: Path) -> list[CommitRequest]:
+        return [self.prepare(place, urn, 1, [0], [1, 2]) for urn in ("a", "b")]
+
+    def _is_committed_after_a_kill(self, processes: Nursery, line: int, place: Path, modules: Collection[str]) -> bool:
         """Whether it came to that line."""
-        requests = [self.prepare(place, urn, 1, [0], [1, 2]) for urn in ("a", "b")]
-        sink, context = self.sink(place), self.context(place)
-        committer = sink.open_committer(context.for_committers)
-        module = module or inspect.getsourcefile(type(committer)) or ""
-        committer.close()
-        died = processes.killed_at(line, module, commit_all, sink, context, tuple(requests))
+        requests = self._to_commit(place)
+        died = processes.killed_at(line, modules, commit_all, self.sink(place), self.context(place), tuple(requests))
         assert len(set(self.seen(place))) == len(self.seen(place))
         again = self.commit(place, *requests)
-        assert all(isinstance(outcome, Committed | AlreadyCommitted) for outcome in again), again
-        assert self.seen(place) == [(urn, offset) for urn in ("a", "b") for offset in (0, 1, 2)]
+        assert all(isinstance(outcome, Committed | AlreadyCommitted) for outcome in again), (line, again)
+        assert self.seen(place) == _SEEN, line
         return died
 
     def test_its_ledger_says_which_epoch_of_each_dataset_is_committed_and_how_many_rows(self, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
 import uuid
 from abc import ABC, abstractmethod
@@ -36,8 +37,8 @@ class TriedSink(ABC):
 
     @abstractmethod
     def observe(self, place: Path) -> Sequence[tuple[str, int]]:
-        """Dataset and offset of each record that is visible at the target, as often as it is there, in any
-        order."""
+        """Dataset and offset of each record that is visible at the target, as often as it is there, in any order: of
+        none where the target is not made yet, or by half."""
 
     def lose(self, place: Path, request: CommitRequest) -> bool:
         """Makes it impossible to commit what was prepared; False if nothing can."""
@@ -72,6 +73,12 @@ class TriedSink(ABC):
             self.make_sink(place).committers,
             store_id=_STORE,
         )
+
+    def committers_file(self, place: Path) -> str:
+        """The file that its class of committers is in."""
+        committer = self.sink(place).open_committer(self.context(place).for_committers)
+        committer.close()
+        return inspect.getsourcefile(type(committer)) or ""
 
     def writer(
         self, place: Path, urn: str, epoch: int, attempt: str = "", *, origin: Origin = _NO_ORIGIN

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,8 @@ import pytest
 from distcommit.app.output.audit import audit_store
 from distcommit.app.output.ledgers import open_ledgers, require_audited
 from distcommit.ingest.task_flow import TaskFlow
-from distcommit.model.errors import ConfigurationError
+from distcommit.model.errors import ConfigurationError, TransientError
+from distcommit.model.ledger import LedgerRow
 from distcommit.model.provenance import Provenance
 from distcommit.model.sink import Abilities, Sink
 from distcommit.model.source import Source
@@ -17,7 +19,7 @@ from distcommit.model.watermark import Watermark
 from distcommit.stores import by_hand
 from distcommit.testing.models.model_flow import records_of
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
-from distcommit.testing.models.sqlite_sink import SqliteSink
+from distcommit.testing.models.sqlite_sink import SqliteCommitter, SqliteSink
 from distcommit.testing.simulation.world import ROOTS
 from tests.unit.app.ledger_jobs import FILES, LedgerJob
 from tests.unit.engine.machines import source
@@ -76,6 +78,41 @@ def test_rows_that_are_gone_are_told_when_readers_are_asked(tmp_path: Path) -> N
     found = job.audit()
     assert (found.exact, found.altered_count) == (False, 1)
     assert "rows, as its ledger says, found" in found.altered[0]
+
+
+def test_rows_that_can_not_be_counted_are_told_by_dataset_and_are_no_gap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = after(tmp_path, FIRST)
+    counted = SqliteCommitter.visible_rows
+
+    def refused(committer: SqliteCommitter, dataset_urn: str, branch: str) -> int | None:
+        if dataset_urn == "a":
+            raise PermissionError("permission denied for table a")
+        return counted(committer, dataset_urn, branch)
+
+    monkeypatch.setattr(SqliteCommitter, "visible_rows", refused)
+    found = job.audit()
+    assert (found.exact, found.gaps, found.records) == (False, 0, job.audit(deep=False).records)
+    assert found.not_as_stored == [
+        "a, branch right: its rows at the target can't be counted: permission denied for table a"
+    ]
+
+
+def test_a_ledger_that_can_not_be_read_to_its_end_says_what_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = after(tmp_path, FIRST)
+    told = SqliteCommitter.ledger
+
+    def broken(committer: SqliteCommitter) -> Iterator[LedgerRow]:
+        yield from (row for row in told(committer) if row.dataset_urn == "b")
+        raise TransientError("what is committed to tables can't be told", names="a")
+
+    monkeypatch.setattr(SqliteCommitter, "ledger", broken)
+    found = job.audit()
+    assert {row.dataset for row in found.partitions if row.branch == "right" and row.gaps} == {"a"}
+    assert [text.partition("ledger of branch right")[2].endswith("[names=a]") for text in found.unreadable] == [True]
 
 
 def test_a_ledger_that_lacks_a_dataset_is_a_gap(tmp_path: Path) -> None:

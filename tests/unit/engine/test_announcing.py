@@ -33,6 +33,7 @@ class KnownSource(ModelSource):
 @dataclass
 class ToldSink(MemorySink):
     told: list[tuple[str, list[str]]] = field(default_factory=list)
+    looked_up: list[str] = field(default_factory=list)
     early: set[str] = field(default_factory=set)
     fails: bool = False
 
@@ -42,6 +43,10 @@ class ToldSink(MemorySink):
         self.early |= {*datasets} - {attempt.dataset_urn for attempt in self.attempts}
         if self.fails:
             raise ConnectionError("the target can't be reached")
+
+    def look_up(self, datasets: Sequence[str], run_id: str) -> None:
+        self.looked_up += datasets
+        self.early |= {*datasets} - {attempt.dataset_urn for attempt in self.attempts}
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -55,11 +60,15 @@ def test_the_sink_is_told_of_each_dataset_once_and_may_fail(fails: bool) -> None
     assert {name: len(values) for name, values in sink.rows.items()} == {"a": 5, "b": 1}
 
 
-def test_it_is_not_told_what_nobody_knows_yet_nor_what_a_fork_may_send_elsewhere() -> None:
+@pytest.mark.parametrize("behind", ["columns that only records tell", "a fork"])
+def test_it_is_told_only_to_look_up_what_may_come_otherwise_or_not_at_all(behind: str) -> None:
     sink = ToldSink()
-    assert run(launch, WORLD.begin(Machine(), ModelSource(DATASETS), sink=sink)).succeeded
-    settings = WORLD.begin(Machine(), KnownSource(DATASETS), sink=sink)
-    branches = (Branch(sink, "x"), Branch(FileSink(), "y"))
-    flow = TaskFlow(settings.flow.source, branches, fork=AllBranches())
-    assert run(launch, replace(settings, flow=flow)).succeeded
+    is_forked = behind == "a fork"
+    settings = WORLD.begin(Machine(), (KnownSource if is_forked else ModelSource)(DATASETS), sink=sink)
+    if is_forked:
+        branches = (Branch(sink, "x"), Branch(FileSink(), "y"))
+        settings = replace(settings, flow=TaskFlow(settings.flow.source, branches, fork=AllBranches()))
+    assert run(launch, settings).succeeded
     assert sink.told == []
+    assert {*sink.looked_up} == {"a", "b"}
+    assert sink.early == {"a", "b"}, "each before its first writer is opened"

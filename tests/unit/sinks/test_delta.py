@@ -32,7 +32,13 @@ from distcommit.model.committer import (
     LostAttempt,
     RetryLater,
 )
-from distcommit.model.errors import ConfigurationError, ConflictError, CorruptError, SinkUnavailableError
+from distcommit.model.errors import (
+    ConfigurationError,
+    ConflictError,
+    CorruptError,
+    SinkUnavailableError,
+    TransientError,
+)
 from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
 from distcommit.sinks.delta.committer import DeltaCommitter
 from distcommit.sinks.delta.ledger import TableLedgers
@@ -716,9 +722,28 @@ def test_nothing_is_deleted_while_it_is_not_known_what_is_committed(target: Targ
     target.prepare(sink, "t", 1, ids(1), attempt="dead")
     before = target.data("t")
     shutil.rmtree(target.folder / "output")
-    with pytest.raises(CorruptError, match="its ledger is damaged or gone"):
+    with pytest.raises(TransientError, match="its ledger is damaged or gone"):
         target.committer(sink).discard([LostAttempt(1, "unit", "dead", "dead")])
     assert target.data("t") == before
+
+
+def test_a_table_that_can_not_be_read_keeps_no_other_from_clean_up_and_audit(target: Target) -> None:
+    sink = target.sink()
+    for name in ("a", "broken", "z"):
+        target.commit(sink, target.prepare(sink, name, 1, ids(1)))
+        target.prepare(sink, name, 2, ids(2), attempt=f"dead-{name}")
+    for path in (target.location / "broken" / "_delta_log").iterdir():
+        path.write_bytes(b"{")
+    lost = [LostAttempt(2, "unit", f"dead-{name}", f"dead-{name}") for name in ("a", "broken", "z")]
+    for _ in range(2):
+        with pytest.raises(TransientError, match=r"names=broken\]"):
+            target.committer(sink).discard(lost)
+    left = {name: sum("dead" in path for path in target.data(name)) for name in ("a", "broken", "z")}
+    assert left == {"a": 0, "broken": 1, "z": 0}
+    rows = list[str]()
+    with pytest.raises(TransientError, match=r"names=broken\]"):
+        rows.extend(row.dataset_urn for row in target.committer(sink).ledger())
+    assert sorted(rows) == ["a", "z"]
 
 
 @pytest.mark.parametrize("why", ["compacted", "append-only"])

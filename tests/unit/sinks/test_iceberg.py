@@ -22,8 +22,10 @@ from distcommit.model.committer import (
     LostAttempt,
     RetryLater,
 )
-from distcommit.model.errors import ConfigurationError, ConflictError, CorruptError
+from distcommit.model.errors import ConfigurationError, ConflictError, TransientError
 from distcommit.sinks import ledger_files
+from distcommit.sinks.iceberg import committer
+from distcommit.sinks.iceberg.catalogs import Change
 from distcommit.sinks.iceberg.opening import close_opened, opened
 from distcommit.sinks.iceberg.settings import term_of
 from distcommit.sinks.iceberg.sql_tables import SqlTables
@@ -392,6 +394,27 @@ def test_one_table_that_can_not_be_read_does_not_harm_others(target: Target) -> 
     assert two == Committed()
 
 
+def test_one_table_whose_metadata_can_not_be_written_does_not_harm_others(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink, writes = target.sink(), SqlTables._write
+    requests = [target.prepare(sink, name, 1, ids(1)) for name in ("a", "broken", "z")]
+
+    def refused(tables: SqlTables, change: Change) -> Any:
+        if change.table.name()[-1] == "broken":
+            raise ValueError("an update that this client can't apply")
+        return writes(tables, change)
+
+    monkeypatch.setattr(SqlTables, "_write", refused)
+    one, broken, two = target.commit(sink, *requests)
+    assert isinstance(broken, RetryLater)
+    assert "can't apply" in broken.reason
+    assert all(isinstance(outcome, Committed | AlreadyCommitted) for outcome in (one, two))
+    assert target.rows("a") == target.rows("z") == [1]
+    monkeypatch.undo()
+    assert target.commit(sink, *requests) == [AlreadyCommitted(), Committed(), AlreadyCommitted()]
+
+
 def test_of_a_whole_group_one_that_is_gone_holds_the_others_and_what_is_left_is_one_snapshot(target: Target) -> None:
     sink = target.sink(table="events")
     requests = [target.prepare(sink, urn, 4, ids(number)) for number, urn in enumerate(("a", "b", "c"))]
@@ -518,9 +541,48 @@ def test_nothing_is_deleted_while_it_is_not_known_what_is_committed(
     target.prepare(sink, "t", 1, ids(1), attempt="dead")
     before = target.data("t")
     shutil.rmtree(target.folder / "output")
-    with pytest.raises(CorruptError, match="its ledger is damaged or gone"):
+    with pytest.raises(TransientError, match="its ledger is damaged or gone"):
         target.committer(sink).discard([LostAttempt(1, "unit", "dead", "dead")])
     assert target.data("t") == before
+
+
+def test_a_table_that_can_not_be_read_keeps_no_other_from_clean_up_and_audit(target: Target) -> None:
+    sink = target.sink()
+    for name in ("a", "broken", "z"):
+        target.commit(sink, target.prepare(sink, name, 1, ids(1)))
+        target.prepare(sink, name, 2, ids(2), attempt=f"dead-{name}")
+    for path in (target.folder / "warehouse" / "n" / "broken").rglob("*.metadata.json"):
+        path.write_bytes(b"{")
+    lost = [LostAttempt(2, "unit", f"dead-{name}", f"dead-{name}") for name in ("a", "broken", "z")]
+    for _ in range(2):
+        with pytest.raises(TransientError, match=r"names=n\.broken\]"):
+            target.committer(sink).discard(lost)
+    left = {name: sum("dead" in path for path in target.data(name)) for name in ("a", "broken", "z")}
+    assert left == {"a": 0, "broken": 1, "z": 0}
+    rows = list[str]()
+    with pytest.raises(TransientError, match=r"names=n\.broken\]"):
+        rows.extend(row.dataset_urn for row in target.committer(sink).ledger())
+    assert sorted(rows) == ["a", "z"]
+
+
+def test_files_of_what_lost_are_not_looked_for_table_by_table_in_an_outage(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = target.sink()
+    for name in ("a", "b"):
+        target.prepare(sink, name, 1, ids(1), attempt=f"dead-{name}")
+    tried: list[object] = []
+
+    def away(tables: object, files: object) -> None:
+        tried.append(files)
+        raise OSError("no route to host")
+
+    monkeypatch.setattr(committer, "existing", away)
+    committing = target.committer(sink)
+    monkeypatch.setattr(committing, "probe", lambda: away(None, None))
+    with pytest.raises(OSError, match="no route"):
+        committing.discard([LostAttempt(1, "unit", f"dead-{name}", f"dead-{name}") for name in ("a", "b")])
+    assert len(tried) == 2, "one table, and the probe"
 
 
 def test_what_was_compacted_can_not_be_taken_back(target: Target) -> None:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import load_catalog
+from pyiceberg.table import Table
 from sqlalchemy import event
 
 from distcommit.model.committer import Committed
 from distcommit.model.errors import ConfigurationError
-from distcommit.sinks.iceberg.catalogs import NewTable
+from distcommit.sinks.iceberg.catalogs import KnownTables, NewTable
 from distcommit.sinks.iceberg.opening import close_opened, opened
+from distcommit.sinks.iceberg.rest_tables import RestTables
 from distcommit.sinks.iceberg.sink import IcebergSink
 from distcommit.sinks.iceberg.sql_tables import SqlTables
 from tests.unit.sinks.iceberg_target import Target, ids
@@ -170,6 +173,52 @@ def test_many_that_make_the_same_tables_at_once_make_each_once(target: Target) -
         thread.join()
     assert sorted(name for made in found for name in made) == sorted(("n", name) for name in NAMES)
     assert all(len(metadata_files(target, name)) == 1 for name in NAMES)
+
+
+def test_tables_that_a_task_may_write_are_looked_up_at_once_and_none_is_made(target: Target) -> None:
+    target.sink().announce(NAMES[:20], NARROW, "run-1")
+    sink = target.sink()
+    told = statements_of(sink)
+    sink.look_up(NAMES, "run-2")
+    assert len(told) <= 4, told
+    assert not any((target.folder / "warehouse" / "n" / name).exists() for name in NAMES[20:])
+    before = len(told)
+    there = [target.prepare(sink, name, 2, ids(1).cast(NARROW)) for name in NAMES[:20]]
+    assert told[before:] == [], "of tables that are there nobody asks any more"
+    made = [target.prepare(sink, name, 2, ids(1).cast(NARROW)) for name in NAMES[20:23]]
+    assert len(told) - before <= 2 * len(made) + 2, told[before:]
+    assert set(target.commit(sink, *there, *made)) == {Committed()}
+
+
+@pytest.mark.parametrize("create", [True, False])
+def test_a_table_that_is_made_after_it_was_looked_up_is_found(target: Target, create: bool) -> None:
+    sink = target.sink(create=create)
+    sink.look_up(NAMES[:1], "run-1")
+    with load_catalog("default", type="sql", **target.catalog) as catalog:
+        catalog.create_namespace_if_not_exists("n")
+        theirs = catalog.create_table(("n", NAMES[0]), ids(1).schema)
+    request = target.prepare(sink, NAMES[0], 1, ids(7))
+    assert request.infos[0]["uuid"] == str(theirs.metadata.table_uuid)
+    assert target.commit(sink, request) == [Committed()]
+
+
+def test_behind_rest_tables_that_are_there_are_asked_for_together_and_others_not_at_all() -> None:
+    asked, together = list[str](), threading.Barrier(3)
+
+    def load_table(name: tuple[str, ...]) -> Table:
+        asked.append(name[-1])
+        together.wait(10)  # for the two others
+        return Table.__new__(Table)
+
+    tables = RestTables.__new__(RestTables)
+    there = [("n", "a"), ("n", "b"), ("n", "c"), ("n", "others")]
+    tables._rest = SimpleNamespace(load_table=load_table, list_tables=lambda namespace: there)  # type: ignore[assignment]
+    tables.catalog = SimpleNamespace(properties={})  # type: ignore[assignment]
+    known = KnownTables(tables, ("n",))
+    known.look_up([("n", name) for name in ("a", "b", "c", "new")])
+    assert sorted(asked) == ["a", "b", "c"]
+    assert [known.get(("n", name)) is not None for name in ("a", "new", "b")] == [True, False, True]
+    assert len(asked) == 3
 
 
 def test_a_table_for_all_datasets_is_made_once(target: Target) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
 
 from distcommit.fs.local import LocalFileSystem
-from distcommit.model.committer import CommitRequest, CommitterContext, RetryLater
+from distcommit.model.committer import CommitOutcome, CommitRequest, CommitterContext, FailedForGood, RetryLater
 from distcommit.model.ledger import Covered, LedgerRow
 from distcommit.model.provenance import Provenance
 from distcommit.model.sink import Origin, StagingArea
@@ -17,6 +19,8 @@ from distcommit.model.work import SkippedRange
 from distcommit.sinks.kafka.client import KafkaTarget
 from distcommit.sinks.kafka.committer import KafkaCommitter
 from distcommit.sinks.kafka.messages import KafkaWriter, Mapping
+from distcommit.sinks.kafka.sink import KafkaSink
+from distcommit.steps.sink import SinkCommitStep
 
 
 def test_holes_beside_which_there_is_no_message_are_for_the_log_to_keep(tmp_path: Path) -> None:
@@ -28,6 +32,83 @@ def test_holes_beside_which_there_is_no_message_are_for_the_log_to_keep(tmp_path
     prepared = writer.prepare_commit()
     assert not prepared.infos
     assert list(prepared.holes) == [hole]
+
+
+class Messages:
+    """Takes them, and has them seen once they are committed."""
+
+    def __init__(self) -> None:
+        self._sent: list[bytes] = []
+        self.seen: list[bytes] = []
+
+    def begin_transaction(self) -> None:
+        self._sent = []
+
+    def produce(self, topic: str, value: bytes, key: bytes | None = None, **more: Any) -> None:
+        self._sent += [value] if topic == "topic" else []
+
+    def __len__(self) -> int:
+        return 0
+
+    def abort_transaction(self, timeout_s: float) -> None: ...
+
+    def commit_transaction(self, timeout_s: float) -> None:
+        self.seen += self._sent
+
+
+class Staged:
+    """Two datasets' messages that wait to be committed, and a committer of theirs."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.context = CommitterContext(LocalFileSystem(), str(folder), str(folder), "store")
+        self.requests = {number: self._prepared(urn) for number, urn in enumerate("ab")}
+
+    def _prepared(self, urn: str) -> CommitRequest:
+        (self._folder / urn).mkdir()
+        area = StagingArea(LocalFileSystem(), str(self._folder / urn), urn, str(self._folder))
+        writer = KafkaWriter(Mapping("bytes", "", "value", "", "", ""), area, Origin(), "ledger-id")
+        writer.write(pa.record_batch({"value": [f"message of {urn}".encode() * 9]}))
+        return CommitRequest(urn, 1, tuple(writer.prepare_commit().infos))
+
+    def flip(self, urn: str) -> None:
+        """A byte of a message."""
+        (path,) = (self._folder / urn).iterdir()
+        data = path.read_bytes()
+        path.write_bytes(data.replace(b"message", b"massage", 1))
+
+    def committed(self, requests: dict[int, CommitRequest]) -> tuple[list[bytes], dict[int, CommitOutcome]]:
+        """What is seen, and what has failed."""
+        target = KafkaTarget("localhost:1", (("log_level", "0"),), "the-ledger", 1, 10, 30)
+        producer: Any = Messages()
+        with closing(KafkaCommitter(target, "topic", self.context, create=False)) as committer:
+            failed = committer._transaction(producer, 0, requests, {})
+        return producer.seen, failed
+
+
+def test_messages_whose_bytes_have_changed_since_they_were_staged_are_never_sent(tmp_path: Path) -> None:
+    staged = Staged(tmp_path)
+    staged.flip("b")
+    seen, failed = staged.committed(staged.requests)
+    assert (seen, list(failed)) == ([], [1]), "nothing of the transaction that they were to be in"
+    assert isinstance(failed[1], FailedForGood)
+    assert "are damaged [path=b/messages-0.arrow]; expected the bytes that were staged" in failed[1].reason
+    assert staged.committed({0: staged.requests[0]}) == ([b"message of a" * 9], {})
+
+
+def test_messages_that_older_programs_have_staged_are_sent(tmp_path: Path) -> None:
+    staged = Staged(tmp_path)
+    sink = KafkaSink.model_validate({"type": "kafka", "brokers": "b:1", "topic": "topic", "ledger": "l"})
+    step = SinkCommitStep(sink, old(staged.requests[0]), staged.context)
+    assert staged.committed({0: step._current()}) == ([b"message of a" * 9], {})
+
+
+def old(request: CommitRequest) -> CommitRequest:
+    """The same as an older program has sealed it."""
+    infos = [{**info, "paths": [path for path, _ in info["files"]]} for info in request.infos]
+    for info in infos:
+        del info["files"]
+    return replace(request, infos=tuple(infos), infos_version=1)
 
 
 class SmallMessages:

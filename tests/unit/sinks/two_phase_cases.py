@@ -140,6 +140,24 @@ class TwoPhaseCases:
             assert target.sql(_PROOFS) == [("barred", epoch), ("newest", epoch)]
         assert target.rows("a") == [(1,), (2,), (3,), (4,)]
 
+    def test_proofs_of_what_was_accepted_in_part_go_once_a_later_epoch_is_committed(
+        self, target: PreparingTarget
+    ) -> None:
+        """Of a quarantined sequence that a person has released as it is: no committer comes to it any more."""
+        sink = target.sink()
+        accepted, open_one = (target.of_units(sink, urn, 1, numbers(1), numbers(2)) for urn in ("a", "b"))
+        for request in (accepted, open_one):
+            target.end(target.name_of(request), commit=True)
+        target.end(target.name_of(accepted, 1), commit=False)
+        assert target.commit(sink, target.prepare(sink, "a", 2, numbers(3), bases=(0, 1))) == [Committed()]
+        proofs = "SELECT dataset, epoch FROM distcommit_prepared WHERE what = 'proof' ORDER BY 1"
+        assert target.sql(proofs) == [("a", 1), ("b", 1)]
+        target.writer(sink, 3, "of the next run").abort()
+        assert target.sql(proofs) == [("b", 1)], "which is pending: its proof is all that says so"
+        assert target.commit(sink, open_one) == [Committed()]
+        assert target.rows("b") == [(1,), (2,)]
+        assert target.sql(proofs) == []
+
     def test_an_answer_to_a_commit_that_is_lost_is_found_by_the_proof(self, target: PreparingTarget) -> None:
         with LossyProxy(target.server.port) as proxy:
             sink = target.sink(url=target.url.replace(f":{target.server.port}/", f":{proxy.port}/"))
@@ -331,6 +349,32 @@ class TwoPhaseCases:
         assert len(target.prepared()) == 1
         target.discard(sink, "of another store")
 
+    def test_one_that_can_not_be_rolled_back_keeps_no_other_from_it(
+        self, target: PreparingTarget, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As one that another role has prepared."""
+        sink = target.sink()
+        lost = [target.prepare(sink, urn, 1) for urn in ("a", "b", "c")]
+        attempts, held = [each.attempts[0] for each in lost], target.name_of(lost[1])
+        opened = target.opened(sink)
+        kind = type(opened)
+        opened.close()
+        settles = kind.settle
+
+        def settle(committer: TwoPhaseCommitter, name: Name, *, commit: bool) -> bool:
+            if name.attempt == attempts[1]:
+                raise PermissionError("permission denied to finish prepared transaction")
+            return bool(settles(committer, name, commit=commit))
+
+        with monkeypatch.context() as patched:
+            patched.setattr(kind, "settle", settle)
+            with pytest.raises(TransientError, match=f"names=[^,]*{attempts[1]}]"):
+                target.discard(sink, *attempts)
+        assert target.prepared() == [held]
+        assert target.sql(_PROOFS) == [("barred", 1), ("barred", 1), ("newest", 1)]
+        target.discard(sink, *attempts)
+        assert target.prepared() == []
+
     def test_writers_killed_at_any_line_leave_nothing_once_they_are_given_up(self, target: PreparingTarget) -> None:
         sink = target.sink()
         target.sql("CREATE TABLE a (n bigint)")
@@ -339,7 +383,7 @@ class TwoPhaseCases:
             for module in target.modules:
                 for line in itertools.count(1, target.apart):
                     attempt = uuid.uuid4().hex
-                    died = processes.killed_at(line, module, prepare_one, sink, target.folder, attempt)
+                    died = processes.killed_at(line, [module], prepare_one, sink, target.folder, attempt)
                     kinds.add(bool(target.prepared()))
                     target.discard(sink, attempt)
                     assert target.prepared() == []

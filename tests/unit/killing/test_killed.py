@@ -1,0 +1,35 @@
+"""Processes end before the lines that are asked for: of a file, or of all files of a folder, in threads too."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from distcommit.testing.contracts.killed import nursery
+from tests.unit.killing import beside
+
+
+def note_in_a_thread(folder: Path) -> None:
+    thread = threading.Thread(target=beside.note, args=(folder,))
+    thread.start()
+    thread.join()
+
+
+def noted(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_it_ends_before_a_line_of_a_thread_that_is_in_another_file_of_the_folder(tmp_path: Path) -> None:
+    file = str(Path(beside.__file__))
+    folder = str(Path(file).parent)
+    with nursery([]) as processes:
+        assert processes.lines_of([file], note_in_a_thread, tmp_path) == 2
+        assert processes.lines_of([folder], note_in_a_thread, tmp_path) == 5
+        assert processes.lines_of([str(Path(folder).parent)], note_in_a_thread, tmp_path) == 0, "its own files alone"
+        for line, left in ((1, []), (2, ["first"])):
+            place = tmp_path / str(line)
+            place.mkdir()
+            assert processes.killed_at(line, [file], note_in_a_thread, place)
+            assert noted(place) == left
+        assert processes.killed_at(5, [folder], note_in_a_thread, tmp_path)
+        assert not processes.killed_at(6, [folder], note_in_a_thread, tmp_path)
