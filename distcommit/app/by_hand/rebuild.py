@@ -86,9 +86,8 @@ def rebuild_store(
     if plan.result.problems:
         return plan.result
     end_cuts(store)
-    _set_aside(
-        store, epoch, plan.revoked, tick
-    )  # first: once their dataset is idle, nothing tells them from what is published
+    # First: once their dataset is idle, nothing tells them from what is published.
+    _set_aside(store, epoch, plan.revoked, tick)
     states = plan.states if flow is None else _with_schemas(store, flow, plan.states, known, epoch)
     _write(store, states, known, epoch, who)
     _set_aside(store, epoch, plan.set_aside, tick)

@@ -29,10 +29,10 @@ MARKS = (
         (
             "app.by_hand.rebuild",
             "rebuild_store",
-            "_set_aside(store, epoch, plan.set_aside)\n_end(store, epoch, who)\n"
+            "_set_aside(store, epoch, plan.set_aside, tick)\n_end(store, epoch, who)\n"
             "put_mark(fs, roots.output, epoch, Mark.CLEAN)",
             "_end(store, epoch, who)\nput_mark(fs, roots.output, epoch, Mark.CLEAN)\n"
-            "_set_aside(store, epoch, plan.set_aside)",
+            "_set_aside(store, epoch, plan.set_aside, tick)",
         ),
     ),
     fault(

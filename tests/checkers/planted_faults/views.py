@@ -40,14 +40,14 @@ VIEWS = (
         (
             "app.by_hand.rebuild",
             "rebuild_store",
-            "known = known_states(store)\nplan = planned(store, known, flow, accept_gaps=accept_gaps)",
+            "known = known_states(store)\nplan = planned(store, known, flow, accept_gaps=accept_gaps, tick=tick)",
         ),
         (
             "app.by_hand.rebuild",
             "rebuild_store",
             "claim_folders(store)",
             "claim_folders(store)\nknown = known_states(store)\n"
-            "plan = planned(store, known, flow, accept_gaps=accept_gaps)",
+            "plan = planned(store, known, flow, accept_gaps=accept_gaps, tick=tick)",
         ),
     ),
     fault(
