@@ -299,7 +299,7 @@ def test_a_file_that_was_begun_is_gone_on_with_where_it_is_and_not_in_one_of_its
     partly = Job.from_file(inbox.path, session=spark).run()
     assert [(reason.subject, reason.kind) for reason in partly.totals.reasons] == [("d", "partly failed")]
     assert 5100 < inbox.published().total() < 5100 + 5000
-    for number in range(30):  # so that the commit lasts
+    for number in range(200):  # so that the commit lasts
         arrive("host1", f"more-{number}", range(3), at=2)
     job = yaml.safe_load(inbox.path.read_text())
     job["converters"] = [FLOW["converters"][0]]
