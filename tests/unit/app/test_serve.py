@@ -479,7 +479,7 @@ def test_a_signal_that_ends_the_session_too_is_what_the_service_ends_by(folder: 
     jobs = [Job.from_file(write(folder, name, schedule={"interval_s": 1})) for name in ("a", "b")]
     for job in jobs:
         job.open_store(create=True)
-    struck = threading.Event()
+    struck, first_told = threading.Event(), threading.Event()
 
     class Interrupted(Serving):
         def tell(self, event: Served) -> None:
@@ -487,10 +487,12 @@ def test_a_signal_that_ends_the_session_too_is_what_the_service_ends_by(folder: 
             if event.what == "began" and len(self.all("began")) == 2:
                 struck.set()
                 raise KeyboardInterrupt
+            if event.what == "failed":
+                first_told.set()
 
     def dies(job: Job) -> None:
         assert struck.wait(60)
-        time.sleep(0.3 if job.config.job == "b" else 0)
+        assert job.config.job == "a" or first_told.wait(60)
         raise ConnectionError("py4j: the JVM is gone")
 
     serving = Interrupted(folder, lives=lambda: False)

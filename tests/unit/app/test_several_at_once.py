@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -28,27 +26,24 @@ from distcommit.stores.job_store import JobStore, open_store
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from tests.unit.app.test_readers import NAMES, Place
 
+_MOMENT_S = 0.1
+
 
 class SlowFileSystem(LocalFileSystem):
-    """Whose listings take some time. `most`: how many there were at once."""
+    """Whose listings end once so many were under way at once, or after a moment. `most`: how many there were."""
 
-    def __init__(self) -> None:
+    def __init__(self, wanted: int) -> None:
         super().__init__(durable=False, parallel_calls=8, parallel_buckets=2)
-        self._counting, self._now, self.most = threading.Lock(), 0, 0
+        self._wanted, self._counting, self._now, self.most = wanted, threading.Condition(), 0, 0
 
     def list_folder(self, path: str) -> list[FolderEntry]:
-        with self._counted():
-            return super().list_folder(path)
-
-    @contextmanager
-    def _counted(self) -> Iterator[None]:
         with self._counting:
             self._now += 1
             self.most = max(self.most, self._now)
-        time.sleep(0.002)
-        yield
-        with self._counting:
+            self._counting.notify_all()
+            self._counting.wait_for(lambda: self.most >= self._wanted, _MOMENT_S)
             self._now -= 1
+        return super().list_folder(path)
 
 
 @pytest.fixture
@@ -98,29 +93,27 @@ def _listed(store: JobStore) -> object:
 def test_what_is_looked_at_at_once_is_told_as_one_after_the_other(
     place: Place, look: Callable[[JobStore], object]
 ) -> None:
-    slow = SlowFileSystem()
+    wanted = 2 if look in (verify_store, known_states) else 3  # there are two buckets
+    slow = SlowFileSystem(wanted)
     found = look(open_store(slow, place.roots, "job", 2, create=False))
-    of_buckets = look in (verify_store, known_states)
-    assert slow.most >= 2 if of_buckets else slow.most > 2, "there are two buckets"
+    assert slow.most >= wanted
     assert msgspec.json.encode(found) == msgspec.json.encode(look(place.store()))
     assert "d5" in msgspec.json.encode(found).decode() or look is verify_store
 
 
 def test_no_more_are_begun_ahead_than_may_be() -> None:
-    begun: list[int] = []
+    taken: list[int] = []
 
-    def act(item: int) -> int:
-        begun.append(item)
-        return item
+    def items() -> Iterator[int]:
+        for item in range(100):
+            taken.append(item)
+            yield item
 
-    results = ahead(3, act, range(100))
-    assert next(results) == 0
-    time.sleep(0.02)
-    assert len(begun) <= 3
-    assert next(results) == 1
-    assert len(begun) <= 4
+    results = ahead(3, str, items())
+    assert (next(results), len(taken)) == ("0", 3)
+    assert (next(results), len(taken)) == ("1", 4)
     results.close()
-    assert len(begun) <= 4
+    assert len(taken) == 4
 
 
 def test_the_first_that_fails_is_raised_in_its_place() -> None:

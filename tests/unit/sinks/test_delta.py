@@ -45,6 +45,7 @@ from distcommit.sinks.delta.ledger import TableLedgers
 from distcommit.sinks.delta.locations import InFolder
 from distcommit.sinks.delta.sink import DeltaSink
 from distcommit.sinks.delta.tables import DeltaTables
+from tests.unit.sinks.broken_table import require_others_go_on
 from tests.unit.sinks.no_room import assert_full_disk_harmless
 
 FS = LocalFileSystem(durable=False)
@@ -728,22 +729,7 @@ def test_nothing_is_deleted_while_it_is_not_known_what_is_committed(target: Targ
 
 
 def test_a_table_that_can_not_be_read_keeps_no_other_from_clean_up_and_audit(target: Target) -> None:
-    sink = target.sink()
-    for name in ("a", "broken", "z"):
-        target.commit(sink, target.prepare(sink, name, 1, ids(1)))
-        target.prepare(sink, name, 2, ids(2), attempt=f"dead-{name}")
-    for path in (target.location / "broken" / "_delta_log").iterdir():
-        path.write_bytes(b"{")
-    lost = [LostAttempt(2, "unit", f"dead-{name}", f"dead-{name}") for name in ("a", "broken", "z")]
-    for _ in range(2):
-        with pytest.raises(TransientError, match=r"names=broken\]"):
-            target.committer(sink).discard(lost)
-    left = {name: sum("dead" in path for path in target.data(name)) for name in ("a", "broken", "z")}
-    assert left == {"a": 0, "broken": 1, "z": 0}
-    rows = list[str]()
-    with pytest.raises(TransientError, match=r"names=broken\]"):
-        rows.extend(row.dataset_urn for row in target.committer(sink).ledger())
-    assert sorted(rows) == ["a", "z"]
+    require_others_go_on(target, ids, "broken", target.location / "broken" / "_delta_log")
 
 
 @pytest.mark.parametrize("why", ["compacted", "append-only"])
