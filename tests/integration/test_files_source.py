@@ -9,6 +9,7 @@ import random
 import subprocess
 import sys
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,8 @@ import yaml
 from pyspark.sql import SparkSession
 
 from distcommit import Job
-from distcommit.app.demo.kill import CommitWatcher, RunProcess
 from distcommit.model.errors import ConfigurationError
+from tests.jobs.in_commit import killed_in_commit, run_of
 
 DATASETS = 20
 NOW_S = 1_700_000_000
@@ -145,13 +146,7 @@ def test_killed_in_the_middle_of_commits_each_row_is_there_once(tmp_path: Path) 
     for number, late in enumerate((0, 0, 50)):
         inbox.arrive(200, late)
         inbox.arrive(100)
-        watcher = CommitWatcher(Job.from_file(inbox.path).open_store(create=True))
-        out = tmp_path / f"run-{number}"
-        with RunProcess(["run", str(inbox.path), "--json"], out.with_suffix(".out"), out.with_suffix(".err")) as run:
-            while not run.has_ended and not watcher.pending():
-                run.wait(0.002)
-            kills += not run.has_ended
-            run.kill()
+        kills += killed_in_commit(inbox.path, partial(run_of, inbox.path, f"run-{number}"))
     inbox.arrive(50)
     command = [sys.executable, "-m", "distcommit", "run", str(inbox.path), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -174,12 +169,7 @@ def columns(folder: Path) -> set[tuple[str, ...]]:
 
 def _killed_and_run_again(path: Path, out: Path) -> subprocess.CompletedProcess[str]:
     """A run that is killed in the middle of its commit, and how the next one ends."""
-    watcher = CommitWatcher(Job.from_file(path).open_store(create=True))
-    with RunProcess(["run", str(path), "--json"], out.with_suffix(".out"), out.with_suffix(".err")) as run:
-        while not run.has_ended and not watcher.pending():
-            run.wait(0.002)
-        assert not run.has_ended, "no run was killed in the middle of its commit"
-        run.kill()
+    assert killed_in_commit(path, partial(run_of, path, out.name)), "no run was killed in the middle of its commit"
     command = [sys.executable, "-m", "distcommit", "run", str(path), "--json"]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 

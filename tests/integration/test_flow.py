@@ -16,9 +16,9 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from distcommit import Job
-from distcommit.app.demo.kill import CommitWatcher
 from distcommit.app.output.audit import AuditResult
 from distcommit.engine.run import RunResult
+from tests.jobs.in_commit import killed_in_commit
 from tests.jobs.kafka_job import DAY_MS, FIRST_DAY_MS, KafkaJob, kafka_job
 
 FLOW: dict[str, Any] = {
@@ -176,12 +176,7 @@ def test_killed_in_the_middle_of_a_commit_a_fork_is_exact_in_the_end(tmp_path: P
     with kafka_job(tmp_path, {f"t{n:02d}": 1 for n in range(30)}, **FLOW, commit={"min_interval_ms": 60_000}) as job:
         sent, kills = produce(job, 60), 0
         for seed in (2, 3, 4):
-            watcher = CommitWatcher(Job.from_file(job.path).open_store(create=True))
-            with job.start() as run:
-                while not run.has_ended and not watcher.pending():
-                    run.wait(0.002)
-                kills += not run.has_ended
-                run.kill()
+            kills += killed_in_commit(job.path, job.start)
             sent += produce(job, 20, seed)
         job.run()
         assert kills, "no run was killed in the middle of its commit"

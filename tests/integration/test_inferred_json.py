@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from distcommit import Job
-from distcommit.app.demo.kill import CommitWatcher
+from tests.jobs.in_commit import killed_in_commit
 from tests.jobs.kafka_job import KafkaJob, kafka_job
 
 JSON = {"type": "json", "keep_column": False}
@@ -39,12 +39,7 @@ def schemas(job: KafkaJob) -> dict[str, list[int]]:
 
 
 def killed_in_its_commit(job: KafkaJob) -> None:
-    watcher = CommitWatcher(Job.from_file(job.path).open_store(create=True))
-    with job.start() as run:
-        while not run.has_ended and not watcher.pending():
-            run.wait(0.002)
-        assert not run.has_ended, "no run was killed in the middle of its commit"
-        run.kill()
+    assert killed_in_commit(job.path, job.start), "no run was killed in the middle of its commit"
 
 
 def put(job: KafkaJob, topic: str) -> list[Path]:

@@ -13,9 +13,8 @@ import pytest
 from confluent_kafka import Producer
 from typer.testing import CliRunner
 
-from distcommit import Job
-from distcommit.app.demo.kill import CommitWatcher
 from distcommit.cli.main import app
+from tests.jobs.in_commit import killed_in_commit
 from tests.jobs.kafka_job import KafkaJob, kafka_job
 
 BREAKING = {"type": "python", "class": "tests.integration.breaking_converter:Breaking", "options": {"number": 7}}
@@ -71,13 +70,7 @@ def in_branches(job: KafkaJob) -> dict[str, tuple[int, int]]:
 def test_the_other_branch_is_committed_and_what_it_lacks_is_fed_to_it_once_it_is_mended(tmp_path: Path) -> None:
     with kafka_job(tmp_path, TOPICS, **BROKEN, commit={"min_interval_ms": 60_000}) as job:
         produce(job, 0)
-        watcher = CommitWatcher(Job.from_file(job.path).open_store(create=True))
-        with job.start() as run:
-            while not run.has_ended and not watcher.pending():
-                run.wait(0.002)
-            killed = not run.has_ended
-            run.kill()
-        assert killed, "it was quicker"
+        assert killed_in_commit(job.path, job.start), "no run was killed in the middle of its commit"
         first = job.run()
         all_in, lost = len(TOPICS) * RECORDS, RECORDS * len(TOPICS)
         assert in_branches(job) == {"good": (all_in, 0), "late": (all_in, lost)}

@@ -10,10 +10,10 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from distcommit import Job
-from distcommit.app.demo.kill import CommitWatcher
 from distcommit.engine.run import RunResult
 from distcommit.model.watermark import as_offset
 from distcommit.sources.kafka.extractor import BATCH_RECORDS
+from tests.jobs.in_commit import killed_in_commit
 from tests.jobs.kafka_job import FIRST_DAY_MS, KafkaJob, kafka_job
 
 FLOW: dict[str, Any] = {
@@ -74,12 +74,7 @@ def test_killed_as_prefixes_are_published_each_record_is_there_once_in_the_end(t
     with kafka_job(tmp_path, topics, **FLOW) as job:
         for topic in topics:
             produce(job, topic, BAD + 500, bad=BAD)
-        watcher = CommitWatcher(Job.from_file(job.path).open_store(create=True))
-        with job.start() as run:
-            while not run.has_ended and not watcher.pending():
-                run.wait(0.002)
-            assert not run.has_ended, "the run was not killed in the middle of its commit"
-            run.kill()
+        assert killed_in_commit(job.path, job.start), "no run was killed in the middle of its commit"
         code, result, errors = job.cli("run")
         assert (code, result["totals"]["datasets_failed"] > 0) == (1, True), errors[-3000:]
         assert positions(job) == dict.fromkeys(topics, BATCH_RECORDS)

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,8 @@ import yaml
 from pyspark.sql import SparkSession
 
 from distcommit import Job
-from distcommit.app.demo.kill import CommitWatcher, RunProcess
 from distcommit.engine.run import RunResult
+from tests.jobs.in_commit import killed_in_commit, run_of
 from tests.servers.rest import RestServer, wait_for_end_of_second
 
 DATASETS = [f"d{number:02d}" for number in range(12)]
@@ -228,13 +229,8 @@ def test_of_tables_it_is_read_by_itself_from_where_it_stands_as_the_policy_says(
 def test_killed_in_the_commit_of_what_is_read_again_it_ends_there_and_the_next_run_goes_on(
     job: AgainJob, spark: SparkSession
 ) -> None:
-    watcher = CommitWatcher(Job.from_file(job.path).open_store(create=False))
-    out = job.folder / "killed"
-    with RunProcess(["run", str(job.path), "--json"], out.with_suffix(".out"), out.with_suffix(".err")) as run:
-        while not run.has_ended and not watcher.pending():
-            run.wait(0.002)
-        assert not run.has_ended, "no run was killed in the middle of its commit"
-        run.kill()
+    run = partial(run_of, job.path, "killed")
+    assert killed_in_commit(job.path, run), "no run was killed in the middle of its commit"
     assert Job.from_file(job.path, session=spark).recover().succeeded
     first, all_of_it = job.whole(range(10)), job.whole(range(20))
     sealed = {name for name, numbers in job.published().items() if numbers == first}

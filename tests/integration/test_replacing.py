@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import yaml
 from confluent_kafka import Producer
 
 from distcommit import Job
-from distcommit.app.demo.kill import CommitWatcher, RunProcess
+from tests.jobs.in_commit import killed_in_commit, run_of
 from tests.jobs.kafka_job import DAY_MS, FIRST_DAY_MS, KafkaJob, kafka_job
 
 TABLES = 12
@@ -55,13 +56,7 @@ def write_tables(folder: Path, version: int) -> None:
 
 def killed(path: Path, number: int) -> bool:
     """A run dies as soon as it has sealed something; whether it was not quicker."""
-    watcher, out = CommitWatcher(Job.from_file(path).open_store(create=True)), path.parent / f"killed-{number}"
-    with RunProcess(["run", str(path), "--json"], out.with_suffix(".out"), out.with_suffix(".err")) as run:
-        while not run.has_ended and not watcher.pending():
-            run.wait(0.002)
-        had_ended = run.has_ended
-        run.kill()
-    return not had_ended
+    return killed_in_commit(path, partial(run_of, path, f"killed-{number}"))
 
 
 def ran(path: Path, command: str = "run", *arguments: str) -> None:

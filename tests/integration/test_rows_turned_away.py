@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ import yaml
 from pyspark.sql import SparkSession
 
 from distcommit import Job
-from distcommit.app.demo.kill import CommitWatcher, RunProcess
 from distcommit.app.output.audit_rows import CountedRow
+from tests.jobs.in_commit import killed_in_commit, run_of
 
 TABLES = [f"t{number}" for number in range(6)]
 KEPT = {"any": [{"column": "error_reason", "op": "is_null"}, {"column": "error_reason", "op": "!=", "value": "none"}]}
@@ -61,14 +62,7 @@ class Tables:
 
     def killed(self, name: str) -> bool:
         """A run, killed once its commit has begun; whether it was."""
-        watcher = CommitWatcher(Job.from_file(self.path).open_store(create=True))
-        command = ["run", str(self.path), "--json"]
-        with RunProcess(command, self.folder / f"{name}.out", self.folder / f"{name}.err") as run:
-            while not run.has_ended and not watcher.pending():
-                run.wait(0.002)
-            was_killed = not run.has_ended
-            run.kill()
-        return was_killed
+        return killed_in_commit(self.path, partial(run_of, self.path, name))
 
     def require(self, rejected: int, filtered: int) -> None:
         """Of each table so many are turned away and left out, and all others are published as they are."""

@@ -18,8 +18,8 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from distcommit import Job
-from distcommit.app.demo.kill import CommitWatcher
 from distcommit.sources.kafka.batches import BATCH_SCHEMA
+from tests.jobs.in_commit import killed_in_commit
 from tests.jobs.kafka_job import KafkaJob, kafka_job
 from tests.servers.registered_records import avro_records
 from tests.servers.registry import RegistryServer
@@ -106,11 +106,7 @@ def test_each_dataset_goes_by_its_policy_and_by_what_it_has_published(
         send(job, evolves, [old[2], *new[:2], old[3], *new[2:]])
         send(job, diverts, [old[2], other[0], old[3], other[1]])
         send(job, stops, [old[2], new[0]])
-        watcher = CommitWatcher(Job.from_file(job.path).open_store(create=False))
-        with job.start() as killed:
-            while not killed.has_ended and not watcher.pending():
-                killed.wait(0.002)
-            killed.kill()
+        killed_in_commit(job.path, job.start)
         code, result, errors = job.cli("run")
         assert code != 0, errors[-3000:]
         reasons = {reason["subject"]: reason["text"] for reason in result["totals"]["reasons"]}
@@ -227,12 +223,7 @@ def test_columns_of_what_a_converter_makes_of_topics_go_by_each_policy_whoever_i
             send(job, topic, shaped({"id": "5", "name": "x"}, {"id": 6, "name": "z"}))
         for topic in many:
             send(job, topic, shaped({"id": 1}))
-        watcher = CommitWatcher(Job.from_file(job.path).open_store(create=False))
-        with job.start() as killed:
-            while not killed.has_ended and not watcher.pending():
-                killed.wait(0.002)
-            assert not killed.has_ended, "no run was killed in the middle of its commit"
-            killed.kill()
+        assert killed_in_commit(job.path, job.start), "no run was killed in the middle of its commit"
         reasons = {each.subject: each.text for each in Job.from_file(job.path, session=spark).run().totals.reasons}
         assert set(reasons) == {"stops", "fails"}
         assert "evolution is fail" in reasons["stops"]

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from distcommit import Job
-from distcommit.app.demo.kill import CommitWatcher
+from tests.jobs.in_commit import killed_in_commit
 from tests.jobs.kafka_job import kafka_job
 
 PARTITIONS = 40
@@ -82,12 +82,7 @@ def test_small_partitions_share_one_file_and_a_kill_leaves_all_of_them_to_replay
     ) as job:
         for _ in range(2):
             job.produce(3)
-            watcher = CommitWatcher(Job.from_file(job.path).open_store(create=True))
-            with job.start() as run:
-                while not run.has_ended and not watcher.pending():
-                    run.wait(0.002)
-                assert not run.has_ended, "no run was killed in the middle of its commit"
-                run.kill()
+            assert killed_in_commit(job.path, job.start), "no run was killed in the middle of its commit"
         job.run()
         for topic in job.topics:
             found = files_by_epoch(tmp_path, topic)

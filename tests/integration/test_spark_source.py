@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,9 @@ import yaml
 from pyspark.sql import SparkSession
 
 from distcommit import Job
-from distcommit.app.demo.kill import CommitWatcher, RunProcess
 from distcommit.engine.run import RunResult
 from distcommit.protocol.paths.parts import CLAIM_FOLDER
+from tests.jobs.in_commit import killed_in_commit, run_of
 from tests.servers.java import jars
 from tests.servers.postgresql import PostgresServer
 from tests.servers.process import ServerUnavailableError
@@ -82,13 +83,7 @@ def shown(path: Path) -> list[str]:
 
 def killed(path: Path, number: int) -> bool:
     """A run dies as soon as it has sealed something; whether it was not quicker."""
-    watcher, out = CommitWatcher(Job.from_file(path).open_store(create=True)), path.parent / f"killed-{number}"
-    with RunProcess(["run", str(path), "--json"], out.with_suffix(".out"), out.with_suffix(".err")) as process:
-        while not process.has_ended and not watcher.pending():
-            process.wait(0.002)
-        had_ended = process.has_ended
-        process.kill()
-    return not had_ended
+    return killed_in_commit(path, partial(run_of, path, f"killed-{number}"))
 
 
 def ran(path: Path) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -23,9 +24,10 @@ import yaml
 from pyspark.sql import SparkSession
 
 from distcommit import Job
-from distcommit.app.demo.kill import CommitWatcher, RunProcess
+from distcommit.app.demo.kill import RunProcess
 from distcommit.engine.run import RunResult
 from distcommit.model.extract import Extract, TableType
+from tests.jobs.in_commit import killed_in_commit, run_of
 from tests.jobs.kafka_job import PACKAGE_ROOT
 from tests.servers.mariadb import MariadbServer
 from tests.servers.postgresql import PostgresServer
@@ -314,13 +316,7 @@ def test_snapshots_of_postgresql_are_of_one_moment_and_the_newest_however_runs_a
             connection.execute(f"CREATE TABLE {table} AS {rows}".encode())
     with changed_all_the_time(postgres_server, tables):
         for attempt in range(3):
-            watcher = CommitWatcher(Job.from_file(path).open_store(create=True))
-            out = tmp_path / f"killed-{attempt}"
-            with RunProcess(["run", str(path), "--json"], out.with_suffix(".out"), out.with_suffix(".err")) as run:
-                while not run.has_ended and not watcher.pending():
-                    run.wait(0.002)
-                kills += not run.has_ended
-                run.kill()
+            kills += killed_in_commit(path, partial(run_of, path, f"killed-{attempt}"))
     assert kills, "no run was killed in the middle of its commit"
     command = [sys.executable, "-m", "distcommit", "run", str(path), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -351,12 +347,7 @@ def killed_and_audited(job: SqlJob) -> None:
     kills = 0
     for attempt in range(4):
         job.add(30)
-        watcher = CommitWatcher(Job.from_file(job.path).open_store(create=True))
-        with job.start(f"run-{attempt}") as run:
-            while not run.has_ended and not watcher.pending():
-                run.wait(0.002)
-            kills += not run.has_ended
-            run.kill()
+        kills += killed_in_commit(job.path, partial(job.start, f"run-{attempt}"))
     job.add(10)
     command = [sys.executable, "-m", "distcommit", "run", str(job.path), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
