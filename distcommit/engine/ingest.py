@@ -112,9 +112,7 @@ class _IngestTask:
         """What it did. Why sequences could not be finished is the drain's to tell, which tries them again."""
         done = self._committed()
         committed = IngestCounts(
-            datasets_committed=done.datasets_committed,
-            files_swept=done.files_swept,
-            **done.executed(),
+            datasets_committed=done.datasets_committed, files_swept=done.files_swept, **done.executed()
         )
         return replace(self.tally.report(self._task), counts=self.tally.counts + committed)
 
@@ -195,7 +193,8 @@ class _IngestTask:
             return failed
         try:
             for unit in units:
-                state = self._run(extractor, unit, flows.get(unit.work_unit_id, self._settings.flow))
+                with self._times.working_on(unit.dataset_urn):
+                    state = self._run(extractor, unit, flows.get(unit.work_unit_id, self._settings.flow))
                 if state.outcome is not TaskOutcome.SUCCEEDED:
                     failed.append((unit, state))
                 self._add(state)

@@ -1,16 +1,19 @@
-"""When a task committed what, noted for the run's table of times; for people to look at."""
+"""When a task committed what, and what it asked of file systems, noted for the run's table of times; for people to look
+at."""
 
 from __future__ import annotations
 
 import os
 import socket
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from distcommit.engine.settings import RunSettings
 from distcommit.engine.task_events import SequenceDone, SequenceSealed, TaskEvent, TaskObserver
+from distcommit.model.requests import REQUESTS
 from distcommit.stores.run_times import RunTime, TimeKind, put_run_times
 
 
@@ -32,7 +35,8 @@ class TaskTimes:
         self._began_ms = self._clock.now_ms()
         self._sealed: dict[tuple[str, int], int] = {}
         self._rows: list[RunTime] = []
-        self._published = 0
+        self._asked_before = REQUESTS.made
+        self._asked: Counter[str] = Counter()
 
     def telling(self, told: TaskObserver) -> TaskObserver:
         """An observer that passes on what it is told, and has it noted here."""
@@ -45,19 +49,35 @@ class TaskTimes:
                 self._sealed[dataset, epoch] = at_ms
             case SequenceDone(dataset, epoch, records, at_ms=at_ms):
                 sealed_ms = self._sealed.pop((dataset, epoch), 0)
-                self._published += 1
                 self._rows.append(RunTime(*self._of_task, TimeKind.PUBLISHED, dataset, sealed_ms, at_ms, records))
+
+    @contextmanager
+    def working_on(self, dataset: str) -> Iterator[None]:
+        """In here the task reads and writes this dataset alone."""
+        asked = REQUESTS.made
+        try:
+            yield
+        finally:
+            self._asked[dataset] += REQUESTS.made - asked
 
     @contextmanager
     def committing(self) -> Iterator[None]:
         """In here the task commits what is ready in its buckets."""
-        began_ms, before = self._clock.now_ms(), self._published
+        began_ms, before, asked = self._clock.now_ms(), len(self._rows), REQUESTS.made
         try:
             yield
         finally:
-            if self._published > before:
-                count, ended_ms = self._published - before, self._clock.now_ms()
-                self._rows.append(RunTime(*self._of_task, TimeKind.COMMITS, "", began_ms, ended_ms, count))
+            published = [row.dataset for row in self._rows[before:]]
+            if published:
+                self._share(REQUESTS.made - asked, published)
+                times = began_ms, self._clock.now_ms()
+                self._rows.append(RunTime(*self._of_task, TimeKind.COMMITS, "", *times, len(published)))
+
+    def _share(self, requests: int, datasets: list[str]) -> None:
+        """Among those that were published together, evenly: of most requests it can't be told whose they are."""
+        each, left = divmod(requests, len(datasets))
+        self._asked.update(dict.fromkeys(datasets, each))
+        self._asked.update(datasets[:left])
 
     def keep(self, work_units: int = 0) -> None:
         """Leaves what there is: of a task that neither had work units nor has committed anything, nothing. Where that
@@ -69,6 +89,12 @@ class TaskTimes:
         rows = [*self._rows, *held]
         if not rows and not work_units:
             return
+        self._asked[""] = REQUESTS.made - self._asked_before - self._asked.total()
+        rows += (
+            RunTime(*self._of_task, TimeKind.REQUESTS, dataset, count=count)
+            for dataset, count in self._asked.items()
+            if count > 0
+        )
         store, ended_ms = self._settings.store, self._clock.now_ms()
         task = RunTime(*self._of_task, TimeKind.TASK, "", self._began_ms, ended_ms, work_units)
         put_run_times(

@@ -29,6 +29,7 @@ from distcommit.fs.puts import put_by_rename, put_each
 from distcommit.fs.staged_writer import ChecksummingWriter
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.ports import FileAccess, FileStatus, FolderEntry
+from distcommit.model.requests import REQUESTS
 
 _OPTIONS = {"smb": {"share_access": "rwd"}}
 """What has to be set, by scheme. On SMB others could not even read a file that is open, unless its opener says so."""
@@ -253,7 +254,8 @@ class FsspecFileSystem:
     @contextmanager
     def _asked(self, path: str) -> Iterator[tuple[AbstractFileSystem, str]]:
         """What fsspec connects to, and the path as it wants it. Errors are the built-in ones, EIO for those that are
-        not known; then the next call connects anew, as not every client does it by itself."""
+        not known; then the next call connects anew, as not every client does it by itself. Counts as a request."""
+        REQUESTS.made += 1
         try:
             yield self._connect(), self._base + path
         except Exception as error:  # noqa: BLE001 - each package has its own

@@ -37,8 +37,13 @@ def _table(schema: pa.Schema, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     return found.cast(schema)  # with what is noted in it
 
 
-def decode_rows(data: bytes, schema: pa.Schema, what: str, path: str) -> list[tuple[Any, ...]]:
+def decode_rows(
+    data: bytes, schema: pa.Schema, what: str, path: str, *, older: Sequence[bytes] = ()
+) -> list[tuple[Any, ...]]:
     """The rows of a file, in the order of the schema's columns.
+
+    Args:
+        older: versions whose columns are the same.
 
     Raises:
         UnknownVersionError, CorruptError: if the file is not one that `encode_rows` wrote with that schema.
@@ -48,7 +53,7 @@ def decode_rows(data: bytes, schema: pa.Schema, what: str, path: str) -> list[tu
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _corrupt(what, path, str(error)) from error
     version, ours = (table.schema.metadata or {}).get(VERSION_KEY, b""), schema.metadata[VERSION_KEY]
-    if version.isdigit() and version != ours:
+    if version.isdigit() and version not in (ours, *older):
         raise UnknownVersionError(
             f"{what} has an unknown format version",
             path=path,

@@ -32,13 +32,16 @@ class TimeKind(StrEnum):
 
     TASK: the task, `count` its work units. COMMITS: one time that it went over its buckets and published `count`
     datasets. PUBLISHED: a dataset, from its seal (0: another process has sealed it) to its being published, `count` its
-    records. SEALED: a dataset that it has sealed, and not published itself.
+    records. SEALED: a dataset that it has sealed, and not published itself. REQUESTS: `count` requests of file systems
+    that a dataset took: those that read and wrote it, and its share of those that published it with others; of no
+    dataset: all others of the task.
     """
 
     TASK = "task"
     COMMITS = "sweep"  # as it is stored
     PUBLISHED = "published"
     SEALED = "sealed"
+    REQUESTS = "requests"
 
 
 class RunTime(msgspec.Struct, frozen=True):
@@ -84,7 +87,7 @@ def decode_run_times(data: bytes, path: str) -> list[RunTime]:
     Raises:
         UnknownVersionError, CorruptError: if the file is not one that `encode_run_times` wrote.
     """
-    rows = decode_rows(data, RUN_TIMES_SCHEMA, _WHAT, path)
+    rows = decode_rows(data, RUN_TIMES_SCHEMA, _WHAT, path, older=(b"1",))  # without requests
     try:
         return [
             RunTime(phase, task, host, pid, daemon_pid, TimeKind(kind), *rest)

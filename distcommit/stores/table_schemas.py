@@ -153,10 +153,10 @@ RUN_TIMES_SCHEMA = pa.schema(
         _required("ended_ms", pa.int64()),
         _required("count", pa.int64()),
     ],
-    metadata={VERSION_KEY: b"1"},
+    metadata={VERSION_KEY: b"2"},
 )
 """One row for each task of a phase that had something to commit, for each time over its buckets in which it did, and
-for each dataset that it has sealed or published."""
+for each dataset that it has sealed or published, or that took requests."""
 
 TASK_STATES = {
     b"1": _WITHOUT_BRANCHES,

@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import Producer
 from typer.testing import CliRunner
 
+from distcommit.app.job import Job
 from distcommit.cli.main import app
 from tests.jobs.in_commit import killed_in_commit
 from tests.jobs.kafka_job import KafkaJob, kafka_job
@@ -72,6 +73,9 @@ def test_the_other_branch_is_committed_and_what_it_lacks_is_fed_to_it_once_it_is
         produce(job, 0)
         assert killed_in_commit(job.path, job.start), "no run was killed in the middle of its commit"
         first = job.run()
+        report = Job.from_file(job.path).report()
+        assert {row.dataset for row in report.datasets if row.requests} == set(job.topics), "replayed or read"
+        assert sum(row.requests for row in report.datasets) + report.requests_of_none == report.requests
         all_in, lost = len(TOPICS) * RECORDS, RECORDS * len(TOPICS)
         assert in_branches(job) == {"good": (all_in, 0), "late": (all_in, lost)}
         produce(job, RECORDS)  # without the number that it breaks at

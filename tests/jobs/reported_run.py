@@ -121,6 +121,7 @@ def _task(
             commits_ms = now_ms
             for waited, records in waiting:
                 times.append(RunTime(*of_task, TimeKind.PUBLISHED, waited, commits_ms + 20, now_ms + 160, records))
+                times.append(RunTime(*of_task, TimeKind.REQUESTS, waited, count=24 + records // 1000))
                 rows.append(RunDataset(waited, task, "published", records, 1 + records // 2000))
                 now_ms += rng.randrange(10, 90)
             if waiting:
@@ -128,6 +129,7 @@ def _task(
             now_ms, waiting = now_ms + 170, []
     if not died:
         times.append(RunTime(*of_task, TimeKind.TASK, "", began_ms, now_ms, len(mine)))
+        times.append(RunTime(*of_task, TimeKind.REQUESTS, count=17))
         put_run_times(fs, root, samples.RUN_ID, "ingest", task, writer.writer, times)
     return rows, now_ms
 

@@ -7,8 +7,10 @@ import posixpath
 from collections.abc import Mapping
 from pathlib import Path
 
+from distcommit.fs.counted import counted
 from distcommit.fs.hdfs import HdfsCalls, HdfsFileSystem
 from distcommit.fs.local import LocalFileSystem
+from distcommit.fs.posix import RealPosixCalls
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.ports import FileSystem
 
@@ -118,7 +120,7 @@ def open_file_system(place: str, *, durable: bool) -> FileSystem:
     """
     scheme, authority = _file_system_of(place)
     if not scheme:
-        return LocalFileSystem(durable=durable)
+        return LocalFileSystem(counted(RealPosixCalls()), durable=durable)
     try:
         fs = _remote(scheme, authority)
     except ImportError as error:
@@ -150,7 +152,7 @@ def _remote(scheme: str, authority: str) -> FileSystem:
     if scheme == "s3":
         return _object_store(authority)
     if scheme in _REMOTE:
-        return HdfsFileSystem(_hdfs_calls(scheme, authority))
+        return HdfsFileSystem(counted(_hdfs_calls(scheme, authority)))
     from distcommit.fs.any_fsspec import FsspecFileSystem, implementation  # noqa: PLC0415 - an extra
 
     return FsspecFileSystem(implementation(scheme), scheme, authority)
@@ -170,7 +172,7 @@ def _object_store(bucket: str) -> FileSystem:
     from distcommit.fs.s3 import S3FileSystem  # noqa: PLC0415 - an extra
     from distcommit.fs.s3_requests import S3Requests  # noqa: PLC0415 - an extra
 
-    return S3FileSystem(S3Requests(bucket))
+    return S3FileSystem(counted(S3Requests(bucket)))
 
 
 def path_of(place: str) -> str:

@@ -36,7 +36,8 @@ class Slow(msgspec.Struct, frozen=True):
 
 class ReportedDataset(msgspec.Struct, frozen=True):
     """A dataset in the run. `read_ms`: of all attempts; `commit_ms`: from its seal to its being published, and
-    `visible_ms`: from the end of its last work unit to that; None where that is not known. `lag_records`,
+    `visible_ms`: from the end of its last work unit to that; None where that is not known. `requests`: of file systems,
+    0 if nothing is known of them. `lag_records`,
     `lag_seconds`: how far it is behind its source now, None if nobody asked, or nobody knows."""
 
     dataset: str
@@ -50,6 +51,7 @@ class ReportedDataset(msgspec.Struct, frozen=True):
     read_ms: int
     commit_ms: int | None = None
     visible_ms: int | None = None
+    requests: int = 0
     lag_records: int | None = None
     lag_seconds: float | None = None
     kind: str = ""
@@ -62,7 +64,8 @@ class RunReport(msgspec.Struct, frozen=True):
 
     `lanes`: its tasks, the busiest; `began_ms` and `ended_ms`: what they are drawn between. `visible`: how soon
     datasets were, from the end of their last work unit; `waited`: from the beginning of their first. `outcomes`:
-    datasets by what became of them; `datasets`: those that did not go through, then the largest. `not_kept` and
+    datasets by what became of them; `requests`: of file systems, by its tasks, `requests_of_none` among them which were
+    no single dataset's; `datasets`: those that did not go through, then the largest. `not_kept` and
     `no_times`: why there is nothing, or not all, of datasets, and of times. `progress`: how far it is, while it lives.
     """
 
@@ -85,6 +88,8 @@ class RunReport(msgspec.Struct, frozen=True):
     outcomes: dict[str, int]
     bytes_read: int
     rejected: int
+    requests: int
+    requests_of_none: int
     datasets: list[ReportedDataset]
     datasets_left_out: int
     not_kept: str = ""
@@ -141,6 +146,8 @@ def make_report(
         outcomes=dict(Counter(row.outcome for row in datasets).most_common()),
         bytes_read=sum(row.bytes_read for row in datasets),
         rejected=sum(row.rejected for row in datasets),
+        requests=moments.requests.total(),
+        requests_of_none=moments.requests[""],
         datasets=[_with_lag(row, lags.get(row.dataset)) for row in shown],
         datasets_left_out=len(datasets) - len(shown),
         not_kept=kept.not_kept,
@@ -152,19 +159,24 @@ def make_report(
 
 
 class _Moments:
-    """When datasets were read in a run, sealed and published: by its own tasks, and not for an older run."""
+    """When datasets were read in a run, sealed and published: by its own tasks, and not for an older run. `requests`:
+    that each took, and, by no name, that are no single dataset's."""
 
     def __init__(self, attempts: Iterable[Attempt], times: Iterable[RunTime]) -> None:
         self._first: dict[str, int] = {}
         self._last: dict[str, int] = {}
         self._sealed: dict[str, int] = {}
         self._published: dict[str, int] = {}
+        self.requests: Counter[str] = Counter()
         for attempt in attempts:
             urn, started_ms = attempt.dataset, attempt.started_ms
             self._first[urn] = min(self._first.get(urn, started_ms), started_ms)
             if not attempt.has_failed:
                 self._last[urn] = max(self._last.get(urn, 0), attempt.finished_ms)
         for row in times:
+            if row.kind is TimeKind.REQUESTS:
+                self.requests[row.dataset] += row.count
+                continue
             if row.phase == "recover" or row.kind in (TimeKind.TASK, TimeKind.COMMITS):
                 continue
             if row.began_ms:
@@ -221,6 +233,7 @@ def _dataset(row: RunDatasetRow, moments: _Moments) -> ReportedDataset:
         read_ms=read.ms,
         commit_ms=moments.commit_ms(outcome.dataset),
         visible_ms=moments.visible_ms(outcome.dataset),
+        requests=moments.requests[outcome.dataset],
         kind=outcome.kind,
         reason=outcome.reason,
         not_passed=read.not_passed,

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 import pytest
+from msgspec.structs import replace
 
 from distcommit.app.looking.run_report import RunReport, make_report
 from distcommit.app.looking.runs import RunStatus, newest_epoch
@@ -16,6 +17,7 @@ from distcommit.model.errors import ConfigurationError, TransientError
 from distcommit.model.source import Lag
 from distcommit.model.work import WorkUnit
 from distcommit.protocol.paths.store import BEGUN, RUNS, record_name
+from distcommit.stores.run_times import TimeKind, decode_run_times, encode_run_times
 from distcommit.testing.simulation.world import ROOTS, World
 from tests.unit.engine.machines import Machine, OddSource, QuickClock, dies, go, launch, source, with_folders
 from tests.unit.engine.situations import WORLD
@@ -45,6 +47,21 @@ def test_a_run_is_shown_with_its_tasks_and_datasets() -> None:
     for lane in report.lanes:
         assert report.began_ms <= lane.began_ms <= lane.ended_ms <= report.ended_ms
     assert (report.not_kept, report.no_times) == ("", "")
+
+
+def test_requests_of_file_systems_are_told_by_dataset_and_of_none() -> None:
+    machine = Machine()
+    result = go(WORLD, machine, source(a=3, b=1))
+    (path,) = [path for path in machine.paths(f"{ROOTS.store}/run_times") if "/ingest-" in path][:1]
+    rows = decode_run_times(machine.paths(f"{ROOTS.store}/run_times")[path], path)
+    told = [
+        replace(rows[0], kind=TimeKind.REQUESTS, dataset=name, count=n) for name, n in (("a", 7), ("a", 2), ("", 5))
+    ]
+    machine.put(path, encode_run_times([*rows, *told]))
+    report = reported(machine, result.epoch)
+    assert {row.dataset: row.requests for row in report.datasets} == {"a": 9, "b": 0}
+    assert (report.requests, report.requests_of_none) == (14, 5)
+    assert all(row.commit_ms is not None and row.visible_ms is not None for row in report.datasets)
 
 
 def test_of_a_whole_job_the_seal_is_known_though_another_task_publishes() -> None:

@@ -7,13 +7,19 @@ from contextlib import suppress
 
 import pytest
 
+from distcommit.engine.counts import CommitCounts
+from distcommit.engine.reports import Tally
 from distcommit.engine.run import run
+from distcommit.engine.task_events import SequenceDone
+from distcommit.engine.task_times import TaskTimes
 from distcommit.model.errors import CorruptError, UnknownVersionError
+from distcommit.model.requests import REQUESTS
+from distcommit.model.work import WorkUnit
 from distcommit.stores.attempt_counts import Attempt, attempts_of
 from distcommit.stores.run_times import RunTime, TimeKind, decode_run_times, encode_run_times, read_run_times
 from distcommit.testing.simulation.world import ROOTS, World
 from tests.golden import samples
-from tests.unit.engine.machines import NOTHING, Machine, dies, fails, go, launch, source, with_folders
+from tests.unit.engine.machines import NOTHING, Machine, OddSource, dies, fails, go, launch, source, with_folders
 from tests.unit.engine.situations import WORLD
 
 FOLDER = f"{ROOTS.store}/run_times"
@@ -98,4 +104,53 @@ def test_a_table_of_times_that_is_damaged_or_of_another_version_is_told() -> Non
     with pytest.raises(CorruptError, match="corrupt"):
         decode_run_times(data[:-9], "t")
     with pytest.raises(UnknownVersionError, match="found 9"):
-        decode_run_times(data.replace(b"table-version\x18\x011", b"table-version\x18\x019"), "t")
+        decode_run_times(_of_version(b"9"), "t")
+
+
+def test_tables_of_programs_that_counted_no_requests_are_read() -> None:
+    assert decode_run_times(_of_version(b"1"), "t") == samples.RUN_TIMES
+
+
+def _of_version(version: bytes) -> bytes:
+    data = encode_run_times(samples.RUN_TIMES)
+    assert data.count(b"table-version\x18\x012") == 1
+    return data.replace(b"table-version\x18\x012", b"table-version\x18\x01" + version)
+
+
+def test_a_dataset_has_the_requests_that_are_its_own_and_its_share_of_those_that_published_it() -> None:
+    machine = Machine()
+    settings = WORLD.begin(machine, source(a=1, b=1))
+    times = TaskTimes(settings, "ingest", 0)
+    observer = times.telling(Tally(CommitCounts()))
+
+    def asks(count: int) -> None:
+        REQUESTS.made += count
+
+    asks(5)
+    for dataset, count in (("a", 10), ("b", 20), ("a", 1), ("never", 0)):
+        with times.working_on(dataset):
+            asks(count)
+    with suppress(OSError), times.working_on("b"):
+        asks(2)
+        raise OSError
+    with times.committing():
+        asks(4)  # and nothing is published
+    with times.committing():
+        for dataset in "ab":
+            observer.observe(SequenceDone(dataset, settings.epoch, 1, 0, 0))
+        asks(7)
+    times.keep(2)
+    ((_, rows),) = times_of(machine, settings.run_id).items()
+    found = {row.dataset: row.count for row in rows if row.kind is TimeKind.REQUESTS}
+    assert found == {"a": 10 + 1 + 4, "b": 20 + 2 + 3, "": 5 + 4}
+
+
+def test_of_a_work_unit_the_requests_are_its_dataset_s() -> None:
+    machine = Machine()
+
+    def extracting(unit: WorkUnit) -> None:
+        REQUESTS.made += {"a": 100, "b": 1000}[unit.dataset_urn]
+
+    result = go(WORLD, machine, OddSource(source(a=3, b=[2, 1]).datasets, extracting=extracting))
+    rows = [row for rows in times_of(machine, result.run_id).values() for row in rows]
+    assert {row.dataset: row.count for row in rows if row.kind is TimeKind.REQUESTS} == {"a": 100, "b": 2000}
