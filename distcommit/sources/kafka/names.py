@@ -84,9 +84,10 @@ class TopicSelection:
 
     def passes_over(self, topic: str) -> bool:
         """Whether a pattern matches the name, and it is left out only because such names are Kafka's own."""
-        left_out = topic in self._exclude or any(pattern.fullmatch(topic) for pattern in self._exclude_patterns)
+        if not topic.startswith("__") or topic in self._topics or topic in self._exclude:
+            return False
         matched = any(pattern.fullmatch(topic) for pattern in self._patterns)
-        return topic.startswith("__") and matched and topic not in self._topics and not left_out
+        return matched and not any(pattern.fullmatch(topic) for pattern in self._exclude_patterns)
 
 
 class PartitionLog(NamedTuple):

@@ -256,6 +256,8 @@ class KafkaSource(BaseModel, SourceSettings):
         missing = {topic for topic in self.topics if topic in select}
         for found in queries.topics():
             missing.discard(found.topic)
+            if self.dataset == "topic" and not owned(found.topic):  # first: of thousands most are others'
+                continue
             if select.passes_over(found.topic) and owned(found.topic):
                 yield PassedOver(found.topic, _INTERNAL)
             if found.topic not in select:
@@ -269,9 +271,11 @@ class KafkaSource(BaseModel, SourceSettings):
                 busy = state is not None and (state.status is not DatasetStatus.IDLE or state.is_stopped)
                 if busy or not owned(dataset.urn):
                     continue
-                leaderless = sorted(found.leaderless.intersection(dataset.partitions))
-                error = unreadable(dataset.urn, f"no leader for partitions {leaderless}")
-                yield DatasetProblem(dataset.urn, str(error)) if leaderless else dataset
+                if leaderless := sorted(found.leaderless.intersection(dataset.partitions)):
+                    error = unreadable(dataset.urn, f"no leader for partitions {leaderless}")
+                    yield DatasetProblem(dataset.urn, str(error))
+                else:
+                    yield dataset
         for topic in sorted(filter(owned, missing)):
             yield DatasetProblem(topic, str(no_such_topic(topic)))
 
