@@ -204,7 +204,7 @@ class LocalFileSystem:
                 touched.add(above)
                 if len(above) <= len(root):
                     break
-                above = posixpath.dirname(above)
+                above = above.rpartition("/")[0] or "/"  # absolute, without empty components: a fifth of `dirname`
         if len(touched) > _SYNCFS_ABOVE:
             self._calls.syncfs(root)
             return

@@ -192,8 +192,11 @@ class _Batch:
 
         def move(group: _Group) -> None:
             try:
+                if self._targets.seems_there(group.target):
+                    return
                 self._sources.check(group.source)
                 group.moved = self._fs.rename_folder(group.source, group.target)
+                self._targets.expect_there(not group.moved)
                 if group.moved:
                     group.left = self._missing_in(group)
             except (DistcommitError, OSError):

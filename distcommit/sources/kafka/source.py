@@ -271,11 +271,8 @@ class KafkaSource(BaseModel, SourceSettings):
                 busy = state is not None and (state.status is not DatasetStatus.IDLE or state.is_stopped)
                 if busy or not owned(dataset.urn):
                     continue
-                if leaderless := sorted(found.leaderless.intersection(dataset.partitions)):
-                    error = unreadable(dataset.urn, f"no leader for partitions {leaderless}")
-                    yield DatasetProblem(dataset.urn, str(error))
-                else:
-                    yield dataset
+                leaderless = sorted(found.leaderless.intersection(dataset.partitions))
+                yield _without_leaders(dataset.urn, leaderless) if leaderless else dataset
         for topic in sorted(filter(owned, missing)):
             yield DatasetProblem(topic, str(no_such_topic(topic)))
 
@@ -313,3 +310,7 @@ class KafkaSource(BaseModel, SourceSettings):
                 yield DatasetProblem(dataset.urn, str(gone), gone.remedy)
             if planned is not None:
                 yield planned
+
+
+def _without_leaders(urn: str, partitions: list[int]) -> DatasetProblem:
+    return DatasetProblem(urn, str(unreadable(urn, f"no leader for partitions {partitions}")))

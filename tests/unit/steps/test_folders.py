@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from pathlib import Path
+from typing import Any, cast
+
+import pytest
 
 from distcommit.fs.local import LocalFileSystem
+from distcommit.fs.posix import PosixCalls, RealPosixCalls
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.parallel import in_flight
 from distcommit.model.ports import FolderEntry
@@ -61,3 +66,51 @@ def test_a_folder_that_somebody_takes_away_meanwhile_is_made_again(tmp_path: Pat
     above.parent.rmdir()
     folders.make(str(above / "01"))
     assert (above / "01").is_dir()
+
+
+class Noted:
+    """System calls, each noted with the folder that it is about."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, str]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(RealPosixCalls(), name)
+
+        def noted(path: str, *rest: str) -> Any:
+            self.calls.append((name, path))
+            return call(path, *rest)
+
+        return noted
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_folders_that_are_there_take_a_look_each_and_new_ones_a_call_each(tmp_path: Path, there: bool) -> None:
+    folders = [f"{tmp_path}/{number}/day" for number in range(5)]
+    for folder in folders if there else ():
+        Path(folder).mkdir(parents=True)
+    noted = Noted()
+    assert GuardedFolders(LocalFileSystem(cast(PosixCalls, noted)), str(tmp_path)).make_all(folders) == {}
+    asked = Counter(name for name, _ in noted.calls)
+    assert asked == ({"mkdir": 1, "lstat": 10} if there else {"mkdir": 10})
+    assert all(Path(folder).is_dir() for folder in folders)
+
+
+def test_where_some_are_there_and_some_are_not_all_are_made(tmp_path: Path) -> None:
+    folders = [f"{tmp_path}/{number}" for number in range(9)]
+    for folder in folders[::3]:
+        Path(folder).mkdir()
+    assert GuardedFolders(LocalFileSystem(), str(tmp_path)).make_all(folders) == {}
+    assert sorted(map(str, tmp_path.iterdir())) == folders
+
+
+def test_a_link_is_seen_also_where_folders_are_only_looked_for(tmp_path: Path) -> None:
+    root, elsewhere = tmp_path / "root", tmp_path / "elsewhere"
+    for folder in (root / "a", elsewhere):
+        folder.mkdir(parents=True)
+    (root / "b").symlink_to(elsewhere)
+    folders = GuardedFolders(LocalFileSystem(), str(root))
+    folders.make(f"{root}/a")
+    with pytest.raises(ConfigurationError, match="leads out"):
+        folders.seems_there(f"{root}/b")
+    assert not folders.seems_there(f"{root}/c"), "it is looked for no more once one was missing"
