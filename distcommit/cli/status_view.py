@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
@@ -12,7 +10,7 @@ from rich.text import Text
 from distcommit.app.looking.status import DatasetStatusRow, NextRun, StatusResult, standing
 from distcommit.cli.records import flow_table, last_run, positions_lost
 from distcommit.cli.views import DATASET_STYLES, ExplainedTable, and_more, counted_runs, fact_table, page, short
-from distcommit.model.watermark import Position, shown
+from distcommit.model.watermark import shown_in_short
 from distcommit.stores.horizons import shown_ms
 
 _LOGS = 10
@@ -33,7 +31,7 @@ def status_view(result: StatusResult) -> RenderableType:
         for row in result.datasets:
             status = Text(word := standing(row), style=DATASET_STYLES.get(word, ""))
             epoch = str(row.pending_epoch or row.done_epoch or "")
-            table.add_row(row.dataset, status, _position(row.positions), epoch, why=_next(row))
+            table.add_row(row.dataset, status, Text(shown_in_short(row.positions)), epoch, why=_next(row))
         blocks.append(table)
     if result.left_out:
         blocks.append(and_more(result.left_out, "datasets that are not idle, or could not be read (--all lists them)"))
@@ -98,14 +96,6 @@ def _moving(result: StatusResult) -> dict[str, str]:
         return {}
     todo = f"`distcommit rebucket JOB.yaml --buckets {result.moving_to}` finishes it; until then no run begins"
     return {"half made": f"a move to {result.moving_to} buckets: {todo}"}
-
-
-def _position(positions: Mapping[str, Position]) -> Text:
-    """One number for a watermark over several partitions: how many offsets lie below it."""
-    numbers = [position for position in positions.values() if isinstance(position, int)]
-    if len(numbers) != len(positions):
-        return Text(", ".join(map(shown, positions.values())))
-    return Text(f"{sum(numbers):,}" if numbers else "none")
 
 
 def _next(row: DatasetStatusRow) -> str:

@@ -175,7 +175,7 @@ class SinkCommitter(ABC):
 
     def ledger(self) -> Iterator[LedgerRow]:
         """All rows that the target has for this store, in any order: what the audit and `rebuild` go by. For sinks
-        whose `abilities.audit` says so."""
+        whose `abilities.audit` says so. Where some can't be read, the others may come first, and then the error."""
         raise NotImplementedError(f"{type(self).__name__} tells nothing of what it has committed")
 
     def visible_rows(self, dataset_urn: str, branch: str) -> int | None:

@@ -77,3 +77,12 @@ def shown(position: Position) -> str:
         return str(position)
     text = msgspec.json.encode(position).decode()
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def shown_in_short(positions: Mapping[str, Position]) -> str:
+    """A watermark for people: how many offsets lie below it, over all its partitions; where some are no whole numbers,
+    each position."""
+    numbers = [position for position in positions.values() if isinstance(position, int)]
+    if len(numbers) != len(positions):
+        return ", ".join(map(shown, positions.values()))
+    return f"{sum(numbers):,}" if numbers else "none"

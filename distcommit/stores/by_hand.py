@@ -24,7 +24,7 @@ from distcommit.model.errors import (
 from distcommit.model.log_records import DatasetState, DatasetStatus, HandAction, SealedSequence, SequenceName
 from distcommit.model.steps import CommitStep, StepContext, Verdict
 from distcommit.model.unread import FailedReading
-from distcommit.model.watermark import Watermark
+from distcommit.model.watermark import Watermark, shown_in_short
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.output import is_tombstone
@@ -314,10 +314,11 @@ _TODO_STOPPED = "release it with retry; or set its watermark past what can't be 
 
 
 def _not(urn: str, state: DatasetState, expected: str) -> DistcommitError:
+    watermark = shown_in_short(state.watermark.positions if state.watermark else {})
     return ConflictError(
         "this can't be done to the dataset as it stands",
         dataset=urn,
         expected=f"it to be {expected}",
-        found=f"{'stopped' if state.is_stopped else state.status.value}, watermark {state.watermark}",
+        found=f"{'stopped' if state.is_stopped else state.status.value}, watermark {watermark}",
         todo=_TODO_STOPPED if state.is_stopped else _TODO[state.status],
     )

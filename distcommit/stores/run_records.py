@@ -193,9 +193,10 @@ def read_cancel(fs: FileSystem, store_root: str, epoch: int) -> CancelRequest | 
 
 
 def recorded_epochs(fs: FileSystem, store_root: str) -> list[int]:
-    """Epochs of runs of which there is anything, oldest first."""
+    """Epochs of runs that have left anything, oldest first. That one is to end is none of it: a rebuild, which has an
+    epoch and leaves nothing here, may be told so, too."""
     found = (record_of(entry.name) for entry in fs.list_folder(f"{store_root}/{RUNS}"))
-    return sorted({known[0] for known in found if known is not None})
+    return sorted({known[0] for known in found if known is not None and known[1] != CANCEL})
 
 
 def _read(

@@ -14,6 +14,7 @@ from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import ConflictError, StaleStoreError
 from distcommit.model.log_records import DatasetState
 from distcommit.model.parallel import in_flight
+from distcommit.model.watermark import shown_in_short
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.store import set_aside_folder
@@ -183,10 +184,11 @@ def _fence(store: JobStore, epoch: int, run_id: str) -> None:
 def _require_written(state: DatasetState, epoch: int, fold: Fold) -> None:
     if not next_record.is_rebuilt(fold, epoch, state):
         found = fold.state_of(state.dataset_urn)
+        watermark = shown_in_short(found.watermark.positions if found.watermark else {})
         raise ConflictError(
             "a dataset was changed by hand while the store was being rebuilt",
             dataset=state.dataset_urn,
-            found=f"{found.status.value}, watermark {found.watermark}",
+            found=f"{found.status.value}, watermark {watermark}",
             todo="rebuild again",
         )
 

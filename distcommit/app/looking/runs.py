@@ -173,14 +173,12 @@ def _rows(store: JobStore, clock: Clock, epochs: list[int]) -> Iterable[RunRow]:
     overdue = {run_id: _overdue(holder, clock) for run_id, holder in living.items() if is_overdue(holder, clock)}
     found = [_row(store, epoch, living, fold) for epoch in reversed(epochs)]
     if fold is not None and fold.fence_run_id in living and fold.fence_epoch not in epochs:
-        holder = living[fold.fence_run_id]  # it has its epoch, and could not say so, or will in a moment
-        found.insert(0, RunRow(fold.fence_epoch, fold.fence_run_id, RunStatus.RUNNING, host=holder.host))
+        # it is a rebuild; or a run that has its epoch, and could not say so, or will in a moment
+        holder = living[fold.fence_run_id]
+        found.insert(0, _without_record(RunRow(fold.fence_epoch, fold.fence_run_id, RunStatus.RUNNING), holder))
     known = {row.run_id for row in found}
     waiting = [holder for run_id, holder in living.items() if run_id not in known]
-    pending = [
-        RunRow(0, holder.run_id, RunStatus.PENDING, host=holder.host, reason=f"process {holder.pid} on {holder.host}")
-        for holder in waiting
-    ]
+    pending = [_without_record(RunRow(0, holder.run_id, RunStatus.PENDING), holder) for holder in waiting]
     pending += _died_early((holder for holder in held.values() if holder.run_id not in living), found, fold)
     return [
         msgspec.structs.replace(row, overdue=True, reason=overdue[row.run_id])
@@ -188,6 +186,11 @@ def _rows(store: JobStore, clock: Clock, epochs: list[int]) -> Iterable[RunRow]:
         else row
         for row in (*pending, *found)
     ]
+
+
+def _without_record(row: RunRow, holder: LockRecord) -> RunRow:
+    """Of such a run the lock alone says which process it is."""
+    return msgspec.structs.replace(row, host=holder.host, reason=f"process {holder.pid} on {holder.host}")
 
 
 def _died_early(dead: Iterable[LockRecord], found: Iterable[RunRow], fold: Fold | None) -> Iterator[RunRow]:

@@ -79,6 +79,13 @@ def _of_still(runs: RunsResult, command: Command, around: Around) -> Iterator[Tr
                 " Nothing of it is sealed: if what it waits for will not come, end that process, then run again"
             )
             yield Trouble(what, command("run"))
+        elif still_s and not row.began_ms and around.newer == UNFINISHED_REBUILD:  # only runs leave a beginning
+            what = (
+                f"the rebuild of epoch {row.epoch} stands still: {row.reason} lives, and nothing of it has moved for"
+                f" {still_s:,.0f} s. Nobody can tell it to end: if what it waits for will not come, end that process,"
+                " then rebuild again"
+            )
+            yield Trouble(what, command("rebuild"))
         elif still_s:
             what = (
                 f"the run of epoch {row.epoch} stands still: its driver{_on(row)} lives, and nothing of it has moved"

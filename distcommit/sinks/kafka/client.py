@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -29,6 +29,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from distcommit.model.errors import ConfigurationError, CorruptError, TransientError
 from distcommit.model.ledger import LedgerRow
+from distcommit.sinks.kafka.names import NOT_OURS, row_name
 from distcommit.sinks.kafka.producers import CatchableProducer
 from distcommit.sinks.retries import tries
 
@@ -36,6 +37,8 @@ logger = logging.getLogger(__name__)
 
 _COMPACTED = "compact"
 _LOOKS = 30
+_NAMED = 20
+_SHOWN = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,12 +161,28 @@ class KafkaTarget:
                 read.
             CorruptError: if a row can't be read.
         """
+        rows, damaged = self.readable_rows(admin, lane)
+        for error in damaged.values():
+            raise error
+        return rows
+
+    def readable_rows(self, admin: AdminClient, lane: int) -> tuple[dict[bytes, LedgerRow], dict[bytes, CorruptError]]:
+        """The same rows as far as they can be read, and by key why others can't be: for those who only look. Raises as
+        `rows` otherwise."""
+        rows, damaged = dict[bytes, LedgerRow](), dict[bytes, CorruptError]()
         log = TopicPartition(self.ledger, lane)
         end = self._offset(admin, log, OffsetSpec.latest())  # type: ignore[no-untyped-call]
         if end == self._offset(admin, log, OffsetSpec.earliest()):  # type: ignore[no-untyped-call]
-            return {}
+            return rows, damaged
         with closing(self._committed(self.ledger, {lane: end})) as messages:
-            return {message.key() or b"": _row(message.value(), self.ledger) for message in messages}
+            for message in messages:
+                key = message.key() or b""
+                rows.pop(key, None)
+                try:
+                    rows[key] = _row(message.value(), self.ledger)
+                except CorruptError as error:
+                    damaged[key] = error
+        return rows, damaged
 
     def count(self, admin: AdminClient, topic: str) -> int | None:
         """How many messages readers of committed transactions find in a topic, as it is once all transactions that were
@@ -308,5 +327,26 @@ def _made(target: KafkaTarget, admin: AdminClient) -> str:
 def _row(value: bytes | None, topic: str) -> LedgerRow:
     try:
         return msgspec.json.decode(value or b"", type=LedgerRow)
-    except msgspec.MsgspecError as error:
+    except NOT_OURS as error:
         raise CorruptError("a row of the ledger can't be read", topic=topic, found=str(error)) from None
+
+
+def what_is_damaged(lane: int, rows: Iterable[bytes], unreadable: Mapping[bytes, CorruptError]) -> Iterator[str]:
+    """What is wrong in a partition of the ledger: keys of rows that name no dataset, and what is no row."""
+    for key in rows:
+        if row_name(key) is None:
+            yield f"partition {lane}, key {key[:_SHOWN]!r}: it names no dataset"
+    for key, error in unreadable.items():
+        yield f"partition {lane}, {row_name(key) or f'key {key[:_SHOWN]!r}'}: {error.found}"
+
+
+def damaged_ledger(ledger: str, damaged: Sequence[str]) -> CorruptError:
+    """The error for a ledger in which these can't be read."""
+    more = f"; and {len(damaged) - _NAMED} more" if len(damaged) > _NAMED else ""
+    return CorruptError(
+        "rows of the ledger can't be read",
+        topic=ledger,
+        found="; ".join(damaged[:_NAMED]) + more,
+        todo="find out who has written them. While one is there that itself can't be read, nothing is committed to its"
+        " partition",
+    )

@@ -29,9 +29,9 @@ from distcommit.model.errors import ConflictError, DistcommitError, LostError, T
 from distcommit.model.ledger import LedgerRow
 from distcommit.model.parallel import in_flight
 from distcommit.sinks.covering import covered_in
-from distcommit.sinks.kafka.client import KafkaTarget
+from distcommit.sinks.kafka.client import KafkaTarget, damaged_ledger, what_is_damaged
 from distcommit.sinks.kafka.messages import staged_messages
-from distcommit.sinks.kafka.names import DATASET, lane_of, ledger_key, topic_of
+from distcommit.sinks.kafka.names import DATASET, lane_of, ledger_key, row_name, topic_of
 from distcommit.sinks.kafka.producers import CatchableProducer
 from distcommit.sinks.ledgers import allowed_again, answered, committed, taken_back
 from distcommit.sinks.retries import tries
@@ -134,10 +134,17 @@ class KafkaCommitter(SinkCommitter):
                     producer.commit_transaction(self._target.request_timeout_s)
 
     def ledger(self) -> Iterator[LedgerRow]:
+        """All rows that can be read; then CorruptError for the others, also for those of other stores, as nothing is
+        committed to the partition of any."""
+        damaged: list[str] = []
         for lane in range(self._target.lanes):
-            for key, row in self._target.rows(self._admin, lane).items():
-                if msgspec.json.decode(key)[0] == self._context.store_id:
+            rows, unreadable = self._target.readable_rows(self._admin, lane)
+            for key, row in rows.items():
+                if (name := row_name(key)) is not None and name.store_id == self._context.store_id:
                     yield row
+            damaged += what_is_damaged(lane, rows, unreadable)
+        if damaged:
+            raise damaged_ledger(self._target.ledger, damaged)
 
     def visible_rows(self, dataset_urn: str, branch: str) -> int | None:
         """Of a topic of its own: a message does not say which dataset it is of."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 import msgspec
 import xxhash
@@ -10,9 +11,22 @@ import xxhash
 from distcommit.model.committer import CommitRequest
 
 DATASET = "{dataset}"
+NOT_OURS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What decoding JSON that others have written may raise."""
 _MOST = 249
 _TOPIC = re.compile(r"[A-Za-z0-9._-]+")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+class RowName(NamedTuple):
+    """What a row of a ledger is of."""
+
+    store_id: str
+    dataset_urn: str
+    branch: str
+
+    def __str__(self) -> str:
+        return f"dataset {self.dataset_urn}, branch {self.branch}, of store {self.store_id}"
 
 
 def topic_of(template: str, dataset_urn: str) -> str:
@@ -39,3 +53,11 @@ def lane_of(dataset_urn: str, lanes: int) -> int:
 def ledger_key(store_id: str, request: CommitRequest) -> bytes:
     """The key of a ledger's row."""
     return msgspec.json.encode([store_id, request.dataset_urn, request.branch])
+
+
+def row_name(key: bytes) -> RowName | None:
+    """What the row of a key is of; None if it is no key of a ledger's row."""
+    try:
+        return msgspec.json.decode(key, type=RowName)
+    except NOT_OURS:
+        return None

@@ -48,7 +48,7 @@ def stale() -> Machine:
 
 
 def test_a_watermark_that_a_person_sets_while_the_store_is_rebuilt_stays_or_the_rebuild_is_refused() -> None:
-    refused = 0
+    told: list[str] = []
     for number in range(0, 400, 3):
         machine = stale()
         store = WORLD.store(machine)
@@ -61,15 +61,16 @@ def test_a_watermark_that_a_person_sets_while_the_store_is_rebuilt_stays_or_the_
         machine.faults.append(meeting)
         try:
             rebuild(machine)
-        except ConflictError:
-            refused += 1
+        except ConflictError as error:
+            told.append(str(error))
             machine.restart()
             rebuild(machine, "again")
         if meeting.result is None:
             break
         assert store.bucket_log(0).refresh().state_of("b").origin == {"0": 2}, number
-    assert refused > 0
-    assert number > 3 * refused
+    assert len(told) > 0
+    assert all("found idle, watermark 2" in each for each in told)
+    assert number > 3 * len(told)
 
 
 def test_whoever_abandons_a_sequence_takes_nothing_away_that_a_rebuild_has_counted() -> None:

@@ -15,7 +15,7 @@ from distcommit.model.errors import ConfigurationError, SourceUnavailableError
 from distcommit.model.work import WorkUnit
 from distcommit.protocol.paths.store import BEGUN, RUNS, record_name
 from distcommit.stores.job_lock import JobLock
-from distcommit.stores.run_records import RunFacts
+from distcommit.stores.run_records import CANCEL_VERSION, CancelRequest, RunFacts, put_cancel
 from distcommit.testing.simulation.world import ROOTS, World
 from tests.unit.engine.machines import (
     Machine,
@@ -55,6 +55,15 @@ def test_each_way_to_end_has_its_status() -> None:
     assert [row.status for row in result.runs] == [RunStatus.CANCELLED, RunStatus.FAILED, RunStatus.COMMITTED]
     assert "no route to the source" in result.runs[1].reason
     assert (result.failed_in_a_row, result.runs[2].datasets_published) == (1, 1)
+
+
+def test_that_a_rebuild_was_told_to_end_is_no_run() -> None:
+    machine = Machine()
+    epoch = go(WORLD, machine, source(a=1)).epoch
+    assert put_cancel(WORLD.store(machine), CancelRequest(CANCEL_VERSION, epoch + 1, "ann@host", 0))
+    assert [row.epoch for row in read_runs(WORLD.store(machine), QuickClock()).runs] == [epoch]
+    with pytest.raises(ConfigurationError, match="no record"):
+        read_run(WORLD.store(machine), epoch + 1, QuickClock())
 
 
 def test_what_was_read_and_could_not_be_committed_is_successful() -> None:

@@ -12,13 +12,16 @@ from typing import Any
 
 import pytest
 
-from distcommit.app.by_hand import rebuild_plan, signs
+from distcommit.app.by_hand import rebuild_job, rebuild_plan, signs
 from distcommit.app.by_hand.signs import EVERY_S, signs_of_life
 from distcommit.app.job import Job
+from distcommit.app.looking.runs import RunStatus
+from distcommit.app.looking.status import Trouble
 from distcommit.app.looking.still import STILL_S
 from distcommit.app.output.joined import folders_of
 from distcommit.app.output.published import PublishedFolder
 from distcommit.engine.clock import SystemClock
+from distcommit.model.errors import LockHeldError
 from distcommit.model.run_outcome import RunOutcome
 from distcommit.protocol.paths.staging import SPOOLED_FRAMES
 from distcommit.protocol.paths.store import BEGUN, JOB_LOG, LOCK, PROGRESS, RUNS, TASK_STATES, record_name, run_name
@@ -124,7 +127,8 @@ def test_a_rebuild_that_reads_for_long_is_not_told(run: LiveRun) -> None:
     assert not (run.root / PROGRESS / run_name(_RUN)).exists()
 
 
-def test_a_rebuild_says_that_it_gets_on_as_it_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def to_rebuild(tmp_path: Path) -> Path:
+    """The file of a job with a log that has to be rebuilt."""
     place = Place(tmp_path)
     place.run(3)
     newest = max(Path(place.store().bucket_log(0).folder).glob("*.seg"))
@@ -134,6 +138,11 @@ def test_a_rebuild_says_that_it_gets_on_as_it_reads(tmp_path: Path, monkeypatch:
         "job: job\nsource: {type: kafka, brokers: 'a:1', topics: [d0]}\ncommit: {buckets: 2, durability: none}\n"
         f"paths: {{store: {place.roots.store}, staging: {place.roots.staging}, output: {place.roots.output}}}\n"
     )
+    return job
+
+
+def test_a_rebuild_says_that_it_gets_on_as_it_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = to_rebuild(tmp_path)
     seen: list[set[str]] = []
 
     def watched(*arguments: Any) -> Iterator[PublishedFolder]:
@@ -149,6 +158,43 @@ def test_a_rebuild_says_that_it_gets_on_as_it_reads(tmp_path: Path, monkeypatch:
     assert [len(names) for names in held] == [1] * len(NAMES)
     assert len(set().union(*held)) == len(NAMES), "another one for each dataset"
     assert not list((tmp_path / "store" / PROGRESS).glob("*"))
+
+
+def test_a_rebuild_that_stands_still_is_told_with_its_process_and_once_that_is_gone_the_command_mends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = to_rebuild(tmp_path)
+    job, seen = Job.from_file(path), list[list[Trouble]]()
+
+    def ends(*_: Any) -> Iterator[PublishedFolder]:
+        """Lets nobody see it move; asks; and dies."""
+        now_ns = SystemClock().now_ms() * 1_000_000
+        for each in (*(tmp_path / "store").rglob("*"), *(tmp_path / "staging").rglob("*")):
+            os.utime(each, ns=(now_ns, now_ns - 1234 * _NS))
+        for each in (tmp_path / "store" / LOCK, *(tmp_path / "store" / LOCK).rglob("*")):
+            os.utime(each, ns=(now_ns, now_ns))
+        assert not job.cancel(wait_s=0).ended, "it does not look for that"
+        with pytest.raises(LockHeldError):
+            job.rebuild()
+        status = job.status()
+        assert status.runs[0].status is RunStatus.RUNNING
+        seen.append([trouble for trouble in status.troubles if "stands still" in trouble.what])
+        raise RuntimeError("killed")
+        yield
+
+    with monkeypatch.context() as patched:
+        plan = job.rebuild(dry_run=True)
+        patched.setattr(rebuild_job, "plan_rebuild", lambda *_, **__: plan)
+        patched.setattr(rebuild_plan, "folders_of", ends)
+        with pytest.raises(RuntimeError, match="killed"):
+            job.rebuild()
+    ((told,),) = seen
+    assert f" stands still: process {os.getpid()} on " in told.what
+    assert told.what.startswith("the rebuild of epoch ")
+    assert "nothing of it has moved for 1,234 s" in told.what
+    assert told.command == f"distcommit rebuild {path}"
+    assert job.rebuild().written
+    assert job.status().troubles == []
 
 
 def test_what_runs_of_the_job_usually_take_is_waited_for(run: LiveRun) -> None:

@@ -218,3 +218,21 @@ def test_watermarks_of_many_datasets_are_set_as_a_person_saw_them_or_not_at_all(
     with pytest.raises(ConflictError):
         by_hand.set_watermarks(store, newer, {"a": new, "b": None}, "person")
     assert WORLD.watermarks(machine) == wanted
+
+
+def test_what_can_not_be_done_to_a_dataset_is_told_with_its_watermark_as_status_has_it() -> None:
+    machine = SimulatedPosix()
+    machine.mkdir("/job")
+    store = WORLD.store(machine)
+    wanted = {
+        "new": (None, "none"),
+        "offsets": (Watermark({"0": 1_200, "1": 34}, "a topic's id"), "1,234"),
+        "files": (Watermark({"": (1, 0, "a.jsonl")}), '[1,0,"a.jsonl"]'),
+    }
+    for urn, (watermark, told) in wanted.items():
+        if watermark is not None:
+            by_hand.set_watermark(store, urn, watermark, "person")
+        with pytest.raises(ConflictError) as raised:
+            by_hand.retry(store, urn, "person")
+        assert f"watermark {told}" in str(raised.value)
+        assert "Watermark(" not in str(raised.value)

@@ -1,0 +1,77 @@
+"""`distcommit files` lists what is committed, and where that is nothing says so beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from distcommit.engine.launch import Result
+from distcommit.engine.planner import plan_partition
+from distcommit.engine.settings import RunSettings
+from distcommit.testing.simulation.world import launch_here
+from tests.unit.app.test_readers import NAMES, Place
+from tests.unit.cli.test_cli import invoke, last_json
+
+
+class Killed(BaseException):
+    pass
+
+
+def killed_as_it_plans(
+    function: Callable[[RunSettings, int], Result], settings: RunSettings, tasks: int, kind: type[Result]
+) -> list[Result]:
+    if function is plan_partition:
+        raise Killed
+    return launch_here(function, settings, tasks, kind)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+@pytest.fixture
+def job_file(place: Place, tmp_path: Path) -> Path:
+    file = tmp_path / "job.yaml"
+    file.write_text(
+        "job: job\nsource: {type: kafka, brokers: 'a:1', topics: [d0]}\ncommit: {buckets: 2, durability: none}\n"
+        f"paths: {{store: {place.roots.store}, staging: {place.roots.staging}, output: {place.roots.output}}}\n"
+    )
+    return file
+
+
+def test_that_the_first_run_was_killed_before_it_had_left_a_whole_cut_is_told_with_what_to_do(
+    place: Place, job_file: Path
+) -> None:
+    place.launch = killed_as_it_plans
+    with pytest.raises(Killed):
+        place.run(3)
+    epoch = place.store().job_log().refresh().fence_epoch
+    result = invoke("files", job_file)
+    assert (result.exit_code, result.stdout) == (0, "")
+    (told,) = result.stderr.splitlines()
+    assert told.startswith(f"there is no whole cut yet: the newest one is of epoch {epoch} as it began")
+    assert told.endswith(f"after `distcommit run {job_file}`")
+    as_json = invoke("files", job_file, "--json")
+    assert (as_json.exit_code, last_json(as_json)["files"]) == (0, {})
+    assert sorted(last_json(as_json)) == ["epoch", "exactly_once", "files", "phase", "time_ms"]
+
+    place.launch = launch_here
+    place.run(3)
+    result = invoke("files", job_file)
+    assert (len(result.stdout.splitlines()), result.stderr) == (len(NAMES), "")
+
+
+def test_that_a_whole_run_has_committed_nothing_is_told_with_status(place: Place, job_file: Path) -> None:
+    epoch = place.run(0)
+    result = invoke("files", job_file)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == (
+        f"no file is committed at this cut, which is of epoch {epoch} as it ended: `distcommit status {job_file}`"
+        " tells how datasets stand\n"
+    )
+    place.run(3)
+    old = invoke("files", job_file, "--as-of", epoch)
+    assert (old.stdout, old.stderr.partition(":")[0]) == ("", result.stderr.partition(":")[0])

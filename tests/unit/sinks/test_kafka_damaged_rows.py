@@ -1,0 +1,148 @@
+"""A damaged row in the ledger topic is told by who only looks, beside all other rows; who commits refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from distcommit.app.output.ledgers import open_ledgers
+from distcommit.fs.local import LocalFileSystem
+from distcommit.ingest.task_flow import TaskFlow
+from distcommit.model.committer import AlreadyCommitted, CommitRequest, CommitterContext
+from distcommit.model.errors import CorruptError
+from distcommit.model.ledger import LedgerRow
+from distcommit.sinks.kafka.client import KafkaTarget
+from distcommit.sinks.kafka.names import lane_of, ledger_key
+from distcommit.sinks.kafka.sink import KafkaSink
+from distcommit.stores.job_store import JobStore, Roots, open_store
+from distcommit.testing.models.model_source import ModelSource
+
+LANES = 4
+NAMES = [f"d{number}" for number in range(8)]
+DAMAGED = NAMES[0]
+OTHERS = sorted(NAMES[1:])
+SINK = KafkaSink.model_validate(
+    {"type": "kafka", "brokers": "b:1", "topic": "{dataset}", "ledger": "ledger", "transactional_ids": LANES}
+)
+Message = tuple[bytes | None, bytes | None]
+
+
+class Topic:
+    """The ledger topic, as brokers give it: key and value of each message, by partition."""
+
+    def __init__(self, store_id: str) -> None:
+        self.store_id, self.messages = store_id, dict[int, list[Message]]()
+        for name in NAMES:
+            self.put(name, msgspec.json.encode(LedgerRow(dataset_urn=name, branch="main", epoch=3)))
+
+    def key(self, name: str) -> bytes:
+        return ledger_key(self.store_id, CommitRequest(name, 3, ()))
+
+    def put(self, name: str, value: bytes | None, key: bytes | None = None) -> None:
+        self.messages.setdefault(lane_of(name, LANES), []).append((self.key(name) if key is None else key, value))
+
+    def read(self, topic: str, ends: Mapping[int, int]) -> Iterator[Any]:
+        for lane in ends:
+            for key, value in self.messages[lane]:
+                yield SimpleNamespace(key=lambda key=key: key, value=lambda value=value: value)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> JobStore:
+    roots = Roots(*(str(tmp_path / name) for name in ("store", "staging", "output")))
+    return open_store(LocalFileSystem(durable=False), roots, "job", 1, create=True)
+
+
+@pytest.fixture
+def topic(store: JobStore, monkeypatch: pytest.MonkeyPatch) -> Topic:
+    made = Topic(store.store_id)
+    ends = iter(range(1_000_000))
+    no_producer = SimpleNamespace(
+        init_transactions=lambda timeout_s: None, abort_transaction=lambda timeout_s: None, close=lambda: None
+    )
+    parts: dict[str, Any] = {
+        "admin": lambda self: nullcontext(SimpleNamespace()),
+        "topic_id": lambda self, admin: "id",
+        "producer": lambda self, transactional_id: no_producer,
+        "_offset": lambda self, admin, log, spec: next(ends),
+        "_committed": made.read,
+    }
+    for part, act in parts.items():
+        monkeypatch.setattr(KafkaTarget, part, act)
+    return made
+
+
+def told(store: JobStore) -> tuple[list[str], list[str]]:
+    """The datasets of which there are rows, and what can't be read."""
+    flow = TaskFlow.straight(ModelSource({}), SINK)
+    with open_ledgers(flow, store) as ledgers:
+        return ledgers.folders(), ledgers.unreadable
+
+
+def commit(store: JobStore, *names: str) -> list[object]:
+    context = CommitterContext(store.fs, store.roots.staging, store.roots.output, store.store_id)
+    committer = SINK.open_committer(context)
+    return [*committer.commit([CommitRequest(name, 3, ({"ledger": "id", "files": []},)) for name in names])]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b"[]", b"{", b"\xff", b'{"dataset_urn": 1}', b'{"branch": "\xff"}', b'{"x":' + b"[" * 99_999, None],
+    ids=lambda value: repr(value)[:20],
+)
+def test_one_damaged_row_hides_no_other_from_who_looks_and_its_partition_refuses_commits(
+    store: JobStore, topic: Topic, value: bytes | None
+) -> None:
+    assert told(store) == (sorted(NAMES), [])
+    topic.put(DAMAGED, value)
+    found, (problem,) = told(store)
+    assert found == OTHERS, "an older row of that dataset does not count"
+    assert problem.startswith("ledger of branch main, sink kafka: rows of the ledger can't be read [topic=ledger]; ")
+    lane = lane_of(DAMAGED, LANES)
+    assert f"found partition {lane}, dataset {DAMAGED}, branch main, of store {store.store_id}: " in problem
+    beside = [name for name in NAMES if lane_of(name, LANES) == lane]
+    elsewhere = [name for name in NAMES if name not in beside]
+    assert len(beside) > 1
+    for name in beside:
+        with pytest.raises(CorruptError, match="a row of the ledger can't be read"):
+            commit(store, name)
+    assert commit(store, *elsewhere) == [AlreadyCommitted()] * len(elsewhere)
+
+
+def test_a_row_that_a_later_one_takes_the_place_of_is_told_still_as_commits_refuse_it(
+    store: JobStore, topic: Topic
+) -> None:
+    topic.put(DAMAGED, b"[]")
+    topic.put(DAMAGED, msgspec.json.encode(LedgerRow(dataset_urn=DAMAGED, branch="main", epoch=4)))
+    found, problems = told(store)
+    assert (found, len(problems)) == (sorted(NAMES), 1)
+    with pytest.raises(CorruptError):
+        commit(store, DAMAGED)
+
+
+@pytest.mark.parametrize("key", [b"", b"no row", b"\xff", b'["\xff"]', b"[1, 2, 3]", b'["store"]', b"{}"], ids=repr)
+def test_what_somebody_has_sent_there_under_a_key_of_nothing_is_told_whatever_it_says(
+    store: JobStore, topic: Topic, key: bytes
+) -> None:
+    topic.put("x", msgspec.json.encode(LedgerRow(dataset_urn="x", branch="main", epoch=3)), key)
+    found, (problem,) = told(store)
+    assert found == sorted(NAMES)
+    assert f"found partition {lane_of('x', LANES)}, key {key!r}: it names no dataset" in problem
+
+
+def test_many_damaged_rows_are_counted_and_some_named(store: JobStore, topic: Topic) -> None:
+    for number in range(30):
+        topic.put("x", b"[]", b"%d" % number)
+    found, (problem,) = told(store)
+    assert found == sorted(NAMES)
+    assert problem.count("partition ") == 20
+    assert "; and 10 more" in problem
+    another = ledger_key("another", CommitRequest("theirs", 3, ()))
+    topic.put("theirs", msgspec.json.encode(LedgerRow(dataset_urn="theirs", branch="main", epoch=3)), another)
+    assert told(store)[0] == sorted(NAMES), "rows of other stores are theirs"
