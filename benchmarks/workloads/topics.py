@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ FIRST_DAY_MS = 1_700_000_000_000 // 86_400_000 * 86_400_000
 DAY_MS = 86_400_000
 _TEXT_BYTES = 48 << 20
 _MASK = (1 << 64) - 1
+_SHOWN_WITHIN_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +113,27 @@ def shown(records: int, digest: int) -> str:
 
 
 def make_topics(brokers: str, names: Sequence[str], partitions: int) -> None:
-    """Topics of that many partitions, that keep records of any age."""
+    """Topics of that many partitions, that keep records of any age; returns once the broker shows them all with their
+    leaders, which with 10,000 of them takes longer than a producer waits.
+
+    Raises:
+        RuntimeError: if it does not.
+    """
     admin = AdminClient({"bootstrap.servers": brokers})
     for begin in range(0, len(names), 200):
         wanted = [NewTopic(name, partitions, 1, config={"retention.ms": "-1"}) for name in names[begin : begin + 200]]
         for future in admin.create_topics(wanted, request_timeout=60).values():
             future.result()
+    deadline_s = time.monotonic() + _SHOWN_WITHIN_S
+    while missing := set(names) - _led(admin):
+        if time.monotonic() > deadline_s:
+            raise RuntimeError(f"{len(missing)} topics have no leaders: {sorted(missing)[:1]}")
+        time.sleep(0.2)
+
+
+def _led(admin: AdminClient) -> set[str]:
+    topics = admin.list_topics(timeout=60).topics
+    return {name for name, found in topics.items() if all(each.leader >= 0 for each in found.partitions.values())}
 
 
 NOTHING = shown(0, 0)

@@ -20,6 +20,7 @@ from distcommit.protocol.paths.store import cut_of
 
 _TICKS_S = os.sysconf("SC_CLK_TCK")
 _EACH_S = 0.05
+_SENT_WITHIN_S = 300
 """How often the reader looks whether there is a newer cut."""
 
 
@@ -49,10 +50,11 @@ class Trickle:
             return sum(map(len, self._waiting.values()))
 
     def send(self, topics: Iterable[str]) -> None:
-        """One record to each, and waits until the broker has it."""
+        """One record to each, and waits until the broker has it: what came later would count as trickled."""
         for topic in topics:
             self._produce(topic)
-        self._producer.flush(60)
+        if left := self._producer.flush(_SENT_WITHIN_S):
+            self.errors.append(f"{left} records were not taken within {_SENT_WITHIN_S} s")
 
     def go_on(self, seconds: float) -> None:
         """Produces for so long."""
