@@ -14,7 +14,9 @@ from distcommit.fs.posix import PosixCalls, RealPosixCalls
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.parallel import in_flight
 from distcommit.model.ports import FolderEntry
+from distcommit.model.steps import StepContext
 from distcommit.steps.folders import GuardedFolders
+from distcommit.steps.rename import FsRenameCommitStep
 
 THREADS = 8
 
@@ -114,3 +116,25 @@ def test_a_link_is_seen_also_where_folders_are_only_looked_for(tmp_path: Path) -
     with pytest.raises(ConfigurationError, match="leads out"):
         folders.seems_there(f"{root}/b")
     assert not folders.seems_there(f"{root}/c"), "it is looked for no more once one was missing"
+
+
+@pytest.mark.parametrize(
+    ("there", "asked"), [(True, {"rename": 1 + 5, "mkdir": 0}), (False, {"rename": 5, "mkdir": 0})]
+)
+def test_where_target_folders_are_there_only_the_first_is_tried_as_a_whole(
+    tmp_path: Path, there: bool, asked: dict[str, int]
+) -> None:
+    for number in range(5):
+        (tmp_path / f"staging/{number}").mkdir(parents=True)
+        (tmp_path / f"staging/{number}/f").write_bytes(b"x")
+        (tmp_path / "output" / (f"{number}" if there else "")).mkdir(parents=True, exist_ok=True)
+    noted = Noted()
+    context = StepContext(LocalFileSystem(cast(PosixCalls, noted)), f"{tmp_path}/staging", f"{tmp_path}/output")
+    files = [FsRenameCommitStep(context, f"{number}/f", f"{number}/f").file for number in range(5)]
+    noted.calls.clear()
+    assert not any(FsRenameCommitStep.execute_all(FsRenameCommitStep.of_all(context, files, whole=True)))
+    calls = Counter(name for name, _ in noted.calls)
+    assert {"rename": calls["rename_noreplace"], "mkdir": calls["mkdir"]} == asked
+    assert sorted(str(path.relative_to(tmp_path / "output")) for path in tmp_path.glob("output/*/*")) == [
+        f"{number}/f" for number in range(5)
+    ]
