@@ -13,7 +13,7 @@ from distcommit.engine.run import run
 from distcommit.engine.task_events import SequenceDone
 from distcommit.engine.task_times import TaskTimes
 from distcommit.model.errors import CorruptError, UnknownVersionError
-from distcommit.model.requests import REQUESTS
+from distcommit.model.requests import Requests
 from distcommit.model.work import WorkUnit
 from distcommit.stores.attempt_counts import Attempt, attempts_of
 from distcommit.stores.run_times import RunTime, TimeKind, decode_run_times, encode_run_times, read_run_times
@@ -117,14 +117,16 @@ def _of_version(version: bytes) -> bytes:
     return data.replace(b"table-version\x18\x012", b"table-version\x18\x01" + version)
 
 
-def test_a_dataset_has_the_requests_that_are_its_own_and_its_share_of_those_that_published_it() -> None:
+def test_a_dataset_has_the_requests_that_are_its_own_and_its_share_of_those_that_published_it(
+    requests: Requests,
+) -> None:
     machine = Machine()
     settings = WORLD.begin(machine, source(a=1, b=1))
     times = TaskTimes(settings, "ingest", 0)
     observer = times.telling(Tally(CommitCounts()))
 
     def asks(count: int) -> None:
-        REQUESTS.made += count
+        requests.made += count
 
     asks(5)
     for dataset, count in (("a", 10), ("b", 20), ("a", 1), ("never", 0)):
@@ -145,11 +147,11 @@ def test_a_dataset_has_the_requests_that_are_its_own_and_its_share_of_those_that
     assert found == {"a": 10 + 1 + 4, "b": 20 + 2 + 3, "": 5 + 4}
 
 
-def test_of_a_work_unit_the_requests_are_its_dataset_s() -> None:
+def test_of_a_work_unit_the_requests_are_its_dataset_s(requests: Requests) -> None:
     machine = Machine()
 
     def extracting(unit: WorkUnit) -> None:
-        REQUESTS.made += {"a": 100, "b": 1000}[unit.dataset_urn]
+        requests.made += {"a": 100, "b": 1000}[unit.dataset_urn]
 
     result = go(WORLD, machine, OddSource(source(a=3, b=[2, 1]).datasets, extracting=extracting))
     rows = [row for rows in times_of(machine, result.run_id).values() for row in rows]

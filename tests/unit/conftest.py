@@ -1,0 +1,16 @@
+"""What unit tests share: each sees the requests of its own tasks alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from distcommit.engine import task_times
+from distcommit.model.requests import Requests
+
+
+@pytest.fixture(autouse=True)
+def requests(monkeypatch: pytest.MonkeyPatch) -> Requests:
+    """Those that tasks see: what threads of other tests ask for in this process is none of them."""
+    requests = Requests()
+    monkeypatch.setattr(task_times, "REQUESTS", requests)
+    return requests
