@@ -1,8 +1,9 @@
 """Reads work units from Kafka: one consumer per task attempt, small work units read ahead together.
 
 Partitions of the coming work units are assigned as one *window*, since switching the assignment costs more than reading
-a few records; a large work unit is a window of its own and streams. Once all of a window has arrived, the next one is
-assigned, so that librdkafka fetches it while the first is handed out.
+a few records; a large work unit is a window of its own and streams. Once all of a window has arrived, nothing is
+assigned: librdkafka would go on to ask the brokers for all of it again and again. When half of it has been handed out,
+the next window is assigned, so that it is fetched meanwhile.
 """
 
 from __future__ import annotations
@@ -124,6 +125,7 @@ class KafkaExtractor(Extractor):
             self._open_window(self._coming() if announced else [unit])
             buffer = self._buffers.pop(_name(unit))
         self._current = buffer
+        self._look()
         return KafkaExtraction(self, buffer)
 
     def close(self) -> None:
@@ -147,8 +149,7 @@ class KafkaExtractor(Extractor):
             self._idle_s += waited_s
             if self._idle_s >= self._idle_timeout_s:
                 self._give_up()
-        if not self._ranges and self._lost is None:  # all has arrived: librdkafka may fetch what comes next
-            self._open_window(self._coming())
+        self._go_on()
 
     def check_topic(self, buffer: _Buffer) -> None:
         """Makes sure that what has come for a work unit is of the topic it was planned on; the same offsets of another
@@ -182,6 +183,22 @@ class KafkaExtractor(Extractor):
                 found=f"topic id {answer or 'unknown'}",
                 todo="run again: the plan tells what to do",
             )
+
+    def _look(self) -> None:
+        """Takes what has arrived of a window, which nobody waits for yet."""
+        if self._ranges and (arrived := self._consumer.consume(BATCH_RECORDS, 0)):
+            self._sort(arrived)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Once all has arrived that was assigned, what comes next is, if little is left; until then, nothing."""
+        if self._ranges or self._lost is not None:
+            return
+        records = sum(len(buffer.messages) for buffer in self._buffers.values())
+        if len(self._buffers) <= WINDOW_PARTITIONS // 2 and records <= self._window_records // 2:
+            self._open_window(self._coming())
+        else:
+            self._assign_nothing()
 
     @cached_property
     def _admin(self) -> AdminClient:
@@ -219,9 +236,14 @@ class KafkaExtractor(Extractor):
         self._idle_s = 0
         if self._ranges:
             self._consumer.assign([TopicPartition(*name, found.next_offset) for name, found in self._ranges.items()])
-        elif self._assigned:
+            self._assigned = set(self._ranges)
+        else:
+            self._assign_nothing()
+
+    def _assign_nothing(self) -> None:
+        if self._assigned:
             self._consumer.unassign()
-        self._assigned = set(self._ranges)
+            self._assigned = set()
 
     def _sort(self, messages: Sequence[Message]) -> bool:
         """Puts messages into the buffers they belong to; whether any range got further."""
