@@ -143,7 +143,7 @@ def everyday(asked: Asked, *, folder: Path, tell: Tell) -> Results:
     with ExitStack() as stack:
         places = _Places(stack)
         places.start(asked)
-        brokers = stack.enter_context(KafkaServer(heap_mb=_BROKER_HEAP_MB)).bootstrap_servers
+        brokers = stack.enter_context(KafkaServer(heap_mb=_BROKER_HEAP_MB, for_long=True)).bootstrap_servers
         began = time.perf_counter()
         spark, partitions = stack.enter_context(spark_session(_SLOTS))
         no_op_job(spark, partitions)

@@ -72,7 +72,7 @@ def freshness(asked: Trickled, *, folder: Path, tell: Tell, brokers: str = "") -
         root = stack.enter_context(scratch(folder))
         names = [topic_name(number) for number in range(asked.topics)]
         if not brokers:
-            brokers = stack.enter_context(KafkaServer(heap_mb=512 + asked.topics // 5)).bootstrap_servers
+            brokers = stack.enter_context(KafkaServer(heap_mb=512 + asked.topics // 5, for_long=True)).bootstrap_servers
             make_topics(brokers, names, 1)
         job = _write_job(root, brokers, asked)
         trickle = Trickle(brokers, names, asked.rate, asked.seed)

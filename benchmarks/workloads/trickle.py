@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import cycle
 from pathlib import Path
 
 from confluent_kafka import KafkaError, Message, Producer
@@ -24,8 +25,9 @@ _EACH_S = 0.05
 
 _SENT_WITHIN_S = 300
 _TICK_S = 0.1
-"""How often the producer sends what is due. At each wakeup librdkafka looks through all its partitions: of thousands,
-one record at a time, that took a third of a core from who was measured."""
+_PRODUCERS = 16
+"""How often what is due is sent, and by how many: for each message librdkafka looks through all partitions of its
+producer, and with one of thousands that took a third of a core from who was measured."""
 
 
 class Trickle:
@@ -39,7 +41,9 @@ class Trickle:
     """
 
     def __init__(self, brokers: str, topics: Sequence[str], rate: float, seed: int) -> None:
-        self._producer = Producer({"bootstrap.servers": brokers, "linger.ms": 5, "log_level": 0})
+        settings = {"bootstrap.servers": brokers, "linger.ms": 5, "log_level": 0}
+        self._producers = [Producer(settings) for _ in range(min(_PRODUCERS, len(topics)))]
+        self._producer_of = dict(zip(topics, cycle(self._producers), strict=False))
         self._topics, self._rate, self._random = topics, rate, random.Random(seed)
         self._waiting: dict[str, deque[tuple[int, float]]] = {topic: deque() for topic in topics}
         self._lock = threading.Lock()
@@ -57,7 +61,7 @@ class Trickle:
         """One record to each, and waits until the broker has it: what came later would count as trickled."""
         for topic in topics:
             self._produce(topic)
-        if left := self._producer.flush(_SENT_WITHIN_S):
+        if left := self._flush(_SENT_WITHIN_S):
             self.errors.append(f"{left} records were not taken within {_SENT_WITHIN_S} s")
 
     def go_on(self, seconds: float) -> None:
@@ -67,9 +71,10 @@ class Trickle:
             while sent < passed_s * self._rate:
                 self._produce(self._random.choice(self._topics))
                 sent += 1
-            self._producer.poll(0)
+            for producer in self._producers:
+                producer.poll(0)
             time.sleep(_TICK_S)
-        self._producer.flush(60)
+        self._flush(60)
 
     def see(self, topic: str, position: int) -> None:
         """A reader has just seen all records of the topic below this offset."""
@@ -78,6 +83,9 @@ class Trickle:
             waiting = self._waiting.get(topic, deque())
             while waiting and waiting[0][0] < position:
                 self.delays.append(now_s - waiting.popleft()[1])
+
+    def _flush(self, seconds: float) -> int:
+        return sum(producer.flush(seconds) for producer in self._producers)
 
     def _produce(self, topic: str) -> None:
         at_s = time.time()
@@ -90,7 +98,8 @@ class Trickle:
             with self._lock:
                 self._waiting[topic].append((offset, at_s))
 
-        self._producer.produce(topic, f'{{"n": {self.produced}, "at": {at_s:.6f}}}', partition=0, on_delivery=noted)
+        value = f'{{"n": {self.produced}, "at": {at_s:.6f}}}'
+        self._producer_of[topic].produce(topic, value, partition=0, on_delivery=noted)
         self.produced += 1
 
 

@@ -69,7 +69,13 @@ def _take_jars(archive: Path) -> None:
 
 
 def java_command(
-    server: str, main_class: str, *arguments: str, conf_dir: Path | None = None, heap_mb: int = 512, least: int = 17
+    server: str,
+    main_class: str,
+    *arguments: str,
+    conf_dir: Path | None = None,
+    heap_mb: int = 512,
+    least: int = 17,
+    for_long: bool = False,
 ) -> list[str]:
     """The command that runs a main class of a server, in a small heap; warnings go to the standard error.
 
@@ -80,6 +86,7 @@ def java_command(
         conf_dir: a folder of settings that come first on the class path.
         heap_mb: the largest heap, in megabytes.
         least: the version of Java that it needs.
+        for_long: whether its code is compiled as well as Java can, which takes a minute of a processor.
 
     Raises:
         ServerUnavailableError: if there is no such Java, or as `jars`.
@@ -88,7 +95,7 @@ def java_command(
         _program("java") if least <= 17 else _newer_java(least),
         f"-Xmx{heap_mb}m",
         "-XX:+UseSerialGC",
-        "-XX:TieredStopAtLevel=1",
+        *(() if for_long else ("-XX:TieredStopAtLevel=1",)),
         "-XX:-UsePerfData",
         "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
         "-Djava.net.preferIPv4Stack=true",

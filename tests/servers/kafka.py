@@ -29,14 +29,15 @@ class KafkaServer(Server):
     Args:
         brokers: 1 or 2.
         heap_mb: a broker's heap; the default is enough for hundreds of partitions.
+        for_long: whether Java compiles its code as well as it can, as it does in production: for who measures minutes.
     """
 
     user, password = "reader", "correct-horse-battery"
     """Who may come in at `sasl_bootstrap_servers` and `tls_bootstrap_servers`."""
 
-    def __init__(self, brokers: int = 1, heap_mb: int = 512) -> None:
+    def __init__(self, brokers: int = 1, heap_mb: int = 512, *, for_long: bool = False) -> None:
         super().__init__()
-        self.brokers, self._heap_mb = brokers, heap_mb
+        self.brokers, self._heap_mb, self._for_long = brokers, heap_mb, for_long
         self._processes: dict[int, ServerProcess] = {}
 
     @property
@@ -157,7 +158,8 @@ class KafkaServer(Server):
             )
 
     def _launch(self, broker: int) -> None:
-        command = java_command("kafka", "kafka.Kafka", str(self._settings(broker)), heap_mb=self._heap_mb)
+        heap_mb, for_long = self._heap_mb, self._for_long
+        command = java_command("kafka", "kafka.Kafka", str(self._settings(broker)), heap_mb=heap_mb, for_long=for_long)
         self._processes[broker] = ServerProcess(
             f"Kafka broker {broker}", command, self._folder / f"broker-{broker}.log"
         )

@@ -24,6 +24,7 @@ from distcommit.model.sink import Origins
 from distcommit.model.work import SkippedRange
 
 OFFSETS_VERSION = 1
+_FEW_ROWS = 8  # of which each costs less than what is set up for many
 _ROWS_PER_RUN = 8  # below this many offsets per gap-free run, adding one by one is faster than range by range
 
 
@@ -68,6 +69,9 @@ class OffsetSets:
             raise _wrong_type(provenance.partition_column, partitions.type, "a text or integer column")
         if len(offsets) == 0:
             return
+        if len(offsets) <= _FEW_ROWS and offsets.type == pa.int64():
+            self._add_few(partitions.to_pylist(), offsets.to_pylist(), provenance)
+            return
         encoded = partitions.dictionary_encode()
         names = encoded.dictionary
         if encoded.null_count or names.null_count or offsets.null_count:
@@ -85,6 +89,14 @@ class OffsetSets:
         for name, group in zip(names.to_pylist(), np.split(values[order], ends[:-1]), strict=True):
             if len(group):
                 self._add(str(name), group)
+
+    def _add_few(self, partitions: list[object], offsets: list[int | None], provenance: Provenance) -> None:
+        for partition, offset in zip(partitions, offsets, strict=True):
+            if partition is None or offset is None:
+                raise _no_origin(provenance, "a row without its source partition or offset")
+            if offset < 0:
+                raise _no_origin(provenance, f"offset {offset}")
+            self._sets.setdefault(str(partition), BitMap64()).add(offset)
 
     def add_range(self, partition: str, low: int, high: int) -> None:
         """Adds all offsets of [low, high)."""

@@ -15,7 +15,6 @@ from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
@@ -197,18 +196,19 @@ class KafkaQueries:
         read_to: Mapping[PartitionName, Position] = MappingProxyType({}),
     ) -> dict[PartitionName, PartitionLog | str]:
         """What partitions hold; a text is the error of that partition. `start` counts for those in `unseen`. Of those
-        that end before the position in `read_to`, it is asked whether an open transaction is all that is in the way.
+        that end at the position in `read_to` only that is asked, since it is all that they say: nothing is new there.
+        Of those that end before it, whether an open transaction is all that is in the way.
 
         Raises:
             SourceError: if no broker answers.
         """
-        asked = [self._offsets(names, OffsetSpec.earliest()), self._offsets(names, OffsetSpec.latest())]  # type: ignore[no-untyped-call]
+        highs = self._answers(self._offsets(names, OffsetSpec.latest()))  # type: ignore[no-untyped-call]
+        at_end = {name: high for name, high in highs.items() if read_to.get(name) == high}
+        asked = [self._offsets([name for name in names if name not in at_end], OffsetSpec.earliest())]  # type: ignore[no-untyped-call]
         if not isinstance(start, str):
             asked.append(self._offsets(unseen, OffsetSpec.for_timestamp(int(start.timestamp() * 1000))))
-        lows, highs, begins = (
-            {(partition.topic, partition.partition): self._answer(future) for partition, future in futures.items()}
-            for futures in (*asked, *([{}] if len(asked) < 3 else []))
-        )
+        lows, begins = (self._answers(futures) for futures in (*asked, *([{}] if len(asked) < 2 else [])))
+        lows |= at_end
         found: dict[PartitionName, PartitionLog | str] = {}
         for name, low in lows.items():
             high, begin = highs[name], begins.get(name, 0 if start == "earliest" else -1)
@@ -231,8 +231,7 @@ class KafkaQueries:
             log = found.get(name)
             if isinstance(log, PartitionLog) and isinstance(position, int) and position > log.high:
                 behind[name] = log
-        ends = self._offsets(behind, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)  # type: ignore[no-untyped-call]
-        answers = {(asked.topic, asked.partition): self._answer(future) for asked, future in ends.items()}
+        answers = self._answers(self._offsets(behind, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED))  # type: ignore[no-untyped-call]
         return {
             name: end if isinstance(end := answers[name], str) else log._replace(open_end=end)
             for name, log in behind.items()
@@ -247,6 +246,9 @@ class KafkaQueries:
         isolation = self._connection.isolation if isolation is None else isolation
         wanted = {TopicPartition(*name): spec for name in names}
         return self.admin.list_offsets(wanted, isolation_level=isolation, request_timeout=timeout_s)
+
+    def _answers(self, futures: Mapping[TopicPartition, Future[Any]]) -> dict[PartitionName, int | str]:
+        return {(asked.topic, asked.partition): self._answer(future) for asked, future in futures.items()}
 
     def _answer(self, future: Future[Any]) -> int | str:
         try:
@@ -289,6 +291,7 @@ def runs_of(messages: Sequence[Message]) -> Iterator[tuple[PartitionName, Sequen
 
 
 _TIMESTAMP_TYPES = (None, "create", "append")
+_TIMESTAMP_SCALARS = tuple(pa.scalar(kind, pa.string()) for kind in _TIMESTAMP_TYPES)
 
 
 def to_batch(messages: Sequence[Message]) -> tuple[pa.RecordBatch, dict[str, Position], int]:
@@ -306,7 +309,7 @@ def to_batch(messages: Sequence[Message]) -> tuple[pa.RecordBatch, dict[str, Pos
         pa.array(offsets, pa.int64()),
         *_timestamps(messages),
     ]
-    size = sum(pc.sum(pc.binary_length(column)).as_py() or 0 for column in (keys, values))
+    size = keys.total_values_length + values.total_values_length
     last = dict(zip(partitions, offsets, strict=True))  # offsets of a partition ascend
     reached: dict[str, Position] = {str(partition): (offset or 0) + 1 for partition, offset in last.items()}
     return pa.RecordBatch.from_arrays(columns, schema=BATCH_SCHEMA), reached, size
@@ -316,7 +319,6 @@ def _timestamps(messages: Sequence[Message]) -> tuple[pa.Array, pa.Array]:
     """When, and by whose clock: null where the broker has no time."""
     kinds, times = zip(*map(Message.timestamp, messages), strict=True)
     if kinds.count(kinds[0]) == len(kinds) and kinds[0]:
-        kind = pa.scalar(_TIMESTAMP_TYPES[kinds[0]], pa.string())
-        return pa.array(times, TIMESTAMP), pa.repeat(kind, len(kinds))
+        return pa.array(times, TIMESTAMP), pa.repeat(_TIMESTAMP_SCALARS[kinds[0]], len(kinds))
     known = [time_ms if kind else None for kind, time_ms in zip(kinds, times, strict=True)]
     return pa.array(known, TIMESTAMP), pa.array([_TIMESTAMP_TYPES[kind] for kind in kinds], pa.string())

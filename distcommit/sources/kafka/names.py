@@ -93,8 +93,8 @@ class TopicSelection:
 class PartitionLog(NamedTuple):
     """What a partition holds, [low, high), and where reading begins if nothing of it was ever read.
 
-    `open_end`: of one of which more was read than that, where it ends with what stands behind an open transaction; 0 if
-    that was not asked.
+    `low` is `high` also of one that was read to its end: of that it was not asked. `open_end`: of one of which more was
+    read than that, where it ends with what stands behind an open transaction; 0 if that was not asked.
     """
 
     low: int
