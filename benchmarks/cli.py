@@ -367,12 +367,13 @@ def freshness(
     buckets: Buckets = 8,
     kills: Annotated[int, typer.Option(min=0, help="SIGKILLs to the service meanwhile.")] = 0,
     quiet: Annotated[float, typer.Option(min=0, help="Seconds of a window without records behind it.")] = 30,
+    warm_up: Annotated[float, typer.Option(min=0, help="Seconds before, whose records do not count.")] = 60,
     seed: Seed = 1,
     folder: Folder = _HERE,
     as_json: Json = False,
 ) -> None:
     """How long after a record was produced a committed reader sees it, by a service on two slots."""
-    asked = Trickled(topics, rate, seconds, interval, buckets, kills, quiet, seed)
+    asked = Trickled(topics, rate, seconds, interval, buckets, kills, quiet, seed, warm_up)
     _show(run_freshness(asked, folder=folder, tell=_tell), as_json)
 
 

@@ -31,8 +31,8 @@ _CALLS = "file,getdents64,fsync,fdatasync,syncfs,sendmsg,sendto"
 _NOTES = [
     "from just before a record's produce() to the return of a distcommit.read() whose cut has it, in another process"
     " than the service; the reader looks for a newer cut every 50 ms",
-    "the records of the first run, which starts Spark, do not count; with kills the seconds that Spark takes to start"
-    " again do",
+    "the records of the first run, which starts Spark, do not count, nor do those of warm_up_s, in which Java compiles;"
+    " with kills the seconds that Spark takes to start again do",
     "quiet_*: of a window in which nothing is produced, times 3,600 over its seconds; requests: by strace in a window"
     " after it: calls on the job's files, and messages sent to the broker",
     "broker, producer, reader and service share the machine's cores; Spark has local[2]",
@@ -41,9 +41,9 @@ _NOTES = [
 
 @dataclass(frozen=True, slots=True)
 class Trickled:
-    """What is asked: `topics` of one partition, `rate` records a second to all of them together for `seconds`, a job of
-    so many `buckets` that runs every `interval_s`; `kills`: SIGKILLs to all processes of the service, evenly meanwhile;
-    `quiet_s`: how long nothing is produced then."""
+    """What is asked: `topics` of one partition, `rate` records a second to all of them together for `seconds`, and for
+    `warm_up_s` before, of which nothing counts; a job of so many `buckets` that runs every `interval_s`; `kills`:
+    SIGKILLs to all processes of the service, evenly meanwhile; `quiet_s`: how long nothing is produced then."""
 
     topics: int
     rate: float
@@ -53,6 +53,7 @@ class Trickled:
     kills: int
     quiet_s: float
     seed: int
+    warm_up_s: float = 0
 
 
 def freshness(asked: Trickled, *, folder: Path, tell: Tell, brokers: str = "") -> Results:
@@ -81,11 +82,12 @@ def freshness(asked: Trickled, *, folder: Path, tell: Tell, brokers: str = "") -
         with watched(job, trickle):
             _until_seen(trickle, service, _BEGIN_S)
             tell(f"the first run has committed {asked.topics} topics")
-            trickle.delays.clear()
-            before_s, began_epoch = cpu_seconds(service.processes), _epoch(job)
+            trickle.go_on(asked.warm_up_s)
+            trickle.forget()
+            before_s, before = cpu_seconds(service.processes), _committed(job)
             with service.killed(asked.kills, asked.seconds, tell):
                 trickle.go_on(asked.seconds)
-            cost = {} if asked.kills else _cost(cpu_seconds(service.processes) - before_s, _epoch(job) - began_epoch)
+            cost = {} if asked.kills else _cost(cpu_seconds(service.processes) - before_s, _committed(job) - before)
             _until_seen(trickle, service, _SETTLE_S)
         quiet = _quiet(service, root, brokers, asked.quiet_s, tell) if asked.quiet_s else {}
         service.end()
@@ -104,6 +106,7 @@ def freshness(asked: Trickled, *, folder: Path, tell: Tell, brokers: str = "") -
             "topics": asked.topics,
             "rate": asked.rate,
             "seconds": asked.seconds,
+            "warm_up_s": asked.warm_up_s,
             "interval_s": asked.interval_s,
             "buckets": asked.buckets,
             "kills": asked.kills,
@@ -127,7 +130,7 @@ def _write_job(root: Path, brokers: str, asked: Trickled) -> Path:
         "commit": {"buckets": asked.buckets},
         "schedule": {"interval_s": asked.interval_s},
         "freshness": {"target": max(5.0, asked.interval_s)},
-        "spark": {"master": "local[2]"},
+        "spark": {"master": "local[2]", "partitions": 2},
     }
     path = root / "jobs" / "trickle.yaml"
     path.parent.mkdir()
@@ -246,8 +249,9 @@ def calls_of(trace: str, root: str, brokers: str) -> tuple[int, int]:
     return len([line for line in lines if f"{root}/" in line and not to_broker.match(line)]), len(sent)
 
 
-def _epoch(job: Path) -> int:
-    return Job.from_file(job).status().epoch
+def _committed(job: Path) -> int:
+    """How many runs have committed something so far."""
+    return sum(row.status == "COMMITTED" for row in Job.from_file(job).runs().runs)
 
 
 def _cost(cpu_s: float, runs: int) -> dict[str, float]:

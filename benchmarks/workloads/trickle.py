@@ -50,6 +50,7 @@ class Trickle:
         self.errors: list[str] = []
         self.delays: list[float] = []
         self.produced = 0
+        self._counts_from_s = 0.0
 
     @property
     def waiting(self) -> int:
@@ -76,13 +77,21 @@ class Trickle:
             time.sleep(_TICK_S)
         self._flush(60)
 
+    def forget(self) -> None:
+        """Those that were produced before now do not count."""
+        with self._lock:
+            self.delays.clear()
+            self._counts_from_s = time.time()
+
     def see(self, topic: str, position: int) -> None:
         """A reader has just seen all records of the topic below this offset."""
         now_s = time.time()
         with self._lock:
             waiting = self._waiting.get(topic, deque())
             while waiting and waiting[0][0] < position:
-                self.delays.append(now_s - waiting.popleft()[1])
+                at_s = waiting.popleft()[1]
+                if at_s >= self._counts_from_s:
+                    self.delays.append(now_s - at_s)
 
     def _flush(self, seconds: float) -> int:
         return sum(producer.flush(seconds) for producer in self._producers)
