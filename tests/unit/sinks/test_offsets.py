@@ -185,7 +185,9 @@ def test_the_bitmap_library_raises_on_garbage_and_does_not_crash() -> None:
 @pytest.mark.parametrize(
     ("partitions", "offsets"), [([0, None], [1, 2]), ([0, 0], [1, None]), ([0, 0], [1, -1]), ([None], [1])]
 )
-def test_a_row_without_origin_is_refused(partitions: list[int | None], offsets: list[int | None]) -> None:
+@pytest.mark.parametrize("times", [1, 20])
+def test_a_row_without_origin_is_refused(partitions: list[int | None], offsets: list[int | None], times: int) -> None:
+    partitions, offsets = partitions * times, offsets * times
     batch = pa.record_batch({"partition": pa.array(partitions, pa.int32()), "offset": pa.array(offsets, pa.int64())})
     with pytest.raises(SourceError, match="where it comes from"):
         OffsetSets().add(batch, ORIGIN)

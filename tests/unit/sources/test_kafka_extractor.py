@@ -16,6 +16,7 @@ from distcommit.model.errors import SourceError, TransientError
 from distcommit.model.source import SourceState
 from distcommit.model.watermark import Watermark, as_offset
 from distcommit.model.work import WorkUnit
+from distcommit.sources.kafka import extractor as kafka_extractor
 from distcommit.sources.kafka.batches import BATCH_SCHEMA
 from distcommit.sources.kafka.client import close_consumer
 from distcommit.sources.kafka.extractor import WINDOW_BYTES, KafkaExtraction, KafkaExtractor
@@ -124,6 +125,23 @@ def test_many_small_units_come_whole_and_by_themselves(extractor: KafkaExtractor
     extractor.announce(units)
     for each in units:
         assert offsets(read(extractor, each)) == SMALL_OFFSETS
+
+
+def test_nothing_is_asked_for_while_what_has_arrived_is_handed_out(
+    extractor: KafkaExtractor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_extractor, "WINDOW_PARTITIONS", 12)  # of four units: that many are read ahead, and half
+    units = small_units()[:40]
+    extractor.announce(units)
+    asked_for, waiting = [], []
+    for each in units:
+        assert offsets(read(extractor, each)) == SMALL_OFFSETS
+        Event().wait(0.03)  # as long as writing it might take
+        extractor._look()
+        asked_for.append(len(extractor._consumer.assignment()))
+        waiting.append(len(extractor._buffers))
+    assert asked_for.count(0) > 20
+    assert max(waiting) <= 6 + 4
 
 
 def test_units_that_nobody_announced_are_read(extractor: KafkaExtractor) -> None:

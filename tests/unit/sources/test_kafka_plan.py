@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -21,6 +21,7 @@ from distcommit.model.source import DatasetProblem, PassedOver, SourceState
 from distcommit.model.unread import FailedReading
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, positions_lost
+from distcommit.sources.kafka.client import KafkaQueries
 from distcommit.sources.kafka.names import MAX_BYTES, PartitionLog, TopicFound, TopicSelection
 from distcommit.sources.kafka.plan import fair_shares, pack, plan_dataset, up_to
 from distcommit.sources.kafka.source import KafkaSource
@@ -199,6 +200,31 @@ class Elsewhere(SourceState):
         if urn == self.unreadable:
             raise SourceError("it can't be told", dataset=urn)
         return self.others.get(urn)
+
+
+def test_where_a_partition_begins_is_asked_only_if_something_is_new(
+    broker: MockBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[set[tuple[str, int]]] = []
+    offsets = KafkaQueries._offsets
+
+    def noted(queries: KafkaQueries, names: Collection[tuple[str, int]], *rest: Any) -> Any:
+        asked.append(set(names))
+        return offsets(queries, names, *rest)
+
+    monkeypatch.setattr(KafkaQueries, "_offsets", noted)
+    states = {
+        "grown": DatasetState("grown", watermark=Watermark({"0": 5, "1": 3})),
+        "orders.eu": DatasetState("orders.eu", watermark=Watermark({"0": 5})),
+        "expired": DatasetState("expired", watermark=Watermark({"0": 60})),  # its first records are gone: all were read
+    }
+    found = plans(source(broker.bootstrap_servers, topics=["grown", "orders.eu", "orders.us", "expired"]), states)
+    ends, begins = asked[:2]
+    assert ends - begins == {("grown", 0), ("orders.eu", 0), ("expired", 0)}
+    assert begins == {("grown", 1), ("orders.us", 0)}
+    assert set(found) == {"grown", "orders.us"}
+    (unit,) = plan_of(found["grown"]).work_units
+    assert (unit.low.positions, unit.expected_high.positions) == ({"1": 3}, {"1": 5})
 
 
 def test_datasets_that_are_not_idle_are_not_planned(broker: MockBroker) -> None:
