@@ -139,12 +139,7 @@ class KafkaExtractor(Extractor):
         waited_s = time.monotonic() - began_s
         if first is not None and self._sort([first, *self._consumer.consume(BATCH_RECORDS, 0)]):
             self._idle_s = 0
-            if buffer.bytes + sum(other.bytes for other in self._buffers.values()) > WINDOW_BYTES:
-                others = list(self._buffers.values())  # records are larger than thought: a window has fewer from now on
-                self._window_records = (len(buffer.messages) + sum(len(other.messages) for other in others)) // 2
-                self._buffers.clear()
-                for other in others:
-                    self._drop(other, SourceError("read ahead in vain"))
+            self._keep_bounded(buffer)
         else:
             self._idle_s += waited_s
             if self._idle_s >= self._idle_timeout_s:
@@ -188,7 +183,20 @@ class KafkaExtractor(Extractor):
         """Takes what has arrived of a window, which nobody waits for yet."""
         if self._ranges and (arrived := self._consumer.consume(BATCH_RECORDS, 0)):
             self._sort(arrived)
+            if self._current is not None:
+                self._keep_bounded(self._current)
         self._go_on()
+
+    def _keep_bounded(self, buffer: _Buffer) -> None:
+        """Lets go of what was read ahead of this buffer if it is too much: records are larger than thought, and a
+        window has fewer of them from now on."""
+        others = list(self._buffers.values())
+        if buffer.bytes + sum(other.bytes for other in others) <= WINDOW_BYTES:
+            return
+        self._window_records = (len(buffer.messages) + sum(len(other.messages) for other in others)) // 2
+        self._buffers.clear()
+        for other in others:
+            self._drop(other, SourceError("read ahead in vain"))
 
     def _go_on(self) -> None:
         """Once all has arrived that was assigned, what comes next is, if little is left; until then, nothing."""

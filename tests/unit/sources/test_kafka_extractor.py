@@ -185,6 +185,24 @@ def test_large_records_are_cut_by_bytes_and_do_not_fill_the_window(extractor: Ka
     }
 
 
+def test_what_arrives_while_nobody_waits_for_it_does_not_fill_the_memory(
+    extractor: KafkaExtractor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_extractor, "WINDOW_BYTES", 8 << 20)
+    units = [unit("wide", number, **{f"p{number}": (0, 45)}) for number in range(WIDE)]
+    extractor.announce(units)
+    extraction = extractor.extract(units[0])
+    held = []
+    for _ in range(20):
+        Event().wait(0.03)
+        extractor._look()
+        held.append(sum(buffer.bytes for buffer in extractor._buffers.values()))
+    assert max(held) <= 8 << 20
+    assert offsets(list(extraction)) == {"0": list(range(45))}
+    for number, each in enumerate(units[1:], 1):
+        assert offsets(read(extractor, each)) == {str(number): list(range(45))}
+
+
 def test_ranges_of_one_partition_follow_each_other(extractor: KafkaExtractor) -> None:
     units = [unit("big", number, p0=(number * 1000, number * 1000 + 1000)) for number in range(5)]
     extractor.announce(units)
