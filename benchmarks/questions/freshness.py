@@ -33,6 +33,7 @@ _NOTES = [
     " than the service; the reader looks for a newer cut every 50 ms",
     "the records of the first run, which starts Spark, do not count, nor do those of warm_up_s, in which Java compiles;"
     " with kills the seconds that Spark takes to start again do",
+    "cores: processor seconds a second of the service, its JVM and workers, while records come",
     "quiet_*: of a window in which nothing is produced, times 3,600 over its seconds; requests: by strace in a window"
     " after it: calls on the job's files, and messages sent to the broker",
     "broker, producer, reader and service share the machine's cores; Spark has local[2]",
@@ -84,10 +85,10 @@ def freshness(asked: Trickled, *, folder: Path, tell: Tell, brokers: str = "") -
             tell(f"the first run has committed {asked.topics} topics")
             trickle.go_on(asked.warm_up_s)
             trickle.forget()
-            before_s, before = cpu_seconds(service.processes), _committed(job)
+            before_s = cpu_seconds(service.processes)
             with service.killed(asked.kills, asked.seconds, tell):
                 trickle.go_on(asked.seconds)
-            cost = {} if asked.kills else _cost(cpu_seconds(service.processes) - before_s, _committed(job) - before)
+            cost = {} if asked.kills else {"cores": (cpu_seconds(service.processes) - before_s) / asked.seconds}
             _until_seen(trickle, service, _SETTLE_S)
         quiet = _quiet(service, root, brokers, asked.quiet_s, tell) if asked.quiet_s else {}
         service.end()
@@ -247,16 +248,6 @@ def calls_of(trace: str, root: str, brokers: str) -> tuple[int, int]:
     lines = [line for line in trace.splitlines() if "resumed>" not in line]
     sent = [line for line in lines if to_broker.match(line)]
     return len([line for line in lines if f"{root}/" in line and not to_broker.match(line)]), len(sent)
-
-
-def _committed(job: Path) -> int:
-    """How many runs have committed something so far."""
-    return sum(row.status == "COMMITTED" for row in Job.from_file(job).runs().runs)
-
-
-def _cost(cpu_s: float, runs: int) -> dict[str, float]:
-    """What the service's processes took while records came, which other work on the machine changes little."""
-    return {"runs": float(runs), "cpu_s_per_run": cpu_s / max(1, runs)}
 
 
 def _phases(job: Path) -> dict[str, float]:
