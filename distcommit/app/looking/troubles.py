@@ -44,7 +44,7 @@ def troubles_of(result: StatusResult, runs: RunsResult, command: Command, around
     return [
         *_of_folders(around, command),
         *_of_locks(runs, command),
-        *_of_still(runs, command, around),
+        *_of_still(result, runs, command, around),
         *_of_stores(result, command, around),
         *_of_quarantined(result, command, around),
         *_of_whole_jobs(result, command),
@@ -70,10 +70,17 @@ def _of_locks(runs: RunsResult, command: Command) -> Iterator[Trouble]:
             yield Trouble(f"the job lock is stuck: {which} holds it, and {row.reason}", command("cancel"))
 
 
-def _of_still(runs: RunsResult, command: Command, around: Around) -> Iterator[Trouble]:
+def _of_still(result: StatusResult, runs: RunsResult, command: Command, around: Around) -> Iterator[Trouble]:
     for row in runs.runs:
         still_s = around.still.get(row.run_id, 0)
-        if still_s and not row.epoch:
+        if still_s and not row.began_ms and result.moving_to:  # only runs leave a beginning
+            what = (
+                f"the move to {result.moving_to} buckets stands still: {row.reason} lives, and nothing of it has moved"
+                f" for {still_s:,.0f} s. Nobody can tell it to end: if what it waits for will not come, end that"
+                " process, then go on with it"
+            )
+            yield Trouble(what, command("rebucket", f"--buckets={result.moving_to}"))
+        elif still_s and not row.epoch:
             what = (
                 f"a run has no epoch after {still_s:,.0f} s: {row.reason} lives, and Spark has not begun it."
                 " Nothing of it is sealed: if what it waits for will not come, end that process, then run again"

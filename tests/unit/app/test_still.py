@@ -25,8 +25,10 @@ from distcommit.model.errors import LockHeldError
 from distcommit.model.run_outcome import RunOutcome
 from distcommit.protocol.paths.staging import SPOOLED_FRAMES
 from distcommit.protocol.paths.store import BEGUN, JOB_LOG, LOCK, PROGRESS, RUNS, TASK_STATES, record_name, run_name
+from distcommit.stores import rebucket as stores_rebucket
 from distcommit.stores.fencing import begin_run
 from distcommit.stores.job_lock import JobLock
+from distcommit.stores.rebucket import Move, rebucket
 from distcommit.stores.run_records import RunBeginning, RunFacts, RunRecord, put_beginning, put_record
 from distcommit.testing.simulation.world import SimulatedClock
 from tests.jobs.large_store import make_large_store
@@ -237,6 +239,28 @@ def test_a_live_run_that_waits_for_its_epoch_is_told_with_its_process_once_it_ha
     (what,) = told(2 * STILL_S)
     assert f"a run has no epoch after 1,80{what.partition('1,80')[2][0]} s: process {os.getpid()} on " in what
     assert told(0) == []
+
+
+def test_a_move_to_other_buckets_that_stands_still_is_told_as_what_it_is(
+    run: LiveRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stores_rebucket, "_require_movable", lambda *_: None)  # this store has something pending
+
+    class StopsError(Exception):
+        pass
+
+    def stop(step: str) -> None:
+        if step == "end logs":
+            raise StopsError
+
+    with JobLock(run.store.fs, run.store.roots.store, "moves", 3600, SystemClock()):
+        with pytest.raises(StopsError):
+            rebucket(run.store, Move(run.store.buckets + 1), "moves", stop)
+        run.stood_for(2 * STILL_S, SystemClock().now_ms() * 1_000_000)
+        troubles = run.job.status().troubles
+    (told,) = (trouble for trouble in troubles if "stands still" in trouble.what)
+    assert f"the move to {run.store.buckets + 1} buckets stands still: process {os.getpid()}" in told.what
+    assert told.command == f"distcommit rebucket --buckets={run.store.buckets + 1} {run.job._folders.path}"
 
 
 def test_of_a_run_whose_id_tells_no_time_nobody_knows_how_long_it_waits(run: LiveRun) -> None:
