@@ -189,7 +189,7 @@ def test_what_arrives_while_nobody_waits_for_it_does_not_fill_the_memory(
     extractor: KafkaExtractor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kafka_extractor, "WINDOW_BYTES", 8 << 20)
-    units = [unit("wide", number, **{f"p{number}": (0, 45)}) for number in range(WIDE)]
+    units = [unit("wide", number, 0, **{f"p{number}": (0, 45)}) for number in range(WIDE)]
     extractor.announce(units)
     extraction = extractor.extract(units[0])
     held = []
