@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -20,8 +20,9 @@ from distcommit.engine.sharing import buckets_read, units_read
 from distcommit.engine.task_events import WorkUnitDone
 from distcommit.engine.task_times import TaskTimes
 from distcommit.engine.urgency import by_urgency, urgency_of
-from distcommit.ingest.flow import run_work_unit
+from distcommit.ingest.flow import Attempt
 from distcommit.ingest.live import Live
+from distcommit.ingest.preparing import Preparing
 from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.error_kinds import is_permanent
 from distcommit.model.errors import DistcommitError, FencedError, error_text, plain_text
@@ -192,23 +193,36 @@ class _IngestTask:
                 self._add(state)
             return failed
         try:
-            for unit in units:
-                with self._times.working_on(unit.dataset_urn):
-                    state = self._run(extractor, unit, flows.get(unit.work_unit_id, self._settings.flow))
-                if state.outcome is not TaskOutcome.SUCCEEDED:
-                    failed.append((unit, state))
-                self._add(state)
-                if self._clock.monotonic_s() - self._committed_at_s >= self._settings.min_interval_s:
-                    self._commit()
+            with Preparing(self._fs.parallel_calls) as preparing:
+                for unit in units:
+                    with self._times.working_on(unit.dataset_urn):
+                        attempt = self._read_unit(extractor, unit, flows.get(unit.work_unit_id, self._settings.flow))
+                        if isinstance(attempt, Attempt):
+                            preparing.add(attempt)
+                        else:
+                            failed.append((unit, attempt))
+                            self._add(attempt)
+                    failed += self._ended(preparing.ended())
+                    if self._clock.monotonic_s() - self._committed_at_s >= self._settings.min_interval_s:
+                        self._commit()
+                failed += self._ended(preparing.ended(all_of_them=True))
         finally:
-            try:
-                extractor.close()
-            except Exception:
-                logger.warning("an extractor could not be closed", exc_info=True)
+            _close(extractor)
             self._settings.flow.close()
         return failed
 
-    def _run(self, extractor: Extractor, unit: WorkUnit, flow: TaskFlow) -> TaskState:
+    def _ended(self, attempts: Iterable[Attempt]) -> list[tuple[WorkUnit, TaskState]]:
+        """Takes in what has become of attempts; returns those that failed."""
+        failed: list[tuple[WorkUnit, TaskState]] = []
+        for attempt in attempts:
+            state = attempt.state()
+            if state.outcome is not TaskOutcome.SUCCEEDED:
+                failed.append((attempt.unit, state))
+            self._add(state)
+        return failed
+
+    def _read_unit(self, extractor: Extractor, unit: WorkUnit, flow: TaskFlow) -> Attempt | TaskState:
+        """Reads a work unit; the state of an attempt that could not begin."""
         settings, roots = self._settings, self._store.roots
         bucket = self._bucket_of[unit.dataset_urn]
         identity = _new_attempt(settings, unit, self._task, self._tasks)
@@ -219,18 +233,13 @@ class _IngestTask:
         except OSError as error:
             logger.warning("no folder for an attempt: %s", error, extra={"work_unit": unit.work_unit_id})
             return failed_state(settings, unit, error)
-        return run_work_unit(
-            flow,
+        attempt = Attempt(flow, unit, area, identity, self._clock, kept=self._schemas, live=self._live)
+        attempt.read(
             extractor,
-            unit,
-            area,
-            identity,
-            self._clock,
             0 if is_maintenance(unit) else self._deadline_ms(unit),  # a part of it would be published once more
             keeps_prefix=settings.policy_of(unit.dataset_urn) is CommitPolicy.PARTIAL,
-            kept=self._schemas,
-            live=self._live,
         )
+        return attempt
 
     def _deadline_ms(self, unit: WorkUnit) -> int:
         """When to stop reading it: what is backlogged also once the task has read something, and its time is up."""
@@ -245,13 +254,7 @@ class _IngestTask:
         if state.outcome is not TaskOutcome.SUCCEEDED and is_permanent(state.error):
             self._hopeless.add(state.work_unit_id)
         self._finished.setdefault(self._bucket_of[state.dataset_urn], []).append(state)
-        read = IngestCounts(
-            records_read=state.records_read,
-            records_written=sum(result.records_written for result in state.branches),
-            records_diverted=sum(result.records_diverted for result in state.branches),
-            bytes_read=state.bytes_read,
-        )
-        self.tally.add(read)
+        self.tally.add(_counts_of(state))
         self.tally.flow += FlowCounts.of(state)
         _tell(state, self.tally)
         self._progress.tick()
@@ -292,10 +295,7 @@ class _IngestTask:
             logger.exception("staged files could not be synced")
             text = f"staged files could not be synced: {error}"
             self._unsynced.update(s.work_unit_id for states in self._finished.values() for s in states)
-            failed = {"outcome": TaskOutcome.FAILED, "branches": (), "error": text}
-            self._finished = {
-                bucket: [replace(s, **failed) for s in states] for bucket, states in self._finished.items()
-            }
+            self._finished = {bucket: _failed(states, text) for bucket, states in self._finished.items()}
         for bucket, name in self._writer.append(self._finished).items():
             if isinstance(name, OSError):
                 logger.warning("task states could not be written: %s", name, extra={"bucket": bucket})
@@ -317,6 +317,26 @@ def _announce(settings: RunSettings, units: list[WorkUnit]) -> None:
         settings.flow.announce(list(coming), settings.run_id)
     except Exception:
         logger.warning("the sink could not make itself ready for %d datasets", len(coming), exc_info=True)
+
+
+def _close(extractor: Extractor) -> None:
+    try:
+        extractor.close()
+    except Exception:
+        logger.warning("an extractor could not be closed", exc_info=True)
+
+
+def _counts_of(state: TaskState) -> IngestCounts:
+    return IngestCounts(
+        records_read=state.records_read,
+        records_written=sum(result.records_written for result in state.branches),
+        records_diverted=sum(result.records_diverted for result in state.branches),
+        bytes_read=state.bytes_read,
+    )
+
+
+def _failed(states: Iterable[TaskState], error: str) -> list[TaskState]:
+    return [replace(state, outcome=TaskOutcome.FAILED, branches=(), error=error) for state in states]
 
 
 def _tell(state: TaskState, tally: Tally[IngestCounts]) -> None:

@@ -77,6 +77,7 @@ class Branches:
         self._is_plain = flow.fork is None and not (flow.stages or flow.branches[0].stages)
         self._is_whole = True
         self._tallied: list[list[Tally]] = []
+        self._holes: Sequence[SkippedRange] = ()
 
     def open(self, kept: SchemaStore | None = None) -> None:
         """Begins the work unit: opens the writers, and tells converters, which keep schemas there, and checkers."""
@@ -184,8 +185,8 @@ class Branches:
 
     # -- the end
 
-    def prepare(self, reached: Watermark, said: Filtered | None = None) -> tuple[BranchResult, ...]:
-        """Checks the branches, and prepares all of them.
+    def ask(self, reached: Watermark, said: Filtered | None = None) -> None:
+        """Checks the branches, and tells the writers what was filtered. Then `prepare` is left.
 
         Args:
             reached: the attempt's actual high watermark.
@@ -205,8 +206,17 @@ class Branches:
                 found="; ".join(failed),
                 todo="mend the data or the check; nothing of this work unit is published until it passes",
             )
-        holes = self._note_filtered(reached, said or Filtered({}, {}))
-        results = []
+        self._holes = self._note_filtered(reached, said or Filtered({}, {}))
+
+    @property
+    def prepares_apart(self) -> bool:
+        """Whether `prepare` may be called in another thread, and is worth that."""
+        writers = (*(lane.writer for lane in self._lanes), *self._errors.values())
+        return all(writer is not None and writer.prepares_apart for writer in writers)
+
+    def prepare(self) -> tuple[BranchResult, ...]:
+        """Has the writers of all branches prepare."""
+        results, holes = list[BranchResult](), self._holes
         for lane in self._lanes:
             results.append(lane.prepare(holes))
             holes = ()
@@ -262,11 +272,7 @@ class Branches:
             if lane.filtered.count():
                 sets.setdefault(lane.branch.name, OffsetSets()).update(lane.filtered)
         has_offsets = self._origin.provenance is not None
-        counts = dict(said.counts)
-        for each in self.constructs():
-            if each.filtered:
-                name = f"{each.branch}.{each.construct}" if each.branch else each.construct
-                counts[name] = counts.get(name, 0) + each.filtered
+        counts = _filtered_by(self.constructs(), said.counts)
         if not (sets if has_offsets else counts):
             return ()
         filtered = Filtered({branch: found.to_text() for branch, found in sets.items()}, counts)
@@ -278,12 +284,7 @@ class Branches:
             return ()
         if self.written or not has_offsets:
             return ()
-        low = self._unit.low
-        return [
-            SkippedRange(partition, low.positions[partition], high, _FILTERED, True, low.incarnation)
-            for partition, high in reached.positions.items()
-            if isinstance(high, int) and high != low.positions[partition]  # of other positions no record has one
-        ]
+        return _nothing_of(self._unit.low, reached)
 
     def _keep_without_records(self, filtered: Filtered) -> None:
         """An error file that has no records, and says what was filtered."""
@@ -291,6 +292,25 @@ class Branches:
             return
         name = errors_of(self._only)
         self._open_errors(name).keep_without_records(filtered, error_schema(self._schema))
+
+
+def _filtered_by(constructs: Sequence[ConstructCounts], before: Mapping[str, int]) -> dict[str, int]:
+    """How many records each construct has filtered, beside what was said before."""
+    counts = dict(before)
+    for each in constructs:
+        if each.filtered:
+            name = activity_in(each.branch, each.construct)
+            counts[name] = counts.get(name, 0) + each.filtered
+    return counts
+
+
+def _nothing_of(low: Watermark, reached: Watermark) -> list[SkippedRange]:
+    """Holes where a work unit has read, as nothing came of it."""
+    return [
+        SkippedRange(partition, low.positions[partition], high, _FILTERED, True, low.incarnation)
+        for partition, high in reached.positions.items()
+        if isinstance(high, int) and high != low.positions[partition]  # of other positions no record has one
+    ]
 
 
 def _shown(branch: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import operator
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -45,57 +45,154 @@ def run_work_unit(
     kept: SchemaStore | None = None,
     live: Live | None = None,
 ) -> TaskState:
-    """Reads the work unit and prepares it at the sink. What concerns this work unit alone is never raised: failures are
-    states. With `keeps_prefix` one that fails keeps what it has read before, in whole batches, if all branches hold
-    these and their mandatory task checks pass on them: then it is partial. `kept`: where converters keep schemas;
-    `live`: told how far it is.
+    """Reads the work unit and prepares it at the sink, one after the other, as `Attempt` has it."""
+    attempt = Attempt(flow, unit, area, identity, clock, kept=kept, live=live)
+    attempt.read(extractor, deadline_ms, keeps_prefix=keeps_prefix)
+    attempt.prepare()
+    return attempt.state()
+
+
+class Attempt:
+    """One at a work unit: first `read`, then `prepare`, then `state`. What concerns this work unit alone is never
+    raised: failures are states. What it spends is told to `live`.
 
     Staged files are closed and have their staged names, but are not synced: the caller syncs before it publishes the
     state.
+
+    Args:
+        flow: the job's.
+        unit: what is read.
+        area: the attempt's folder.
+        identity: who reads it.
+        clock: for when it began and ended.
+        kept: where converters keep schemas.
+        live: told how far it is.
     """
-    failed = state = _begun(unit, identity, clock)
-    if deadline_ms and state.started_ms >= deadline_ms:  # the run's time is up: all of it waits for the next run
-        return replace(state, outcome=TaskOutcome.SUCCEEDED, finished_ms=state.started_ms)
-    branches: Branches | None = None
-    counts, live = _Counts(), live or Live()
-    try:
-        branches = Branches(flow, unit, area, identity)
-        branches.open(kept)
-        extraction = extractor.extract(unit)
-        is_late = partial(_is_late, clock, deadline_ms)
-        _copy(unit, extraction, branches, counts, is_late, live, keeps_prefix=keeps_prefix)
-        actual_high = _checked(unit, extraction.actual_high())
-        branches.note_holes(_checked_holes(unit, extraction.holes()))
-        results = _prepared(branches, actual_high, extraction, area, identity)
-        state = replace(state, outcome=TaskOutcome.SUCCEEDED, actual_high=actual_high, branches=results)
-        state = replace(state, schemas=branches.schemas())
-        storable(state)  # else the rows that are stored with it could not be stored either
-    except Exception as error:
+
+    def __init__(
+        self,
+        flow: TaskFlow,
+        unit: WorkUnit,
+        area: StagingArea,
+        identity: AttemptIdentity,
+        clock: Clock,
+        *,
+        kept: SchemaStore | None = None,
+        live: Live | None = None,
+    ) -> None:
+        self.unit = unit
+        self._flow, self._area, self._identity, self._clock = flow, area, identity, clock
+        self._kept, self._live = kept, live or Live()
+        self._failed = self._state = _begun(unit, identity, clock)
+        self._finished_ms = self._failed.started_ms
+        self._counts = _Counts()
+        self._branches: Branches | None = None
+        self._extraction: Extraction | None = None
+        self._results: tuple[BranchResult, ...] | None = None
+        self._spent: Mapping[str, float] = {}
+        self._error: Exception | None = None
+
+    def read(self, extractor: Extractor, deadline_ms: int = 0, *, keeps_prefix: bool = False) -> None:
+        """Reads it, and asks all constructs. With `keeps_prefix` one that fails keeps what it has read before, in whole
+        batches, if all branches hold these and their mandatory task checks pass on them: then it is partial."""
+        if deadline_ms and self._failed.started_ms >= deadline_ms:  # the time is up: all of it waits for the next run
+            self._state = replace(self._failed, outcome=TaskOutcome.SUCCEEDED)
+            return
+        unit = self.unit
+        try:
+            branches = self._branches = Branches(self._flow, unit, self._area, self._identity)
+            branches.open(self._kept)
+            extraction = self._extraction = extractor.extract(unit)
+            is_late = partial(_is_late, self._clock, deadline_ms)
+            _copy(unit, extraction, branches, self._counts, is_late, self._live, keeps_prefix=keeps_prefix)
+            actual_high = _checked(unit, extraction.actual_high())
+            branches.note_holes(_checked_holes(unit, extraction.holes()))
+            filtered, holes = extraction.said_on()
+            branches.note_holes(holes)
+            branches.ask(actual_high, filtered)
+            self._state = replace(
+                self._failed, outcome=TaskOutcome.SUCCEEDED, actual_high=actual_high, schemas=branches.schemas()
+            )
+        except Exception as error:  # noqa: BLE001 - the state tells it
+            self._error = error
+        self._tell_spent()
+
+    @property
+    def prepares_apart(self) -> bool:
+        """Whether `prepare` may be called in another thread, while this one reads on, and is worth that."""
+        return self._error is None and self._branches is not None and self._branches.prepares_apart
+
+    @property
+    def bytes_read(self) -> int:
+        """Payload bytes, most of which may wait in memory to be prepared."""
+        return self._counts.bytes_read
+
+    def prepare(self) -> None:
+        """Has all writers prepare what was read."""
+        if self._error is None and self._branches is not None:
+            try:
+                self._results = self._branches.prepare()
+            except Exception as error:  # noqa: BLE001 - the state tells it
+                self._error = error
+        self._finished_ms = self._clock.now_ms()
+
+    def state(self) -> TaskState:
+        """What has become of it, with what was prepared.
+
+        Raises:
+            ValueError: if it is still to be prepared: it would claim what nobody can publish.
+        """
+        branches, counts, extraction = self._branches, self._counts, self._extraction
+        state = self._state
+        if self._error is None and extraction is not None:
+            if self._results is None:
+                raise ValueError(f"the attempt {self._identity.attempt!r} was not prepared")
+            try:
+                results = extraction.staged_with(self._results, self._area, self._identity)
+                state = replace(state, branches=results)
+                storable(state)  # else the rows that are stored with it could not be stored either
+            except Exception as error:  # noqa: BLE001 - the state tells it
+                self._error = error
+        if self._error is not None:
+            state = self._what_is_left(self._error)
+        self._tell_spent()
+        return replace(
+            state,
+            records_read=counts.read,
+            bytes_read=counts.bytes_read,
+            constructs=branches.constructs() if branches is not None else (),
+            finished_ms=self._finished_ms,
+        )
+
+    def _tell_spent(self) -> None:
+        before, self._spent = self._spent, self._branches.seconds() if self._branches is not None else {}
+        self._live.ended({activity: spent - before.get(activity, 0) for activity, spent in self._spent.items()})
+
+    def _what_is_left(self, error: Exception) -> TaskState:
+        """What an attempt that failed says: its prefix is prepared if it has one, or else nothing is kept of it."""
+        unit = self.unit
         if isinstance(error, RecordError):
             error.ids |= {"dataset": unit.dataset_urn, "work_unit": unit.work_unit_id}
         text = error_text(error)
-        logger.warning("work unit failed: %s", printable(text), extra={"work_unit": unit.work_unit_id}, exc_info=True)
-        state = replace(failed, error=text)
-        if branches is not None:
-            state = _what_is_left(state, branches, counts)
-    constructs = branches.constructs() if branches is not None else ()
-    live.ended(branches.seconds() if branches is not None else {})
-    return replace(
-        state,
-        records_read=counts.read,
-        bytes_read=counts.bytes_read,
-        constructs=constructs,
-        finished_ms=clock.now_ms(),
-    )
-
-
-def _prepared(
-    branches: Branches, actual_high: Watermark, extraction: Extraction, area: StagingArea, identity: AttemptIdentity
-) -> tuple[BranchResult, ...]:
-    """What all branches have prepared, with what the work unit stages beside it."""
-    filtered, holes = extraction.said_on()
-    branches.note_holes(holes)
-    return extraction.staged_with(branches.prepare(actual_high, filtered), area, identity)
+        logger.warning("work unit failed: %s", printable(text), extra={"work_unit": unit.work_unit_id}, exc_info=error)
+        failed, branches, counts = replace(self._failed, error=text), self._branches, self._counts
+        if branches is None:
+            return failed
+        prefix = counts.prefix
+        if branches.cut_back() and prefix is not None and prefix.high != failed.low:
+            try:
+                branches.ask(prefix.high)
+                results = branches.prepare()
+                state = replace(failed, outcome=TaskOutcome.PARTIAL, actual_high=prefix.high, branches=results)
+                state = replace(state, schemas=prefix.schemas)
+                storable(state)
+            except Exception:  # the attempt has failed anyway, for another reason
+                logger.warning("nothing of it is kept", extra={"work_unit": failed.work_unit_id}, exc_info=True)
+            else:
+                counts.read, counts.bytes_read = prefix.read, prefix.bytes_read
+                return state
+        branches.abort()
+        return replace(failed, branches=branches.failed())
 
 
 def _begun(unit: WorkUnit, identity: AttemptIdentity, clock: Clock) -> TaskState:
@@ -134,24 +231,6 @@ class _Prefix:
 
 def _is_late(clock: Clock, deadline_ms: int) -> bool:
     return bool(deadline_ms) and clock.now_ms() >= deadline_ms
-
-
-def _what_is_left(failed: TaskState, branches: Branches, counts: _Counts) -> TaskState:
-    """What an attempt that failed says: its prefix is prepared if it has one, or else nothing is kept of it."""
-    prefix = counts.prefix
-    if branches.cut_back() and prefix is not None and prefix.high != failed.low:
-        try:
-            results = branches.prepare(prefix.high)
-            state = replace(failed, outcome=TaskOutcome.PARTIAL, actual_high=prefix.high, branches=results)
-            state = replace(state, schemas=prefix.schemas)
-            storable(state)
-        except Exception:  # the attempt has failed anyway, for another reason
-            logger.warning("nothing of it is kept", extra={"work_unit": failed.work_unit_id}, exc_info=True)
-        else:
-            counts.read, counts.bytes_read = prefix.read, prefix.bytes_read
-            return state
-    branches.abort()
-    return replace(failed, branches=branches.failed())
 
 
 def _copy(

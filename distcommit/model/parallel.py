@@ -30,6 +30,15 @@ def in_flight(calls: int, act: Callable[[Item], Result], items: Sequence[Item]) 
         return list(pool.map(act, items))
 
 
+def beside(calls: int, act: Callable[[], Result]) -> Result:
+    """The result of `act`, one of so many calls that are in flight: what it begins shares their number."""
+    token = _sharing.set(calls)
+    try:
+        return act()
+    finally:
+        _sharing.reset(token)
+
+
 def ahead(calls: int, act: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
     """The results of `act` in the order of the items, as they are asked for, with up to `calls` items begun and not
     handed over. With 1, each in this thread. It does not share its number with what is begun within."""

@@ -140,10 +140,17 @@ class Prepared:
 class SinkWriter(ABC):
     """Takes the records of one attempt at one work unit. Not shared between threads.
 
+    `prepares_apart`: as it is now, `prepare_commit` waits for a network and may be called in another thread, while
+    other writers of the task are at work.
+
     Nothing it does is visible to readers of the target, unless its sink has a writer alone. After an error only `abort`
     is called. An attempt may die at any moment without `abort`, and what it has prepared may never be committed:
     another attempt may win.
     """
+
+    @property
+    def prepares_apart(self) -> bool:
+        return False
 
     @abstractmethod
     def write(self, batch: pa.RecordBatch, origins: Origins | None = None) -> None:

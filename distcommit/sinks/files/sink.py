@@ -219,6 +219,10 @@ class AttemptFiles(SinkWriter):
         self.records_written += batch.num_rows
         self._state = "open"
 
+    @property
+    def prepares_apart(self) -> bool:
+        return self._fs.parallel_calls > 1
+
     def prepare_commit(self) -> Prepared:
         """Finishes all files and gives them their final names; the caller then syncs the tree. Holes that no file's
         footer names, since none was open any more, come back.

@@ -143,6 +143,10 @@ class KafkaWriter(SinkWriter):
     def note_filtered(self, filtered: Filtered) -> bool:
         return self._covering.note_filtered(filtered)
 
+    @property
+    def prepares_apart(self) -> bool:
+        return self._area.fs.parallel_calls > 1
+
     def prepare_commit(self) -> Prepared:
         self._flush()
         if not self._files:
