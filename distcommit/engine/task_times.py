@@ -53,7 +53,8 @@ class TaskTimes:
 
     @contextmanager
     def working_on(self, dataset: str) -> Iterator[None]:
-        """In here the task reads and writes this dataset alone."""
+        """In here the task reads and writes this dataset; what writers of others ask for, which end meanwhile, counts
+        for it, too."""
         asked = REQUESTS.made
         try:
             yield
