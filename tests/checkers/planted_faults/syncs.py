@@ -34,9 +34,9 @@ SYNCS = (
         "attempts whose staged files could not be synced keep their success",
         (
             "engine.ingest",
-            "_IngestTask._put_states",
-            'failed = {"outcome": TaskOutcome.FAILED, "branches": (), "error": text}',
-            'failed = {"error": text}',
+            "_failed",
+            "replace(state, outcome=TaskOutcome.FAILED, branches=(), error=error)",
+            "replace(state, error=error)",
         ),
     ),
     fault(
