@@ -279,6 +279,7 @@ def ingest(
     datasets: Annotated[int, typer.Option(min=1, help="Small topics, for the commit's share.")] = 1000,
     files: Annotated[int, typer.Option(min=1, help="Files of each small topic.")] = 4,
     records_per_file: Annotated[int, typer.Option(min=1, help="Records of each of their files.")] = 250,
+    flame: Annotated[Path | None, typer.Option(help="Draw where processor time goes there, as SVG.")] = None,
     repeats: Repeats = 5,
     seed: Seed = 1,
     folder: Folder = _HERE,
@@ -296,6 +297,7 @@ def ingest(
         repeats=repeats,
         seed=seed,
         folder=folder,
+        flame=flame,
         tell=_tell,
     )
     _show(results, as_json)

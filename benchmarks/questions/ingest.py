@@ -13,6 +13,7 @@ from benchmarks.arms.kafka_to_parquet import Copy, OurCopy, PlainLoop, SparkCopy
 from benchmarks.results import Results, Sample, medians, results_of
 from benchmarks.runner import Tell, WrongResultError, scratch
 from benchmarks.session import spark_session
+from benchmarks.workloads.flame import drawn
 from benchmarks.workloads.ingested import JOB, roots_of, run_settings
 from benchmarks.workloads.sampling import SampledLaunch
 from benchmarks.workloads.topics import Topics, digest_of_files, produce
@@ -49,6 +50,7 @@ def ingest(
     repeats: int,
     seed: int,
     folder: Path,
+    flame: Path | None,
     tell: Tell,
 ) -> Results:
     """Times the copies of some large topics, and takes a run over many small ones apart.
@@ -64,6 +66,7 @@ def ingest(
         repeats: samples of each.
         seed: what values are made from.
         folder: on the disk that is measured.
+        flame: where to draw one more run of ours over the large ones, which does not count.
         tell: told each sample.
 
     Raises:
@@ -87,6 +90,9 @@ def ingest(
             for repeat in range(repeats)
             for arm in ready[repeat % len(ready) :] + ready[: repeat % len(ready)]
         ]
+        if flame is not None:
+            with drawn(flame):
+                _measure(arms[0], large, repeats, folder, tell)
         tell(f"producing {datasets * files * records_per_file} records")
         small = produce(
             brokers, "small", datasets, 1, files * records_per_file, value_bytes=value_bytes, days=files, seed=seed

@@ -30,12 +30,13 @@ def test_ingest(tmp_path: Path) -> None:
     jars("kafka")
     results = answer(
         *("ingest", "--topics", "2", "--partitions", "2", "--records", "300", "--repeats", "1"),
-        *("--datasets", "5", "--files", "2", "--records-per-file", "20"),
+        *("--datasets", "5", "--files", "2", "--records-per-file", "20", "--flame", str(tmp_path / "flame.svg")),
         folder=tmp_path,
     )
     assert 0 < results.ratios["commit_share_of_wall"] <= results.ratios["commit_share_of_wall_with_sync"] < 1
     assert 0 < results.ratios["content_sum_share"] < 1
     assert 0 < results.ratios["content_sum_share_small_files"] < 1
+    assert "<svg" in (tmp_path / "flame.svg").read_text()
     arms = {sample.arm: sample for sample in results.samples}
     assert {arm.parts["files"] for arm in arms.values() if "files" in arm.parts} == {4.0}
     if results.skipped:

@@ -1,0 +1,34 @@
+"""What is at work is drawn."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from benchmarks.runner import WrongResultError
+from benchmarks.workloads.flame import drawn
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may look into the process that started it")
+
+
+def hard_at_work(seconds: float) -> int:
+    ends_s, turns = time.monotonic() + seconds, 0
+    while time.monotonic() < ends_s:
+        turns += 1
+    return turns
+
+
+def test_who_is_at_work_is_in_the_picture(tmp_path: Path) -> None:
+    with drawn(tmp_path / "flame.svg"):
+        hard_at_work(1.5)
+    picture = (tmp_path / "flame.svg").read_text()
+    assert "<svg" in picture
+    assert "hard_at_work" in picture
+
+
+def test_what_can_not_be_drawn_is_said(tmp_path: Path) -> None:
+    with pytest.raises(WrongResultError, match=r"py-spy has drawn nothing: .+"), drawn(tmp_path / "missing" / "a.svg"):
+        pass
