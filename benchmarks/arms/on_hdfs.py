@@ -28,7 +28,6 @@ from distcommit.fs.hdfs import HdfsFileSystem
 from distcommit.fs.hdfs_rpc import HdfsRpc
 from tests.servers.hdfs import HdfsServer
 
-_BUCKETS_AT_ONCE = 8
 _THREADS = 16
 
 
@@ -44,7 +43,7 @@ class Hdfs:
     def of_tasks(self, threads: int) -> HdfsFileSystem:
         """The product's file system for tasks with that many calls under way."""
         fs = HdfsFileSystem(HdfsRpc(self._server.authority))
-        fs.parallel_calls, fs.parallel_buckets = threads, min(_BUCKETS_AT_ONCE, threads)
+        fs.parallel_calls, fs.parallel_buckets = threads, min(fs.parallel_buckets, threads)
         return fs
 
     def make_folders(self, shape: Shape, root: Path) -> None:

@@ -273,7 +273,7 @@ class _IngestTask:
         buckets = sorted(bucket for bucket in self._uncommitted if bucket in self._owned or not grouped)
         works = [self._committer(bucket).commit_ready(ended=False) for bucket in buckets]
         with self._live.at("commit"), self._times.committing():
-            outcomes = outcomes_in_step(works)
+            outcomes = outcomes_in_step(works, self._fs.parallel_buckets)
         for bucket, outcome in zip(buckets, outcomes, strict=True):  # one report: one thread
             if isinstance(outcome, FencedError):
                 raise outcome

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Lock
 
 from distcommit.engine.settings import RunSettings
 from distcommit.engine.task_events import SequenceDone, SequenceSealed, TaskEvent, TaskObserver
@@ -31,7 +32,7 @@ class TaskTimes:
         self._settings, self._phase, self._task = settings, phase, task
         self._writer = writer or uuid.uuid4().hex
         self._of_task = (phase, task, socket.gethostname(), os.getpid(), os.getppid())
-        self._clock = settings.clock
+        self._clock, self.one_at_a_time = settings.clock, Lock()
         self._began_ms = self._clock.now_ms()
         self._sealed: dict[tuple[str, int], int] = {}
         self._rows: list[RunTime] = []
@@ -39,7 +40,7 @@ class TaskTimes:
         self._asked: Counter[str] = Counter()
 
     def telling(self, told: TaskObserver) -> TaskObserver:
-        """An observer that passes on what it is told, and has it noted here."""
+        """An observer that passes on what it is told, and has it noted here. Threads may tell all of these."""
         return _Telling(self, told)
 
     def note(self, event: TaskEvent) -> None:
@@ -115,5 +116,6 @@ class _Telling:
     told: TaskObserver
 
     def observe(self, event: TaskEvent) -> None:
-        self.times.note(event)
-        self.told.observe(event)
+        with self.times.one_at_a_time:
+            self.times.note(event)
+            self.told.observe(event)

@@ -48,7 +48,7 @@ class S3FileSystem:
     scheme = "s3"
     has_folders = has_links = names_last = False
     parallel_calls = CALLS
-    parallel_buckets = 8
+    parallel_buckets = CALLS
 
     def __init__(self, requests: S3Requests) -> None:
         self._requests = requests

@@ -59,14 +59,16 @@ def alone(work: Work[Result]) -> Result:
 def outcomes_in_step(works: Sequence[Work[Result]], threads: int = 1) -> list[Result | Exception]:
     """What each piece of work returned or raised, in their order. One that raises leaves the others to go on.
 
-    Up to 8 are under way: they go on until each has made a request or has ended, then requests of one kind are
-    answered together. More would share more, and keep more in memory: measured, 16 take as long.
+    Up to 8 are under way, or as many as run at a time: they go on until each has made a request or has ended, then
+    requests of one kind are answered together. More would share more, and keep more in memory: measured on a disk, 16
+    take as long.
 
     Args:
         works: the pieces of work, not begun yet.
         threads: how many of them run at a time.
     """
-    groups = (works[begin : begin + _UNDER_WAY] for begin in range(0, len(works), _UNDER_WAY))
+    at_once = max(_UNDER_WAY, threads)
+    groups = (works[begin : begin + at_once] for begin in range(0, len(works), at_once))
     return [outcome for group in groups for outcome in _group_in_step(group, threads)]
 
 

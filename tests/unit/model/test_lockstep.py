@@ -54,6 +54,14 @@ def test_requests_of_one_kind_are_answered_together(threads: int) -> None:
     assert AsksElse.together == [[5], [2]]
 
 
+@pytest.mark.parametrize(("threads", "together"), [(1, [8, 8, 4]), (5, [8, 8, 4]), (12, [12, 8]), (32, [20])])
+def test_as_many_are_in_step_as_run_at_a_time_and_eight_at_least(threads: int, together: list[int]) -> None:
+    assert in_step([asking(Asks(number)) for number in range(20, 40)], threads) == [
+        [2 * number] for number in range(20, 40)
+    ]
+    assert [len(numbers) for numbers in Asks.together] == together
+
+
 def test_an_error_is_raised_where_the_request_was_made_and_the_others_go_on() -> None:
     def failing() -> Work[str]:
         try:
