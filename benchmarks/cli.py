@@ -429,22 +429,22 @@ def report(
     to: Annotated[Path, typer.Option(help="The folder for the table and the plots.")] = Path("benchmarks/results"),
 ) -> None:
     """A Markdown table and plots from results."""
-    read, of_peers = list[Results](), list[PeerResults]()
+    read, of_peers = list[tuple[Path, Results]](), list[PeerResults]()
     for file in files:
         if msgspec.json.decode(file.read_bytes())["question"] == "peers":
             of_peers.append(msgspec.json.decode(file.read_bytes(), type=PeerResults))
         else:
-            read.append(msgspec.json.decode(file.read_bytes(), type=Results))
+            read.append((file, msgspec.json.decode(file.read_bytes(), type=Results)))
     to.mkdir(parents=True, exist_ok=True)
-    sections = [table.markdown(read)] if read else []
+    sections = [table.markdown([results for _, results in read])] if read else []
     sections += [peers_report.markdown(results) for results in peers_report.merged(of_peers)]
     (to / "results.md").write_text("\n".join(sections))
     if reason := plots.missing():
         _tell(f"no plots: {reason}")
         return
-    for results in read:
+    for file, results in read:
         if any(sample.seconds > 0 for sample in results.samples):
-            plots.plot(results, to / f"{results.question}.png")
+            plots.plot(results, to / f"{file.stem}.png")
 
 
 def _sizes(text: str) -> list[int]:

@@ -91,8 +91,8 @@ def ingest(
             for arm in ready[repeat % len(ready) :] + ready[: repeat % len(ready)]
         ]
         if flame is not None:
-            with drawn(flame):
-                _measure(arms[0], large, repeats, folder, tell)
+            with scratch(folder) as root, drawn(flame):
+                arms[0].copy(large, root)
         tell(f"producing {datasets * files * records_per_file} records")
         small = produce(
             brokers, "small", datasets, 1, files * records_per_file, value_bytes=value_bytes, days=files, seed=seed

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
@@ -13,6 +14,7 @@ from benchmarks.results import Results, Sample
 OURS, LIMIT, OTHERS = "#1b6ca8", "#3a3a3a", "#b5b5b5"
 _MEANS = {OURS: "ours", LIMIT: "bare file operations, without a protocol", OTHERS: "others"}
 _FAR_APART = 10
+_EXECUTORS = re.compile(r"virtual_(\d+)_executors")
 
 
 def missing() -> str:
@@ -28,21 +30,24 @@ def plot(results: Results, path: Path) -> None:
     from matplotlib import pyplot as plt  # noqa: PLC0415
 
     sizes: dict[str, set[int]] = {}
-    timed = [sample for sample in results.samples if sample.seconds > 0]
+    virtual = {int(found[1]): each.seconds for each in results.samples if (found := _EXECUTORS.fullmatch(each.arm))}
+    timed = [sample for sample in results.samples if sample.seconds > 0 and not _EXECUTORS.fullmatch(sample.arm)]
     for sample in timed:
         sizes.setdefault(sample.arm, set()).add(sample.datasets)
     side_by_side = [sample for sample in timed if sample.datasets == min(sizes[sample.arm])]
     over_sizes = [sample for sample in timed if len(sizes[sample.arm]) > 1]
     by_arm = len(sizes) > 1 or not over_sizes
     heights = [1.2 + 0.36 * len(sizes)] if by_arm else []
-    heights += [4.5] if over_sizes else []
+    heights += [4.5] * (bool(over_sizes) + bool(virtual))
     figure, axes = plt.subplots(
         len(heights), figsize=(9, sum(heights)), height_ratios=heights, layout="constrained", squeeze=False
     )
     if by_arm:
         _by_arm(axes[0, 0], side_by_side)
     if over_sizes:
-        _over_sizes(axes[-1, 0], over_sizes)
+        _over_sizes(axes[int(by_arm), 0], over_sizes)
+    if virtual:
+        _speed_up(axes[-1, 0], virtual)
     figure.suptitle(results.question)
     figure.savefig(path, dpi=120)
     plt.close(figure)
@@ -106,6 +111,24 @@ def _over_sizes(axes: Any, samples: Sequence[Sample]) -> None:
     axes.set_xlabel("datasets")
     axes.set_ylabel("seconds (lines are medians, dots samples)")
     axes.set_ylim(bottom=0)
+    axes.legend()
+
+
+def _speed_up(axes: Any, seconds: Mapping[int, float]) -> None:
+    """What more executors bring on virtual time, next to as much for each."""
+    numbers = sorted(seconds)
+    found = [seconds[numbers[0]] / seconds[number] for number in numbers]
+    axes.plot(numbers, [number / numbers[0] for number in numbers], "--", color=LIMIT, label="as much for each")
+    axes.plot(numbers, found, "o-", color=OURS, label="ours, on virtual time")
+    for number, times in zip(numbers, found, strict=True):
+        axes.annotate(f"{times:.3g}", (number, times), textcoords="offset points", xytext=(6, -12), fontsize=9)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log", base=2)
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.yaxis.set_major_formatter("{x:,.0f}")
+    axes.set_xticks(numbers)
+    axes.set_xlabel("executors (log scale)")
+    axes.set_ylabel(f"times as fast as {numbers[0]} (log scale)")
     axes.legend()
 
 

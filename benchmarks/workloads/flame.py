@@ -37,3 +37,7 @@ def drawn(picture: Path) -> Iterator[None]:
             said, _ = watching.communicate(timeout=_PATIENCE_S)
     if not picture.exists():
         raise WrongResultError(f"py-spy has drawn nothing: {said}")
+    drawing = picture.read_text()
+    for here, shown in ((f"{Path(sys.executable).parent}/", ""), (os.getcwd(), "."), (str(Path.home()), "~")):
+        drawing = drawing.replace(here, shown)  # where it was drawn is nobody's business
+    picture.write_text(drawing)

@@ -63,18 +63,26 @@ def test_a_time_is_told_in_the_unit_that_reads_best(seconds: float, told: str) -
 
 
 @pytest.mark.parametrize(
-    "sizes", [{"ours": [10], "bare_2p": [10]}, {"ours": [10, 20, 40]}, {"ours": [10, 40], "bare_2p": [10], "slow": [2]}]
+    "sizes",
+    [
+        {"ours": [10], "bare_2p": [10]},
+        {"ours": [10, 20, 40]},
+        {"ours": [10, 40], "bare_2p": [10], "slow": [2]},
+        {"ours": [10, 40], "virtual_1_executors": [9], "virtual_8_executors": [9]},
+    ],
 )
 def test_report(sizes: dict[str, list[int]], tmp_path: Path) -> None:
     samples = [
         Sample(arm, size, 2, repeat, 0.5 + repeat) for arm in sizes for size in sizes[arm] for repeat in range(3)
     ]
     results = results_of("commit", {"ours_over_bare_2p": 1.0}, samples, seed=1, folder=tmp_path, parameters={})
-    (tmp_path / "commit.json").write_bytes(msgspec.json.encode(results))
-    assert msgspec.json.decode((tmp_path / "commit.json").read_bytes(), type=Results) == results
-    done = CliRunner().invoke(app, ["report", str(tmp_path / "commit.json"), "--to", str(tmp_path / "out")])
+    files = [tmp_path / "commit.json", tmp_path / "commit_again.json"]  # each has a picture of its own
+    for file in files:
+        file.write_bytes(msgspec.json.encode(results))
+        assert msgspec.json.decode(file.read_bytes(), type=Results) == results
+    done = CliRunner().invoke(app, ["report", *map(str, files), "--to", str(tmp_path / "out")])
     assert done.exit_code == 0, done.output
     assert "| `ours_over_bare_2p` | 1.000 |" in (tmp_path / "out" / "results.md").read_text()
     if reason := plots.missing():
         pytest.skip(reason)
-    assert (tmp_path / "out" / "commit.png").stat().st_size > 1000
+    assert all((tmp_path / "out" / f"{file.stem}.png").stat().st_size > 1000 for file in files)
