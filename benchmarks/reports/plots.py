@@ -38,7 +38,7 @@ def plot(results: Results, path: Path) -> None:
     over_sizes = [sample for sample in timed if len(sizes[sample.arm]) > 1]
     by_arm = len(sizes) > 1 or not over_sizes
     heights = [1.2 + 0.36 * len(sizes)] if by_arm else []
-    heights += [4.5] * (bool(over_sizes) + bool(virtual))
+    heights += [4.5] * len([each for each in (over_sizes, virtual) if each])
     figure, axes = plt.subplots(
         len(heights), figsize=(9, sum(heights)), height_ratios=heights, layout="constrained", squeeze=False
     )
