@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.runner import WrongResultError
+from distcommit.model.errors import ConfigurationError
 
 _A_SECOND = 100
 _PATIENCE_S = 60
@@ -24,7 +24,7 @@ def drawn(picture: Path) -> Iterator[None]:
     Who waits is not counted; what compiled code does, to the Python function that called it.
 
     Raises:
-        WrongResultError: if py-spy can't draw it, with what it says.
+        ConfigurationError: if py-spy can't draw it, with what it says.
     """
     py_spy = [str(Path(sys.executable).with_name("py-spy")), "record", "--pid", str(os.getpid()), "--subprocesses"]
     asked = ["--rate", str(_A_SECOND), "--format", "flamegraph", "--output", str(picture)]
@@ -36,7 +36,7 @@ def drawn(picture: Path) -> Iterator[None]:
             watching.send_signal(signal.SIGINT)
             said, _ = watching.communicate(timeout=_PATIENCE_S)
     if not picture.exists():
-        raise WrongResultError(f"py-spy has drawn nothing: {said}")
+        raise ConfigurationError("py-spy has drawn nothing", found=said.strip(), todo="do what it says, or run as root")
     drawing = picture.read_text()
     for here, shown in ((f"{Path(sys.executable).parent}/", ""), (os.getcwd(), "."), (str(Path.home()), "~")):
         drawing = drawing.replace(here, shown)  # where it was drawn is nobody's business

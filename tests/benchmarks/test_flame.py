@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.runner import WrongResultError
 from benchmarks.workloads.flame import drawn
+from distcommit.model.errors import ConfigurationError
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may look into the process that started it")
 
@@ -30,5 +30,8 @@ def test_who_is_at_work_is_in_the_picture(tmp_path: Path) -> None:
 
 
 def test_what_can_not_be_drawn_is_said(tmp_path: Path) -> None:
-    with pytest.raises(WrongResultError, match=r"py-spy has drawn nothing: .+"), drawn(tmp_path / "missing" / "a.svg"):
+    with (
+        pytest.raises(ConfigurationError, match=r"py-spy has drawn nothing; found .+"),
+        drawn(tmp_path / "missing" / "a.svg"),
+    ):
         pass
