@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,17 +23,26 @@ def drawn(picture: Path) -> Iterator[None]:
     Who waits is not counted; what compiled code does, to the Python function that called it.
 
     Raises:
-        ConfigurationError: if py-spy can't draw it, with what it says.
+        ConfigurationError: if py-spy is not there, or can't draw it, with what it says.
     """
     py_spy = [str(Path(sys.executable).with_name("py-spy")), "record", "--pid", str(os.getpid()), "--subprocesses"]
     asked = ["--rate", str(_A_SECOND), "--format", "flamegraph", "--output", str(picture)]
-    with subprocess.Popen([*py_spy, *asked], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as watching:
-        time.sleep(1)  # it has to find them first
+    try:
+        watching = subprocess.Popen([*py_spy, *asked], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    except FileNotFoundError as error:
+        raise ConfigurationError("py-spy is not installed", todo="pip install 'distcommit[bench]'") from error
+    said = ""
+    with watching:
+        assert watching.stdout is not None
+        for line in watching.stdout:
+            said += line
+            if "Sampling process" in line:  # it has found them
+                break
         try:
             yield
         finally:
             watching.send_signal(signal.SIGINT)
-            said, _ = watching.communicate(timeout=_PATIENCE_S)
+            said += watching.communicate(timeout=_PATIENCE_S)[0]
     if not picture.exists():
         raise ConfigurationError("py-spy has drawn nothing", found=said.strip(), todo="do what it says, or run as root")
     drawing = picture.read_text()

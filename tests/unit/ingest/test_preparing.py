@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from distcommit.engine.ingest import _IngestTask
 from distcommit.fs.local import LocalFileSystem
 from distcommit.fs.posix import RealPosixCalls
 from distcommit.ingest import preparing as preparing_module
@@ -19,7 +20,7 @@ from distcommit.ingest.flow import Attempt
 from distcommit.ingest.preparing import Preparing
 from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import DistcommitError
-from distcommit.model.ports import FileSystem
+from distcommit.model.ports import FileSystem, FolderEntry
 from distcommit.model.sink import AttemptIdentity
 from distcommit.model.work import TaskOutcome
 from distcommit.sinks.files.sink import FileSink
@@ -165,6 +166,41 @@ def test_one_that_can_not_end_fails_alone(tmp_path: Path) -> None:
     ]
     assert "No space left" in states[2].error
     assert not states[2].files
+
+
+class Meeting(LocalFileSystem):
+    """Where logs are listed in ingest as soon as two are at once, or after a moment. `most`: how many were at once."""
+
+    def __init__(self) -> None:
+        super().__init__(durable=False, parallel_buckets=2)
+        self.is_ingest, self.now, self.most, self._counting = False, 0, 0, threading.Condition()
+
+    def list_folder(self, path: str) -> list[FolderEntry]:
+        if self.is_ingest and "/log" in path:
+            with self._counting:
+                self.now += 1
+                self.most = max(self.most, self.now)
+                self._counting.notify_all()
+                self._counting.wait_for(lambda: self.most > 1, 0.5)
+                self.now -= 1
+        return super().list_folder(path)
+
+
+def test_ingest_commits_as_many_buckets_at_once_as_are_worth_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, fs, commit = Place(tmp_path), Meeting(), _IngestTask._commit
+    place.fs = fs
+
+    def watched(task: _IngestTask) -> None:
+        fs.is_ingest = True
+        commit(task)
+        fs.is_ingest = False
+
+    monkeypatch.setattr(_IngestTask, "_commit", watched)
+    place.run(3)
+    assert fs.most == 2
+    assert place.counts(place.read()) == dict.fromkeys(NAMES, 3)
 
 
 @pytest.mark.parametrize("times", [0, 4])

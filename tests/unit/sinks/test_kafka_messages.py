@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from distcommit.fs.local import LocalFileSystem
@@ -32,6 +33,13 @@ def test_holes_beside_which_there_is_no_message_are_for_the_log_to_keep(tmp_path
     prepared = writer.prepare_commit()
     assert not prepared.infos
     assert list(prepared.holes) == [hole]
+
+
+@pytest.mark.parametrize("calls", [1, 8])
+def test_messages_are_staged_beside_the_reading_where_calls_wait_for_a_network(tmp_path: Path, calls: int) -> None:
+    area = StagingArea(LocalFileSystem(parallel_calls=calls), str(tmp_path), "attempt", str(tmp_path / "output"))
+    writer = KafkaWriter(Mapping("bytes", "", "value", "", "", ""), area, Origin(), "ledger-id")
+    assert writer.prepares_apart == (calls > 1)
 
 
 class Messages:
