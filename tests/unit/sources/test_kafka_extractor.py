@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator
 from threading import Event
 from typing import cast
@@ -142,6 +143,17 @@ def test_nothing_is_asked_for_while_what_has_arrived_is_handed_out(
         waiting.append(len(extractor._buffers))
     assert asked_for.count(0) > 20
     assert max(waiting) <= 6 + 4
+
+
+def test_a_partition_is_no_longer_fetched_once_more_has_come_of_it_than_was_asked_for(
+    extractor: KafkaExtractor,
+) -> None:
+    extractor.announce([unit("big", p0=(0, 3)), unit("small0", p0=(0, 99))])  # of which there are only three
+    assert offsets(read(extractor, unit("big", p0=(0, 3)))) == {"0": [0, 1, 2]}
+    ends_s = time.monotonic() + 10
+    while any(found.topic == "big" for found in extractor._consumer.assignment()) and time.monotonic() < ends_s:
+        extractor._look()
+    assert [(found.topic, found.partition) for found in extractor._consumer.assignment()] == [("small0", 0)]
 
 
 def test_units_that_nobody_announced_are_read(extractor: KafkaExtractor) -> None:
