@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Set
 from pathlib import Path
 
-from benchmarks.peers.peer import Peer, Place, parquet_files
+from benchmarks.peers.peer import HEAP, Peer, Place, parquet_files
 from tests.servers.java import jars
 from tests.servers.process import ServerUnavailableError
 
@@ -26,7 +26,7 @@ class FlinkFiles(Peer):
     settings = {
         "write": "bulk format Parquet by Avro, zstd, a bucket for each topic; a file for each topic and checkpoint",
         "checkpoints": "EXACTLY_ONCE, the interval, 3 retained; a killed job goes on from the newest",
-        "flink": "mini cluster, parallelism 2, object reuse, heap 1g",
+        "flink": f"mini cluster, parallelism 2, object reuse, heap {HEAP}",
     }
 
     def missing(self) -> str:
@@ -44,7 +44,7 @@ class FlinkFiles(Peer):
         told = [place.stream.brokers, f"{place.stream.prefix}\\..*", str(place.root), str(place.interval_s)]
         newest = _newest_checkpoint(place)
         go_on = [f"file://{newest}"] if newest else []
-        return [java, "-Xmx1g", *opened, quiet, "-cp", path, _PROGRAM.stem, *told, *go_on]
+        return [java, f"-Xmx{place.heap}", *opened, quiet, "-cp", path, _PROGRAM.stem, *told, *go_on]
 
     def visible(self, place: Place) -> Set[Path]:
         return parquet_files(place.output)  # files in progress, and those that wait for a checkpoint, are hidden

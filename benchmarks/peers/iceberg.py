@@ -21,9 +21,10 @@ from confluent_kafka.cimpl import NewTopic
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import StaticTable
 
-from benchmarks.peers.peer import Peer, Place
+from benchmarks.peers.peer import HEAP, Peer, Place
 from tests.servers.iceberg_rest import IcebergRestServer
 from tests.servers.java import jars
+from tests.servers.lossy_proxy import LossyProxy
 from tests.servers.process import ServerUnavailableError, free_ports
 
 _SESSION_MS, _WORKERS_S = 10_000, 300.0
@@ -40,12 +41,13 @@ class IcebergConnect(Peer):
         "iceberg.control.commit.interval-ms": "the interval",
         "exactly once by": "offsets and snapshots: a control topic, one coordinator, transactions",
         "columns": "value, topic, partition, offset, time, which HoistField and InsertField make",
-        "connect": "standalone worker, tasks.max 2, heap 1g, consumer.session.timeout.ms 10000",
+        "connect": f"standalone worker, tasks.max 2, heap {HEAP}, consumer.session.timeout.ms 10000",
     }
     reads_folders = False
 
     def __init__(self) -> None:
         self._url, self._catalog = "", Path()
+        self._proxy: LossyProxy | None = None
         self._files_of: dict[str, set[Path]] = {}
 
     def missing(self) -> str:
@@ -63,8 +65,12 @@ class IcebergConnect(Peer):
             future.result()
         folder = place.root / "catalog"
         folder.mkdir()
-        with IcebergRestServer(folder) as server:
-            self._url, self._catalog = server.url, server.pointers
+        with contextlib.ExitStack() as stack:
+            server = stack.enter_context(IcebergRestServer(folder))
+            self._url, self._catalog, self._proxy = server.url, server.pointers, None
+            if place.broker_proxy is not None:
+                self._proxy = stack.enter_context(LossyProxy(server.port))
+                self._url = f"http://127.0.0.1:{self._proxy.port}"
             self._files_of.clear()
             yield
 
@@ -72,7 +78,7 @@ class IcebergConnect(Peer):
         worker, connector = place.root / "worker.properties", place.root / "connector.properties"
         _write(worker, self._worker(place) | {"offset.storage.file.filename": str(place.root / "offsets")})
         _write(connector, self._sink(place))
-        return [*_java(), "org.apache.kafka.connect.cli.ConnectStandalone", str(worker), str(connector)]
+        return [*_java(place), "org.apache.kafka.connect.cli.ConnectStandalone", str(worker), str(connector)]
 
     @staticmethod
     def _worker(place: Place) -> dict[str, str]:
@@ -135,6 +141,9 @@ class IcebergConnect(Peer):
             self._files_of[metadata] = {Path(urlparse(file.file_path).path) for file in entries}
         return self._files_of[metadata]
 
+    def asked(self) -> tuple[LossyProxy, bytes] | None:
+        return (self._proxy, rb"POST /v1/[^ ]*/tables/[^ ]+ HTTP") if self._proxy is not None else None
+
     def keep(self, place: Place) -> object:
         """Where its consumers stand, as the group says."""
         admin = AdminClient({"bootstrap.servers": place.stream.brokers})
@@ -169,7 +178,7 @@ class IcebergWorkers(IcebergConnect):
 
     name = "iceberg_2_workers"
     settings = IcebergConnect.settings | {
-        "connect": "two distributed workers, tasks.max 2, heap 1g each, consumer.session.timeout.ms 10000, "
+        "connect": f"two distributed workers, tasks.max 2, heap {HEAP}, each, consumer.session.timeout.ms 10000, "
         "scheduled.rebalance.max.delay.ms 1000 (5 minutes by default)",
     }
     one_process = False
@@ -201,7 +210,7 @@ class IcebergWorkers(IcebergConnect):
                 "scheduled.rebalance.max.delay.ms": "1000",
             }
             _write(file, self._worker(place) | topics | own)
-            workers.append(shlex.join([*_java(), main, str(file)]))
+            workers.append(shlex.join([*_java(place), main, str(file)]))
         return ["/bin/sh", "-c", f"{workers[0]} & {workers[1]} & wait"]
 
     def started(self, place: Place) -> None:
@@ -253,10 +262,10 @@ def _runs(command: list[str] | None, file: str) -> bool:
     return bool(command) and command is not None and command[-1] == file
 
 
-def _java() -> list[str]:
+def _java(place: Place) -> list[str]:
     java = f"{os.environ['JAVA_HOME']}/bin/java" if "JAVA_HOME" in os.environ else "java"
     quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
-    return [java, "-Xmx1g", quiet, "-cp", f"{jars('peer-iceberg')}/*"]
+    return [java, f"-Xmx{place.heap}", quiet, "-cp", f"{jars('peer-iceberg')}/*"]
 
 
 def _name(place: Place) -> str:

@@ -14,8 +14,12 @@ from pathlib import Path
 import psutil
 
 from benchmarks.peers.records import Stream
+from tests.servers.lossy_proxy import LossyProxy
 from tests.servers.process import ServerProcess
 
+MANY_TOPICS = 500
+"""With more than these processes get a larger heap."""
+HEAP = "1g; 3g with more than 500 topics"
 _LOOK_S = 0.5
 
 
@@ -27,10 +31,17 @@ class Place:
     root: Path
     stream: Stream
     interval_s: int
+    broker_proxy: LossyProxy | None = None
+    """What can lose answers of a broker, where peers are struck."""
 
     @property
     def output(self) -> Path:
         return self.root / "output"
+
+    @property
+    def heap(self) -> str:
+        """Of each of its Java processes, as Java takes it."""
+        return "1g" if self.stream.topics <= MANY_TOPICS else "3g"
 
 
 class Peer(ABC):
@@ -69,6 +80,10 @@ class Peer(ABC):
     def environment(self) -> dict[str, str]:
         """Variables to set for it."""
         return {}
+
+    def asked(self) -> tuple[LossyProxy, bytes] | None:
+        """Where its commits ask a server: what can lose the answers, and a regular expression of such a request."""
+        return None
 
     @abstractmethod
     def visible(self, place: Place) -> Set[Path]:
@@ -111,11 +126,14 @@ class Running:
     Args:
         peer: which.
         place: where.
+        environment: variables to set, besides the peer's own.
     """
 
-    def __init__(self, peer: Peer, place: Place) -> None:
+    def __init__(self, peer: Peer, place: Place, environment: Mapping[str, str] | None = None) -> None:
         self.log = place.root / f"{peer.name}.log"
-        self._process = ServerProcess(peer.system, peer.command(place), self.log, peer.environment())
+        self._peer, self._place = peer, place
+        self._environment = peer.environment() | dict(environment or {})
+        self._process = self._launched()
         self._cpu_s: dict[tuple[int, float], float] = {}
         self.peak_bytes = 0
         self._ended = threading.Event()
@@ -128,6 +146,15 @@ class Running:
 
     def __exit__(self, *_: object) -> None:
         self.kill()
+
+    def start_again(self) -> None:
+        """Starts it once more, after it ended by itself: as a supervisor does."""
+        self._process.kill()
+        self._process = self._launched()
+        self._peer.started(self._place)
+
+    def _launched(self) -> ServerProcess:
+        return ServerProcess(self._peer.system, self._peer.command(self._place), self.log, self._environment)
 
     def alive(self) -> bool:
         """Whether its main process lives: the shell that leads the session ends with it."""

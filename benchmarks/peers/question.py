@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks.peers.flink import FlinkFiles
 from benchmarks.peers.iceberg import IcebergConnect, IcebergWorkers
 from benchmarks.peers.ours import Ours
-from benchmarks.peers.peer import Peer, Place
+from benchmarks.peers.peer import MANY_TOPICS, Peer, Place
 from benchmarks.peers.records import Stream
 from benchmarks.peers.report import PeerReport, PeerResults
 from benchmarks.peers.spark import SparkDelta, SparkFiles
@@ -17,6 +17,7 @@ from benchmarks.peers.steady import NotStartedError, steady
 from benchmarks.peers.struck import struck
 from benchmarks.results import host, versions
 from benchmarks.runner import Tell, scratch
+from tests.servers.java import jars
 from tests.servers.kafka import KafkaServer
 
 PEERS: dict[str, type[Peer]] = {
@@ -25,7 +26,7 @@ PEERS: dict[str, type[Peer]] = {
 FEW_TOPICS = 100
 _BATCHES = 20
 _NOTES = [
-    "each by itself, on topics of its own with the same records, from one Kafka of two brokers on the same machine",
+    "each by itself, on topics of its own with the same records, from a new Kafka of two brokers on the same machine",
     "all are told the same seconds between two commits; freshness is at best half of that",
     "records/s: one burst, from its first record sent to its last one visible, on a peer that runs; with few records "
     "the interval bounds it, and CPU s / million says more",
@@ -64,35 +65,39 @@ def peers(
     Raises:
         ServerUnavailableError: if there is no Kafka to be had.
     """
-    sizes = sorted({min(topics, FEW_TOPICS), topics})
+    jars("kafka")
+    few = min(topics, FEW_TOPICS)
     reports = []
-    with KafkaServer(brokers=2, heap_mb=512 if topics <= 500 else 1536) as kafka:
-        for name in only or PEERS:
-            peer = PEERS[name]()
-            command = f"python -m benchmarks peers --json --peer {name} --topics {topics} --records {records}"
-            command = f"{command} --kills {kills} --interval-s {interval_s} --idle-s {idle_s:g}"
-            report = PeerReport(name, peer.system, "measured", command, dict(peer.settings))
-            reports.append(report)
-            report.load_1m = round(os.getloadavg()[0], 2)
-            if reason := peer.missing():
-                report.status, report.reason = "not started", reason
-                continue
-            try:
-                for size in sizes:
-                    with scratch(folder) as root:
-                        place = _place(kafka, root, f"{name}-s{size}", size, interval_s, seed)
-                        report.steady.append(steady(peer, place, records, idle_s, tell))
-                with scratch(folder) as root:
-                    place = _place(kafka, root, f"{name}-k", min(topics, FEW_TOPICS), interval_s, seed)
-                    batch = max(place.stream.topics, records // _BATCHES)
+    for name in only or PEERS:
+        peer = PEERS[name]()
+        command = f"python -m benchmarks peers --json --peer {name} --topics {topics} --records {records}"
+        command = f"{command} --kills {kills} --interval-s {interval_s} --idle-s {idle_s:g}"
+        report = PeerReport(name, peer.system, "measured", command, dict(peer.settings))
+        reports.append(report)
+        report.load_1m = round(os.getloadavg()[0], 2)
+        if reason := peer.missing():
+            report.status, report.reason = "not started", reason
+            continue
+        try:
+            for size in sorted({few, topics}):
+                with (
+                    scratch(folder) as root,
+                    KafkaServer(brokers=2, heap_mb=512 if size <= MANY_TOPICS else 1536) as kafka,
+                ):
+                    place = _place(kafka, root, f"{name}-s{size}", size, interval_s, seed)
+                    report.steady.append(steady(peer, place, records, idle_s, tell))
+            if kills:
+                with scratch(folder) as root, KafkaServer(brokers=2, lossy=True) as kafka:
+                    place = _place(kafka, root, f"{name}-k", few, interval_s, seed)
+                    batch = max(few, records // _BATCHES)
                     tried = {"kills": kills, "batch": batch, "seed": seed}
                     struck(peer, place, kafka, **tried, tell=tell, found=report.struck)
-            except NotStartedError as error:
-                report.status, report.reason = "not started", str(error)
-            except Exception as error:  # noqa: BLE001 - the others are measured all the same
-                report.status, report.reason = "failed", f"{type(error).__name__}: {error}"
-            if report.reason:
-                tell(f"{name} {report.status}: {report.reason}")
+        except NotStartedError as error:
+            report.status, report.reason = "not started", str(error)
+        except Exception as error:  # noqa: BLE001 - the others are measured all the same
+            report.status, report.reason = "failed", f"{type(error).__name__}: {error}"
+        if report.reason:
+            tell(f"{name} {report.status}: {report.reason}")
     parameters = {"topics": topics, "records": records, "kills": kills, "interval_s": interval_s, "idle_s": idle_s}
     return PeerResults("peers", reports, host(folder), versions(), seed, dict(parameters), _NOTES)
 
@@ -100,4 +105,4 @@ def peers(
 def _place(kafka: KafkaServer, root: Path, prefix: str, topics: int, interval_s: int, seed: int) -> Place:
     stream = Stream(kafka.bootstrap_servers, prefix.replace("_", "-"), topics, seed=seed)
     stream.make_topics()
-    return Place(root, stream, interval_s)
+    return Place(root, stream, interval_s, kafka.proxy)

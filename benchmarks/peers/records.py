@@ -10,6 +10,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+CLIENT = "benchmark-records"
+"""What the sender of records calls itself to brokers."""
 NUMBER_CHARS, TIME_CHARS = 12, 13
 _TEXT_CHARS = 1 << 20
 _TOPICS_AT_ONCE = 200
@@ -52,6 +54,7 @@ class Stream:
         self._producer = Producer(
             {
                 "bootstrap.servers": self.brokers,
+                "client.id": CLIENT,
                 "linger.ms": 20,
                 "enable.idempotence": True,  # a broker that is restarted makes nothing come twice
                 "queue.buffering.max.messages": 200_000,

@@ -54,7 +54,7 @@ class Struck(msgspec.Struct, frozen=True):
 
 class PeerReport(msgspec.Struct):
     """One peer. `status`: `measured`; `not started`, or `failed` on the way, with the reason, and then with no figures
-    but those of what came before.
+    but those of what came before. `struck_by`: the command whose kills it had, where that was another one.
     `load_1m`: the machine's load before it was started.
     """
 
@@ -64,6 +64,7 @@ class PeerReport(msgspec.Struct):
     command: str
     settings: dict[str, str]
     reason: str = ""
+    struck_by: str = ""
     load_1m: float = 0.0
     steady: list[Steady] = []
     struck: list[Struck] = []
@@ -108,7 +109,7 @@ def markdown(results: PeerResults) -> str:
     kinds = list(dict.fromkeys(struck.what for peer in results.peers for struck in peer.struck))
     if kinds:
         lines += ["Duplicates / missing records, after", ""]
-        lines += [f"| peer | {' | '.join(kinds)} |", f"| --- |{' --- |' * len(kinds)}"]
+        lines += [f"| peer | {' | '.join(kinds)} | by |", f"| --- |{' --- |' * (len(kinds) + 1)}"]
         lines += [_struck_row(peer, kinds) for peer in results.peers if peer.struck]
         lines.append("")
     lines += [f"- {peer.peer}: {peer.system}. {_settings(peer)}" for peer in results.peers if peer.status == "measured"]
@@ -137,21 +138,33 @@ def _busy(peer: PeerReport) -> str:
 
 
 def merged(all_results: Sequence[PeerResults]) -> list[PeerResults]:
-    """Results of commands that asked the same of different peers, as if one had. What a later one has of the same peer,
-    steady or under kills, takes the place of what an earlier one has: kills may be asked for by themselves."""
+    """Results of commands that asked the same of different peers, or of another number of topics, as if one had. What
+    a later one has of the same peer, with as many topics or under kills, takes the place of what an earlier one has:
+    kills may be asked for by themselves."""
     found: dict[str, PeerResults] = {}
     for results in all_results:
-        asked = sorted((name, value) for name, value in results.parameters.items() if name != "kills")
+        asked = sorted((name, value) for name, value in results.parameters.items() if name not in {"kills", "topics"})
         first = found.setdefault(repr((asked, results.seed)), results)
         if first is results:
             continue
+        for name in {"kills", "topics"} & first.parameters.keys() & results.parameters.keys():
+            first.parameters[name] = max(first.parameters[name], results.parameters[name])
         reports = {peer.peer: peer for peer in first.peers}
         for peer in results.peers:
             if before := reports.get(peer.peer):
-                before.steady, before.struck = peer.steady or before.steady, peer.struck or before.struck
+                _join(before, peer)
             else:
                 first.peers.append(peer)
     return list(found.values())
+
+
+def _join(before: PeerReport, later: PeerReport) -> None:
+    before.struck_by = later.command if later.struck else before.struck_by or before.command
+    before.struck = later.struck or before.struck
+    if later.steady:
+        steady = {each.topics: each for each in (*before.steady, *later.steady)}
+        before.steady = [steady[topics] for topics in sorted(steady)]
+        before.command, before.load_1m = later.command, later.load_1m
 
 
 def _settings(peer: PeerReport) -> str:
@@ -192,11 +205,12 @@ def _cell(steady: Steady, field: str, shape: str, best: object, whole: Sequence[
 
 def _struck_row(peer: PeerReport, kinds: Sequence[str]) -> str:
     found = {struck.what: struck for struck in peer.struck}
-    return f"| {peer.peer} | {' | '.join(_struck_cell(found.get(kind)) for kind in kinds)} |"
+    cells = [_struck_cell(found.get(kind)) for kind in kinds]
+    return f"| {peer.peer} | {' | '.join(cells)} | `{peer.struck_by or peer.command}` |"
 
 
 def _struck_cell(struck: Struck | None) -> str:
-    if struck is None:
+    if struck is None or not struck.times:
         return "-"
     text = f"{struck.duplicates:,} / {struck.missing:,}"
     if struck.duplicates or struck.missing:

@@ -17,7 +17,7 @@ import pyspark
 from deltalake import DeltaTable
 
 from benchmarks.peers import spark_stream
-from benchmarks.peers.peer import Peer, Place, parquet_files
+from benchmarks.peers.peer import HEAP, Peer, Place, parquet_files
 from tests.servers.java import cache_folder, jars
 from tests.servers.process import ServerUnavailableError
 
@@ -25,8 +25,7 @@ _LOCAL_FILES = {  # by default Hadoop starts a process to set a file's mode wher
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
 }
-_MEMORY = {
-    "spark.driver.memory": "1g",
+_QUIET = {
     "spark.ui.enabled": "false",
     "spark.log.level": "WARN",
     "spark.sql.shuffle.partitions": "2",
@@ -57,7 +56,7 @@ class SparkStream(Peer):
         return ""
 
     def command(self, place: Place) -> list[str]:
-        conf = _LOCAL_FILES | _MEMORY | dict(self._conf())
+        conf = _LOCAL_FILES | _QUIET | {"spark.driver.memory": place.heap} | dict(self._conf())
         options = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
         pattern = f"{place.stream.prefix}\\..*"
         told = [self.kind, place.stream.brokers, pattern, str(place.root), str(place.interval_s)]
@@ -93,7 +92,7 @@ class SparkFiles(SparkStream):
         "write": "format parquet, partitionBy topic, compression zstd, coalesce(2): a file for each topic and batch",
         "trigger": "processingTime, the interval",
         "exactly once by": "checkpointLocation and _spark_metadata, which its readers go by",
-        "spark": "local[2], driver 1g, RawLocalFileSystem (no process is started for a file's mode)",
+        "spark": f"local[2], driver {HEAP}, RawLocalFileSystem (no process is started for a file's mode)",
     }
 
     def visible(self, place: Place) -> Set[Path]:
@@ -132,7 +131,7 @@ class SparkDelta(SparkStream):
         "write": "format delta, one table, partitionBy topic, compression zstd, coalesce(2)",
         "trigger": "processingTime, the interval",
         "exactly once by": "the query's number and its batch's in the table's transaction log",
-        "spark": "local[2], driver 1g, RawLocalFileSystem (no process is started for a file's mode)",
+        "spark": f"local[2], driver {HEAP}, RawLocalFileSystem (no process is started for a file's mode)",
     }
 
     def missing(self) -> str:

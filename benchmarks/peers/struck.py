@@ -7,10 +7,13 @@ import random
 import signal
 import subprocess
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from benchmarks.peers.audit import Counted, Watch, audit
 from benchmarks.peers.peer import Peer, Place, Running
+from benchmarks.peers.records import CLIENT
 from benchmarks.peers.report import Struck
 from benchmarks.peers.steady import TIMEOUT_S, NotStartedError, end_of
 from benchmarks.runner import Tell
@@ -18,6 +21,9 @@ from tests.servers.kafka import KafkaServer
 
 KILLED = "killed in the middle of a commit"
 _LEAST_PATIENCE_S, _STARTS, _AWAY_S = 60.0, 3, 3.0
+_CLOCK_SET, _CLOCK_SEEN_S = "clock set back by an hour, and right again", 2.0
+_ASKED_BY_PEERS = rb"\A(?!.*(%s|broker-\d))" % CLIENT.encode()
+"""A request to a broker that comes neither from the sender of records nor from another broker."""
 _SECOND_BROKER = 2
 
 
@@ -78,6 +84,46 @@ class Trial:
             note = self._settle(begin, running)
         self._note("broker restarted", 1, begin, note)
 
+    def answers_lost(self, times: int) -> None:
+        """Answers to what it asks a broker, and to its commits where these ask a server, are lost, so many times each:
+        the server has done what it was asked, and the connection ends."""
+        begin, lost = self.place.stream.sent, 0
+        ways = [(self.place.broker_proxy, _ASKED_BY_PEERS), *filter(None, [self.peer.asked()])]
+        with self._started() as running:
+            for _ in range(times):
+                for proxy, request in ways:
+                    if proxy is not None:
+                        proxy.lose_answer_to(request)
+                        self.place.stream.send(self.batch)
+                        lost += proxy.wait_for_loss(self.patience_s)
+            note = self._settle(begin, running)
+        self._note("answers of the network lost", lost, begin, note)
+
+    def clock_set(self) -> None:
+        """Its clock is set back by an hour while it runs; it is started again so; then the clock is set right."""
+        begin, clock = self.place.stream.sent, self.place.root / "clock"
+        library = next(iter(sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))), None)
+        if library is None:
+            self._note(_CLOCK_SET, 0, begin, "not done: there is no libfaketime (Debian: faketime)")
+            return
+        faked = {
+            "LD_PRELOAD": str(library),
+            "FAKETIME_TIMESTAMP_FILE": str(clock),
+            "FAKETIME_CACHE_DURATION": "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        }
+        note = ""
+        for before, after in (("+0", "-3600"), ("-3600", "+0")):
+            clock.write_text(before)
+            with self._started(faked) as running:
+                self.place.stream.send(self.batch)
+                note += self._settle(begin, running)
+                clock.write_text(after)
+                time.sleep(_CLOCK_SEEN_S)
+                self.place.stream.send(self.batch)
+                note += self._settle(begin, running)
+        self._note(_CLOCK_SET, 2, begin, note)
+
     def older_checkpoint(self) -> None:
         """Its checkpoint is put back to where it was a commit ago, as from a backup; the output is not."""
         begin = self.place.stream.sent
@@ -89,36 +135,34 @@ class Trial:
         middle = self.place.stream.sent
         self.place.stream.send(self.batch)
         with self._started() as running:
-            refused = not self._goes_on(running, middle)
-            ended = not running.alive()
-        if refused and (command := self.peer.refused(self.place)):
+            gone_on = self._settle(middle, running)
+        if gone_on and (command := self.peer.refused(self.place)):
             done = subprocess.run(command, capture_output=True, text=True, check=False)
-            note += (
-                f"refused to go on, until `{' '.join(['distcommit', *command[1:2]])}` (exit code {done.returncode}) "
-            )
+            named = " ".join(["distcommit", *command[1:2]])
+            gone_on = f"refused to go on, until `{named}` (exit code {done.returncode}) "
             with self._started() as running:
-                self._goes_on(running, middle)
-        elif refused:
-            why = f"ended: {end_of(running.log, 2)[-300:]}" if ended else "goes on, and never shows all"
-            note += f"{why} "
-        self._note("restarted from an older checkpoint", 1, begin, note.strip())
+                gone_on += self._settle(middle, running)
+        self._note("restarted from an older checkpoint", 1, begin, note + gone_on)
 
-    def _goes_on(self, running: Running, begin: int) -> bool:
-        deadline_s = time.monotonic() + self.patience_s
-        while time.monotonic() < deadline_s and running.alive():
-            if self.watch.wait(begin, self.place.stream.sent, quiet_s=2, timeout_s=2):
-                return True
-        return False
-
-    def _started(self) -> Running:
-        return Running(self.peer, self.place)
+    def _started(self, environment: Mapping[str, str] | None = None) -> Running:
+        return Running(self.peer, self.place, environment)
 
     def _settle(self, begin: int, running: Running) -> str:
-        if self.watch.wait(begin, self.place.stream.sent, self.patience_s, 3 * self.patience_s):
-            return ""
-        if not running.alive():
-            return f"ended by itself, and was not started again: {end_of(running.log, 2)[-300:]} "
-        return f"not all visible after {self.patience_s:.0f} s without progress "
+        """Waits until all records from `begin` on are visible, or it is given up; what is to be told of it. A peer that
+        ends by itself is started again, as by a supervisor."""
+        ended, why, seen, changed_s = 0, "", -1, time.monotonic()
+        while not self.watch.wait(begin, self.place.stream.sent, quiet_s=2, timeout_s=2):
+            if not running.alive():
+                why = end_of(running.log, 2)[-300:]
+                if ended == _STARTS:
+                    return f"ended by itself, {ended + 1} times: {why} "
+                ended += 1
+                running.start_again()
+            if (now := len(self.watch.delays_s(begin, self.place.stream.sent))) != seen:
+                seen, changed_s = now, time.monotonic()
+            if time.monotonic() > changed_s + self.patience_s:
+                return f"goes on, and shows no more of what is missing for {self.patience_s:.0f} s "
+        return f"ended by itself, and was started again, {ended} times: {why} " if ended else ""
 
     def _note(self, what: str, times: int, begin: int, note: str) -> None:
         time.sleep(0.5)
@@ -133,7 +177,7 @@ class Trial:
             now.missing - self._before.missing,
             in_folder.duplicates - self._before_in_folder.duplicates if peer.reads_folders else -1,
             in_folder.unreadable - self._before_in_folder.unreadable,
-            note,
+            note.strip(),
         )
         self._before, self._before_in_folder = now, in_folder
         self.found.append(one)
@@ -156,16 +200,14 @@ def struck(
     Args:
         peer: which.
         place: an empty folder, and topics without records.
-        kafka: two brokers, of which the second is restarted.
-        kills: how often it is killed in the middle of a commit; none of anything if 0.
+        kafka: two brokers, of which the second is restarted, and loses answers.
+        kills: how often it is killed in the middle of a commit, and answers of each kind are lost.
         batch: records that are sent for each.
         seed: of when it is killed.
         tell: told what is found.
         found: takes what is found, as it is found: so it is there also where the peer breaks later on.
     """
-    if not kills:
-        return
-    most = batch * (2 * kills + 12) + place.stream.topics
+    most = batch * (4 * kills + 12) + place.stream.topics
     with peer.prepare(place), Watch(lambda: peer.visible(place), most) as watch:
         place.stream.send(place.stream.topics)
         began = time.monotonic()
@@ -178,4 +220,6 @@ def struck(
         if not peer.one_process:
             trial.killed(kills, coordinator=True)
         trial.broker_restarted()
+        trial.answers_lost(kills)
+        trial.clock_set()
         trial.older_checkpoint()

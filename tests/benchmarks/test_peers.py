@@ -113,7 +113,7 @@ def test_the_table_says_who_is_better_and_what_was_lost() -> None:
     rows = {line.split(" | ")[0]: line for line in shown.splitlines() if line.startswith("| o")}
     assert "| **2,000** |" in shown
     assert "| 1,000 |" in shown
-    assert rows["| other"] == "| other | **7 / 1** (by the folder 9) of 500, 3 times |"
+    assert rows["| other"] == "| other | **7 / 1** (by the folder 9) of 500, 3 times | `run other` |"
     assert "- other, killed: log ends" in shown
     assert "- gone not started: no jar" in shown
     assert "run gone" not in shown
@@ -155,8 +155,33 @@ def test_a_later_result_of_a_peer_takes_the_place_of_an_earlier_one() -> None:
     assert both.peers[1].steady[0].records_per_s == 3000
     assert both.peers[1].struck == OTHER.struck
     other_question = results_of(OTHER)
-    other_question.parameters["topics"] = 7
+    other_question.parameters["interval_s"] = 7
     assert len(merged([results_of(OURS), other_question])) == 2
+
+
+def test_results_for_other_numbers_of_topics_stand_beside_those_that_are_there() -> None:
+    struck = msgspec.structs.replace(OTHER, command="kill other", load_1m=9.0)
+    calm = msgspec.structs.replace(
+        OTHER, steady=[a_steady(topics=3000), a_steady(records_per_s=3000.0)], struck=[], load_1m=0.5
+    )
+    many = results_of(calm)
+    many.parameters["topics"] = 3000
+    (both,) = merged([results_of(struck), many])
+    (other,) = both.peers
+    assert [(each.topics, each.records_per_s) for each in other.steady] == [(100, 3000), (3000, 1000)]
+    assert (other.command, other.struck_by, other.load_1m) == ("run other", "kill other", 0.5)
+    assert both.parameters["topics"] == 3000
+    shown = markdown(both)
+    assert shown.count("`run other`") == 2
+    assert "of 500, 3 times | `kill other` |" in shown
+
+
+def test_what_was_not_done_is_no_result() -> None:
+    shown = markdown(
+        results_of(msgspec.structs.replace(OTHER, struck=[Struck("clock set", 0, 0, 0, 0, note="no library")]))
+    )
+    assert "| other | - | `run other` |" in shown
+    assert "- other, clock set: no library" in shown
 
 
 def test_a_peer_that_there_is_none_of_is_refused() -> None:
@@ -187,4 +212,5 @@ def test_peers(peer: str, tmp_path: Path) -> None:
     assert steady.files >= 4
     if peer == "ours":
         assert {(struck.missing, struck.duplicates) for struck in report.struck} == {(0, 0)}
-        assert len(report.struck) == 3
+        assert len(report.struck) == 5
+        assert {struck.times for struck in report.struck if not struck.note} <= {1, 2}

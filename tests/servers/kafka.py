@@ -13,6 +13,7 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient
 
 from tests.servers.java import java_command, keytool
+from tests.servers.lossy_proxy import LossyProxy
 from tests.servers.process import Server, ServerProcess, ServerUnavailableError, free_ports
 
 _STORE_PASSWORD = "changeit"
@@ -30,20 +31,22 @@ class KafkaServer(Server):
         brokers: 1 or 2.
         heap_mb: a broker's heap; the default is enough for hundreds of partitions.
         for_long: whether Java compiles its code as well as it can, as it does in production: for who measures minutes.
+        lossy: whether clients reach the last broker through `proxy`, which can lose answers.
     """
 
     user, password = "reader", "correct-horse-battery"
     """Who may come in at `sasl_bootstrap_servers` and `tls_bootstrap_servers`."""
 
-    def __init__(self, brokers: int = 1, heap_mb: int = 512, *, for_long: bool = False) -> None:
+    def __init__(self, brokers: int = 1, heap_mb: int = 512, *, for_long: bool = False, lossy: bool = False) -> None:
         super().__init__()
-        self.brokers, self._heap_mb, self._for_long = brokers, heap_mb, for_long
+        self.brokers, self._heap_mb, self._for_long, self._is_lossy = brokers, heap_mb, for_long, lossy
+        self.proxy: LossyProxy | None = None
         self._processes: dict[int, ServerProcess] = {}
 
     @property
     def bootstrap_servers(self) -> str:
         """As clients want it: host:port, separated by commas."""
-        return _with_ports(self._ports)
+        return _with_ports(self._advertised)
 
     @property
     def sasl_bootstrap_servers(self) -> str:
@@ -70,6 +73,10 @@ class KafkaServer(Server):
         self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kafka-")))
         controller, *ports = free_ports(1 + 3 * self.brokers)
         self._ports, self._sasl_ports, self._tls_ports = (ports[start::3] for start in range(3))
+        self._advertised = list(self._ports)
+        if self._is_lossy:
+            self.proxy = stack.enter_context(LossyProxy(self._ports[-1]))
+            self._advertised[-1] = self.proxy.port
         self._make_certificate()
         cluster_id = "A" + urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:].rstrip("=")  # a dash would be an option
         stack.callback(self._kill_all)
@@ -108,6 +115,7 @@ class KafkaServer(Server):
     def _properties(self, broker: int, controller: int) -> str:
         by_protocol = {"PLAINTEXT": self._ports, "SASL_PLAINTEXT": self._sasl_ports, "SASL_SSL": self._tls_ports}
         listener = ",".join(f"{name}://127.0.0.1:{ports[broker - 1]}" for name, ports in by_protocol.items())
+        advertised = by_protocol | {"PLAINTEXT": self._advertised}
         protocols = ",".join(f"{name}:{name}" for name in by_protocol)
         login = "org.apache.kafka.common.security.{}LoginModule required"
         is_controller = broker == 1
@@ -117,7 +125,9 @@ class KafkaServer(Server):
             "controller.quorum.voters": f"1@127.0.0.1:{controller}",
             "controller.listener.names": "CONTROLLER",
             "listeners": f"{listener},CONTROLLER://127.0.0.1:{controller}" if is_controller else listener,
-            "advertised.listeners": listener,
+            "advertised.listeners": ",".join(
+                f"{name}://127.0.0.1:{ports[broker - 1]}" for name, ports in advertised.items()
+            ),
             "listener.security.protocol.map": f"{protocols},CONTROLLER:PLAINTEXT",
             "listener.name.sasl_plaintext.sasl.enabled.mechanisms": "PLAIN",
             "listener.name.sasl_plaintext.plain.sasl.jaas.config": login.format("plain.Plain")

@@ -63,7 +63,11 @@ class LossyProxy:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                server = socket.create_connection(("127.0.0.1", self._server_port))
+                try:
+                    server = socket.create_connection(("127.0.0.1", self._server_port))
+                except OSError:  # nobody is there just now
+                    client.close()
+                    continue
                 self._open |= {client, server}
                 losing = threading.Event()
                 threading.Thread(target=self._requests, args=(client, server, losing), daemon=True).start()
