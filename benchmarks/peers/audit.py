@@ -98,6 +98,10 @@ class Watch:
             time.sleep(0.02)
         return True
 
+    def seen(self, first: int, end: int) -> int:
+        """How many of these have become visible."""
+        return int(np.count_nonzero(self._seen_ms[first:end]))
+
     def delays_s(self, first: int, end: int) -> npt.NDArray[np.float64]:
         """Seconds from sending to being visible, of those of the records that are."""
         seen = self._seen_ms[first:end]

@@ -19,22 +19,23 @@ class Steady(msgspec.Struct, frozen=True):
     one of a burst sent to the last one visible, on a peer that runs already; `cpu_s_per_million_records`: the processor
     seconds that this takes. `freshness_*`: seconds from sending to visible, of a trickle. `idle_*`: with nothing to do.
     `peak_memory_mb`: resident, of all its processes. `files`: those visible; `other_files`: all others that it keeps.
+    None: not measured, as it had not shown all that came before, or was not to be.
     """
 
     topics: int
     complete: bool
     start_s: float
     start_cpu_s: float
-    records_per_s: float
-    cpu_s_per_million_records: float
-    freshness_p50_s: float
-    freshness_p99_s: float
-    idle_cpu_s_per_minute: float
-    peak_memory_mb: float
-    files: int
-    median_file_bytes: int
-    other_files: int
-    counted: Counted
+    records_per_s: float | None = None
+    cpu_s_per_million_records: float | None = None
+    freshness_p50_s: float | None = None
+    freshness_p99_s: float | None = None
+    idle_cpu_s_per_minute: float | None = None
+    peak_memory_mb: float = 0
+    files: int = 0
+    median_file_bytes: int = 0
+    other_files: int = 0
+    counted: Counted = Counted(0, 0, 0, 0, 0)
 
 
 class Struck(msgspec.Struct, frozen=True):
@@ -189,18 +190,17 @@ def _steady_table(results: PeerResults, topics: int) -> list[str]:
 
 
 def _cell(steady: Steady, field: str, shape: str, best: object, whole: Sequence[Steady], *, busy: bool) -> str:
-    if not field:
-        text = f"{steady.freshness_p50_s:.1f} / {steady.freshness_p99_s:.1f}"
-        field = "freshness_p50_s"
-    else:
-        text = f"{getattr(steady, field):{shape}}"
+    value = getattr(steady, field or "freshness_p50_s")
+    if value is None:
+        return "-"
+    text = f"{value:{shape}}" if field else f"{steady.freshness_p50_s:.1f} / {steady.freshness_p99_s:.1f}"
     if not steady.complete:
         return f"({text})"
-    if busy and field in _BY_THE_WALL:
+    if busy and (field or "freshness_p50_s") in _BY_THE_WALL:
         return text
-    values = [getattr(one, field) for one in whole]
+    values = [each for one in whole if (each := getattr(one, field or "freshness_p50_s")) is not None]
     least_or_most = min(values) if best is min else max(values)
-    return f"**{text}**" if getattr(steady, field) == least_or_most else text
+    return f"**{text}**" if value == least_or_most else text
 
 
 def _struck_row(peer: PeerReport, kinds: Sequence[str]) -> str:

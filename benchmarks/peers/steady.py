@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from msgspec.structs import replace
 
 from benchmarks.peers.audit import Watch, audit
 from benchmarks.peers.peer import Peer, Place, Running
@@ -15,7 +16,6 @@ from benchmarks.runner import Tell
 
 TIMEOUT_S = 300.0
 _TRICKLE_S, _PAUSE_S = 20.0, 0.25
-_NOT_A_NUMBER = float("nan")
 
 
 class NotStartedError(Exception):
@@ -23,7 +23,8 @@ class NotStartedError(Exception):
 
 
 def steady(peer: Peer, place: Place, records: int, idle_s: float, tell: Tell) -> Steady:
-    """Starts the peer on topics with a record each, leaves it alone, sends it a trickle, then a burst.
+    """Starts the peer on topics with a record each, leaves it alone, sends it a trickle, then a burst. One that does
+    not show the first records of all topics within five minutes is left at that.
 
     Args:
         peer: which.
@@ -43,35 +44,18 @@ def steady(peer: Peer, place: Place, records: int, idle_s: float, tell: Tell) ->
         with Running(peer, place) as running:
             first = _first_visible(running, watch, topics)
             start_s, start_cpu_s = watch.last_seen_s(0, topics) - began_s, running.cpu_s()
-            tell(f"{peer.name}: {topics} topics visible {start_s:.1f} s after its start")
-            idle = _idle(running, place.interval_s, idle_s)
-            begin = stream.sent
-            deadline_s = time.monotonic() + _TRICKLE_S
-            while time.monotonic() < deadline_s:
-                stream.send(_per_pause(topics))
-                time.sleep(_PAUSE_S)
-            trickled = watch.wait(begin, stream.sent, quiet_s=_quiet_s(place, start_s), timeout_s=TIMEOUT_S)
-            delays = watch.delays_s(begin, stream.sent)
-            begin, cpu_s, burst_s = stream.sent, running.cpu_s(), time.time()
-            stream.send(records)
-            whole = watch.wait(begin, stream.sent, quiet_s=_quiet_s(place, start_s), timeout_s=TIMEOUT_S)
-            seconds = watch.last_seen_s(begin, stream.sent) - burst_s
-            cpu_s = running.cpu_s() - cpu_s
+            tell(f"{peer.name}: {watch.seen(0, topics)} of {topics} topics visible {start_s:.1f} s after its start")
+            result = Steady(topics=topics, complete=first, start_s=round(start_s, 2), start_cpu_s=round(start_cpu_s, 1))
+            if first:
+                result = replace(result, idle_cpu_s_per_minute=_idle(running, place.interval_s, idle_s))
+                result = _burst(_trickle(result, place, watch), place, watch, running, records)
             peak_mb = running.peak_bytes / 1e6
         found = peer.visible(place)
         counted = audit(found, stream.sent, topics)
         sizes = [path.stat().st_size for path in found]
-    p50, p99 = np.quantile(delays, [0.5, 0.99]) if len(delays) else (_NOT_A_NUMBER, _NOT_A_NUMBER)
-    result = Steady(
-        topics=topics,
-        complete=first and trickled and whole and not counted.missing,
-        start_s=round(start_s, 2),
-        start_cpu_s=round(start_cpu_s, 1),
-        records_per_s=round(records / seconds, 1) if seconds > 0 else 0.0,
-        cpu_s_per_million_records=round(cpu_s / records * 1e6, 1),
-        freshness_p50_s=round(float(p50), 2),
-        freshness_p99_s=round(float(p99), 2),
-        idle_cpu_s_per_minute=round(idle, 2),
+    result = replace(
+        result,
+        complete=result.complete and not counted.missing,
         peak_memory_mb=round(peak_mb),
         files=len(found),
         median_file_bytes=middle(sizes),
@@ -80,6 +64,38 @@ def steady(peer: Peer, place: Place, records: int, idle_s: float, tell: Tell) ->
     )
     tell(f"{peer.name}: {result}")
     return result
+
+
+def _trickle(result: Steady, place: Place, watch: Watch) -> Steady:
+    """Sends a little for 20 seconds; with how fresh that is seen."""
+    stream, begin = place.stream, place.stream.sent
+    deadline_s = time.monotonic() + _TRICKLE_S
+    while time.monotonic() < deadline_s:
+        stream.send(_per_pause(stream.topics))
+        time.sleep(_PAUSE_S)
+    whole = watch.wait(begin, stream.sent, quiet_s=_quiet_s(place, result.start_s), timeout_s=TIMEOUT_S)
+    delays = watch.delays_s(begin, stream.sent)
+    if not len(delays):
+        return replace(result, complete=False)
+    p50, p99 = (round(float(each), 2) for each in np.quantile(delays, [0.5, 0.99]))
+    return replace(result, complete=result.complete and whole, freshness_p50_s=p50, freshness_p99_s=p99)
+
+
+def _burst(result: Steady, place: Place, watch: Watch, running: Running, records: int) -> Steady:
+    """Sends all of that at once; with how fast it is seen."""
+    stream, begin = place.stream, place.stream.sent
+    cpu_s, began_s = running.cpu_s(), time.time()
+    stream.send(records)
+    whole = watch.wait(begin, stream.sent, quiet_s=_quiet_s(place, result.start_s), timeout_s=TIMEOUT_S)
+    seconds, cpu_s = watch.last_seen_s(begin, stream.sent) - began_s, running.cpu_s() - cpu_s
+    if seconds <= 0:
+        return replace(result, complete=False)
+    return replace(
+        result,
+        complete=result.complete and whole,
+        records_per_s=round(records / seconds, 1),
+        cpu_s_per_million_records=round(cpu_s / records * 1e6, 1),
+    )
 
 
 def _per_pause(topics: int) -> int:
@@ -96,19 +112,19 @@ def _first_visible(running: Running, watch: Watch, topics: int) -> bool:
     while time.monotonic() < deadline_s and running.alive():
         if watch.wait(0, topics, quiet_s=1, timeout_s=1):
             return True
-    if len(watch.delays_s(0, topics)):
+    if watch.seen(0, topics):
         return False
     raise NotStartedError(f"{end_of(running.log)} {watch.error}".strip())
 
 
-def _idle(running: Running, interval_s: int, idle_s: float) -> float:
-    """Processor seconds for a minute, some intervals after the last record."""
+def _idle(running: Running, interval_s: int, idle_s: float) -> float | None:
+    """Processor seconds for a minute, some intervals after the last record; None if it is not to be measured."""
     if not idle_s:
-        return _NOT_A_NUMBER
+        return None
     time.sleep(2 * interval_s)
     before, began = running.cpu_s(), time.monotonic()
     time.sleep(idle_s)
-    return (running.cpu_s() - before) / (time.monotonic() - began) * 60
+    return round((running.cpu_s() - before) / (time.monotonic() - began) * 60, 2)
 
 
 def end_of(log: Path, lines: int = 6) -> str:

@@ -158,7 +158,7 @@ class Trial:
                     return f"ended by itself, {ended + 1} times: {why} "
                 ended += 1
                 running.start_again()
-            if (now := len(self.watch.delays_s(begin, self.place.stream.sent))) != seen:
+            if (now := self.watch.seen(begin, self.place.stream.sent)) != seen:
                 seen, changed_s = now, time.monotonic()
             if time.monotonic() > changed_s + self.patience_s:
                 return f"goes on, and shows no more of what is missing for {self.patience_s:.0f} s "
