@@ -11,6 +11,7 @@ import msgspec
 import typer
 
 from benchmarks.arms.guarded_tree import UnmeasurableError
+from benchmarks.peers import plot as peers_plot
 from benchmarks.peers import report as peers_report
 from benchmarks.peers.question import PEERS
 from benchmarks.peers.question import peers as run_peers
@@ -428,7 +429,7 @@ def report(
     files: Annotated[list[Path], typer.Argument(help="What the other commands printed with --json.")],
     to: Annotated[Path, typer.Option(help="The folder for the table and the plots.")] = Path("benchmarks/results"),
 ) -> None:
-    """A Markdown table and plots from results."""
+    """A Markdown table and plots from results; what several commands say of peers in one file."""
     read, of_peers = list[tuple[Path, Results]](), list[PeerResults]()
     for file in files:
         if msgspec.json.decode(file.read_bytes())["question"] == "peers":
@@ -437,7 +438,8 @@ def report(
             read.append((file, msgspec.json.decode(file.read_bytes(), type=Results)))
     to.mkdir(parents=True, exist_ok=True)
     sections = [table.markdown([results for _, results in read])] if read else []
-    sections += [peers_report.markdown(results) for results in peers_report.merged(of_peers)]
+    joined = peers_report.merged(of_peers)
+    sections += [peers_report.markdown(results) for results in joined]
     (to / "results.md").write_text("\n".join(sections))
     if reason := plots.missing():
         _tell(f"no plots: {reason}")
@@ -445,6 +447,10 @@ def report(
     for file, results in read:
         if any(sample.seconds > 0 for sample in results.samples):
             plots.plot(results, to / f"{file.stem}.png")
+    for number, of_all in enumerate(joined):
+        name = f"peers_{number + 1}" if number else "peers"
+        (to / f"{name}.json").write_bytes(msgspec.json.format(msgspec.json.encode(of_all)) + b"\n")
+        peers_plot.plot(of_all, to / f"{name}.png")
 
 
 def _sizes(text: str) -> list[int]:

@@ -11,7 +11,7 @@ from benchmarks.peers.iceberg import IcebergConnect, IcebergWorkers
 from benchmarks.peers.ours import Ours
 from benchmarks.peers.peer import MANY_TOPICS, Peer, Place
 from benchmarks.peers.records import Stream
-from benchmarks.peers.report import PeerReport, PeerResults
+from benchmarks.peers.report import PeerReport, PeerResults, ratios_of
 from benchmarks.peers.spark import SparkDelta, SparkFiles
 from benchmarks.peers.steady import NotStartedError, steady
 from benchmarks.peers.struck import struck
@@ -99,7 +99,9 @@ def peers(
         if report.reason:
             tell(f"{name} {report.status}: {report.reason}")
     parameters = {"topics": topics, "records": records, "kills": kills, "interval_s": interval_s, "idle_s": idle_s}
-    return PeerResults("peers", reports, host(folder), versions(), seed, dict(parameters), _NOTES)
+    results = PeerResults("peers", reports, host(folder), versions(), seed, dict(parameters), _NOTES)
+    results.ratios = ratios_of(results)
+    return results
 
 
 def _place(kafka: KafkaServer, root: Path, prefix: str, topics: int, interval_s: int, seed: int) -> Place:

@@ -72,7 +72,7 @@ class PeerReport(msgspec.Struct):
 
 
 class PeerResults(msgspec.Struct):
-    """All peers, on one machine; as `Results` has it."""
+    """All peers, on one machine; as `Results` has it. `ratios`: see `ratios_of`."""
 
     question: str
     peers: list[PeerReport]
@@ -81,6 +81,7 @@ class PeerResults(msgspec.Struct):
     seed: int
     parameters: Parameters
     notes: list[str]
+    ratios: dict[str, float] = {}
 
 
 _STEADY = (
@@ -97,7 +98,16 @@ _STEADY = (
 )
 
 
-_BY_THE_WALL = {"start_s", "records_per_s", "freshness_p50_s"}
+_BY_THE_WALL = {"start_s", "records_per_s", "freshness_p50_s", "freshness_p99_s"}
+_COMPARED = (
+    "records_per_s",
+    "cpu_s_per_million_records",
+    "freshness_p50_s",
+    "freshness_p99_s",
+    "idle_cpu_s_per_minute",
+    "peak_memory_mb",
+    "other_files",
+)
 BUSY = 0.5
 """A machine is called busy where its load, less one, is above that for each core."""
 
@@ -105,7 +115,7 @@ BUSY = 0.5
 def markdown(results: PeerResults) -> str:
     """The tables: nothing going wrong, one for each number of topics, the best of each in bold; then under kills."""
     lines = [f"## {results.question}", ""]
-    for topics in sorted({steady.topics for peer in results.peers for steady in peer.steady}):
+    for topics in sizes_of(results):
         lines += [*_steady_table(results, topics), ""]
     kinds = list(dict.fromkeys(struck.what for peer in results.peers for struck in peer.struck))
     if kinds:
@@ -125,6 +135,29 @@ def markdown(results: PeerResults) -> str:
     lines += [f"- {note}" for note in results.notes]
     about = [*results.parameters.items(), ("seed", results.seed), *results.versions.items(), *results.host.items()]
     return "\n".join([*lines, "", "; ".join(f"{name} {value}" for name, value in about), ""])
+
+
+def sizes_of(results: PeerResults) -> list[int]:
+    """The numbers of topics that peers were measured with."""
+    return sorted({steady.topics for peer in results.peers for steady in peer.steady})
+
+
+def ratios_of(results: PeerResults) -> dict[str, float]:
+    """Ours over each other peer, of one run each, where both had shown every record: none by the wall's clock where one
+    of the two had a busy machine."""
+    ours = {each.topics: each for peer in results.peers if peer.peer == "ours" for each in peer.steady}
+    calm = {peer.peer for peer in results.peers if not _is_busy(peer, results)}
+    found: dict[str, float] = {}
+    for peer in results.peers:
+        for theirs in peer.steady if peer.peer != "ours" else ():
+            mine = ours.get(theirs.topics)
+            if mine is None or not (mine.complete and theirs.complete):
+                continue
+            for field in ("start_s", "start_cpu_s", *_COMPARED):
+                values = getattr(mine, field), getattr(theirs, field)
+                if all(values) and (field not in _BY_THE_WALL or {"ours", peer.peer} <= calm):
+                    found[f"ours_over_{peer.peer}_{field}_{theirs.topics}_topics"] = round(values[0] / values[1], 3)
+    return found
 
 
 def _is_busy(peer: PeerReport, results: PeerResults) -> bool:
@@ -156,6 +189,8 @@ def merged(all_results: Sequence[PeerResults]) -> list[PeerResults]:
                 _join(before, peer)
             else:
                 first.peers.append(peer)
+    for results in found.values():
+        results.ratios = ratios_of(results)
     return list(found.values())
 
 

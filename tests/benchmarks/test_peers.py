@@ -18,7 +18,7 @@ from benchmarks.peers.audit import Counted, Watch, audit
 from benchmarks.peers.peer import parquet_files
 from benchmarks.peers.question import PEERS
 from benchmarks.peers.records import topic_token
-from benchmarks.peers.report import PeerReport, PeerResults, Steady, Struck, markdown, merged
+from benchmarks.peers.report import PeerReport, PeerResults, Steady, Struck, markdown, merged, ratios_of
 from benchmarks.peers.spark import committed_files
 from tests.benchmarks.commands import ROOT
 from tests.servers.java import jars
@@ -84,7 +84,7 @@ def test_what_a_log_of_sparks_file_sink_names(tmp_path: Path) -> None:
     assert committed_files(tmp_path) == {Path(f"/out/{name}") for name in ("a b", "d", "e")}
 
 
-def a_steady(**changed: float) -> Steady:
+def a_steady(**changed: float | None) -> Steady:
     counted = Counted(sent=10, found=10, missing=0, duplicates=0, foreign=0)
     one = Steady(100, True, 5.0, 15.0, 1000.0, 50.0, 2.0, 4.0, 6.0, 700.0, 100, 4000, 20, counted)
     return msgspec.structs.replace(one, **changed)
@@ -145,6 +145,10 @@ def test_report_puts_results_of_the_same_question_into_one_table(tmp_path: Path)
     assert text.count("100 topics, nothing going wrong") == 1
     assert "`run ours`" in text
     assert "`run other`" in text
+    joined = msgspec.json.decode((tmp_path / "out" / "peers.json").read_bytes(), type=PeerResults)
+    assert [peer.peer for peer in joined.peers] == ["ours", "other"]
+    assert joined.ratios["ours_over_other_records_per_s_100_topics"] == 0.5
+    assert (tmp_path / "out" / "peers.png").stat().st_size > 10_000
 
 
 def test_a_later_result_of_a_peer_takes_the_place_of_an_earlier_one() -> None:
@@ -174,6 +178,21 @@ def test_results_for_other_numbers_of_topics_stand_beside_those_that_are_there()
     shown = markdown(both)
     assert shown.count("`run other`") == 2
     assert "of 500, 3 times | `kill other` |" in shown
+
+
+def test_ratios_are_of_peers_that_had_shown_all_on_a_calm_machine() -> None:
+    twice = [a_steady(records_per_s=2000.0, cpu_s_per_million_records=25.0, idle_cpu_s_per_minute=None)]
+    calm, busy = (msgspec.structs.replace(OTHER, load_1m=load, steady=twice) for load in (0.5, 9.0))
+    of_calm, of_busy = ratios_of(results_of(OURS, calm)), ratios_of(results_of(OURS, busy))
+    assert of_calm["ours_over_other_records_per_s_100_topics"] == 0.5
+    assert of_calm["ours_over_other_cpu_s_per_million_records_100_topics"] == 2
+    assert "ours_over_other_idle_cpu_s_per_minute_100_topics" not in of_calm
+    assert {name for name in of_calm if name not in of_busy} == {
+        f"ours_over_other_{name}_100_topics"
+        for name in ("start_s", "records_per_s", "freshness_p50_s", "freshness_p99_s")
+    }
+    half_shown = msgspec.structs.replace(calm, steady=[a_steady(complete=False)])
+    assert ratios_of(results_of(OURS, half_shown)) == {}
 
 
 def test_what_was_not_done_is_no_result() -> None:
@@ -208,6 +227,8 @@ def test_peers(peer: str, tmp_path: Path) -> None:
     assert report.status == "measured", report.reason
     assert steady.complete
     assert (steady.counted.missing, steady.counted.duplicates, steady.counted.foreign) == (0, 0, 0)
+    assert steady.freshness_p50_s is not None
+    assert steady.freshness_p99_s is not None
     assert 0 < steady.freshness_p50_s <= steady.freshness_p99_s
     assert steady.files >= 4
     if peer == "ours":
