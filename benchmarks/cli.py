@@ -407,7 +407,7 @@ def peers(
     folder: Folder = _HERE,
     as_json: Json = False,
 ) -> None:
-    """The product next to what people would pick instead, real systems on one Kafka, and what kills leave of each."""
+    """The product next to what people would pick instead, real systems on one Kafka each, and what kills leave."""
     if unknown := [name for name in peer or [] if name not in PEERS]:
         raise typer.BadParameter(f"{unknown[0]} is none of {', '.join(PEERS)}", param_hint="--peer")
     results = run_peers(
