@@ -56,7 +56,9 @@ class SparkStream(Peer):
         return ""
 
     def command(self, place: Place) -> list[str]:
-        conf = _LOCAL_FILES | _QUIET | {"spark.driver.memory": place.heap} | dict(self._conf())
+        conf = _LOCAL_FILES | _QUIET | dict(self._conf())
+        conf["spark.driver.memory"] = place.heap
+        conf["spark.kafka.consumer.cache.capacity"] = str(2 * place.stream.topics)
         options = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
         pattern = f"{place.stream.prefix}\\..*"
         told = [self.kind, place.stream.brokers, pattern, str(place.root), str(place.interval_s)]
@@ -92,7 +94,8 @@ class SparkFiles(SparkStream):
         "write": "format parquet, partitionBy topic, compression zstd, coalesce(2): a file for each topic and batch",
         "trigger": "processingTime, the interval",
         "exactly once by": "checkpointLocation and _spark_metadata, which its readers go by",
-        "spark": f"local[2], driver {HEAP}, RawLocalFileSystem (no process is started for a file's mode)",
+        "spark": f"local[2], driver {HEAP}, RawLocalFileSystem (no process is started for a file's mode), "
+        "spark.kafka.consumer.cache.capacity: twice the topics (64 by default)",
     }
 
     def visible(self, place: Place) -> Set[Path]:
@@ -131,7 +134,8 @@ class SparkDelta(SparkStream):
         "write": "format delta, one table, partitionBy topic, compression zstd, coalesce(2)",
         "trigger": "processingTime, the interval",
         "exactly once by": "the query's number and its batch's in the table's transaction log",
-        "spark": f"local[2], driver {HEAP}, RawLocalFileSystem (no process is started for a file's mode)",
+        "spark": f"local[2], driver {HEAP}, RawLocalFileSystem (no process is started for a file's mode), "
+        "spark.kafka.consumer.cache.capacity: twice the topics (64 by default)",
     }
 
     def missing(self) -> str:
