@@ -149,7 +149,7 @@ def _table(result: MainJobResult) -> str:
     lines += [
         f"{row.struck or 'not disturbed':16} {row.seconds:8.1f} {row.committed:10,} {row.pending:8,}"
         f" {row.replayed:9,} {row.driver_python_mb:6.0f} MB {row.driver_jvm_mb:6.0f} MB"
-        for row in result.runs
+        for row in [*result.runs, *filter(None, [result.idle])]
     ]
     lines.append(
         f"{'exact' if result.exact else 'NOT exact'}: {result.records_produced:,} records produced,"

@@ -60,7 +60,8 @@ class RunRow(msgspec.Struct):
 
 
 class MainJobResult(msgspec.Struct):
-    """What was seen. `exact`: by the audit, and as many records as were produced."""
+    """What was seen. `exact`: by the audit, and as many records as were produced. `idle`: a run with nothing new, from
+    cold: a new process, a new session, and executors that are started for it."""
 
     size: Size
     exact: bool = False
@@ -69,6 +70,7 @@ class MainJobResult(msgspec.Struct):
     files: int = 0
     seconds: dict[str, float] = {}
     runs: list[RunRow] = []
+    idle: RunRow | None = None
     audit: AuditResult | None = None
 
 
@@ -105,6 +107,10 @@ def main_job(size: Size, folder: Path, say: Say) -> MainJobResult:
                 row = _run(job, name, int(share * size.topics), strike)
             result.runs.append(row)
             say(f"  {name or 'not disturbed'}: {msgspec.json.encode(row).decode()}")
+        with timed("run with nothing new"):
+            result.idle = _run(job, "", 0, lambda run: None)
+            result.idle.struck = "nothing new"
+        say(f"  nothing new: {msgspec.json.encode(result.idle).decode()}")
         with timed("audit, deep"):
             result.audit = job.audit(deep=True)
     result.audit.partitions = []

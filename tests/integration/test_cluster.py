@@ -32,6 +32,8 @@ def test_the_main_job_with_its_driver_and_then_a_worker_killed(tmp_path: Path) -
     assert driver_killed.pending
     assert last.pending == 0
     assert all(row.driver_python_mb and row.driver_jvm_mb for row in result.runs)
+    assert result.idle is not None
+    assert (result.idle.committed, result.idle.datasets_published, result.idle.replayed) == (120, 0, 0)
 
 
 def test_each_record_in_files_and_a_table_and_a_topic_under_one_watermark_with_runs_killed(tmp_path: Path) -> None:
