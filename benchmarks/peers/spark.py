@@ -95,7 +95,8 @@ class SparkFiles(SparkStream):
         "trigger": "processingTime, the interval",
         "exactly once by": "checkpointLocation and _spark_metadata, which its readers go by",
         "spark": f"local[2], driver {HEAP}, RawLocalFileSystem (no process is started for a file's mode), "
-        "spark.kafka.consumer.cache.capacity: twice the topics (64 by default)",
+        "spark.kafka.consumer.cache.capacity: twice the topics (64 by default), "
+        "kafka.fetch.max.wait.ms: 10 (500 by default)",
     }
 
     def visible(self, place: Place) -> Set[Path]:
@@ -135,7 +136,8 @@ class SparkDelta(SparkStream):
         "trigger": "processingTime, the interval",
         "exactly once by": "the query's number and its batch's in the table's transaction log",
         "spark": f"local[2], driver {HEAP}, RawLocalFileSystem (no process is started for a file's mode), "
-        "spark.kafka.consumer.cache.capacity: twice the topics (64 by default)",
+        "spark.kafka.consumer.cache.capacity: twice the topics (64 by default), "
+        "kafka.fetch.max.wait.ms: 10 (500 by default)",
     }
 
     def missing(self) -> str:

@@ -24,6 +24,8 @@ def main(kind: str, brokers: str, pattern: str, folder: str, interval_s: str) ->
     spark = SparkSession.builder.getOrCreate()
     source = spark.readStream.format("kafka").option("kafka.bootstrap.servers", brokers)
     source = source.option("subscribePattern", pattern).option("startingOffsets", "earliest")
+    # A consumer that is kept has a request under way when its next batch comes, which a broker keeps waiting that long.
+    source = source.option("kafka.fetch.max.wait.ms", "10")
     rows = source.option("failOnDataLoss", "true").load()
     columns = rows.select("topic", "partition", "offset", "timestamp", "key", "value")
     # A partition is read by one task whole: so a batch has one file a topic, and 2 tasks instead of one for each topic.
