@@ -37,6 +37,7 @@ from benchmarks.questions.sinks import Size
 from benchmarks.questions.sinks import sinks as run_sinks
 from benchmarks.questions.visibility import visibility as run_visibility
 from benchmarks.reports import plots, table
+from benchmarks.reports.compared import compared
 from benchmarks.results import Results
 from benchmarks.workloads.everyday_topics import Load
 from benchmarks.workloads.tree import Shape
@@ -466,7 +467,8 @@ def _show(results: Results, as_json: bool) -> None:
         print(msgspec.json.format(msgspec.json.encode(results)).decode())
         return
     for name, ratio in results.ratios.items():
-        print(f"{name:45} {'none' if ratio is None else f'{ratio:.3f}':>10}")
+        what = compared(results.question, name)
+        print(f"{name:45} {'none' if ratio is None else f'{ratio:.3f}':>10}  {what}".rstrip())
     for arm, reason in results.skipped.items():
         print(f"{arm:45} skipped: {reason}")
     if results.noisy:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
+from benchmarks.reports.compared import compared
 from benchmarks.results import Results, Sample
 
 
@@ -14,8 +15,14 @@ def markdown(all_results: Sequence[Results]) -> str:
 
 
 def _section(results: Results) -> str:
-    lines = [f"## {results.question}", "", "| ratio | measured |", "| --- | ---: |"]
-    lines += [f"| `{name}` | {_shown(ratio)} |" for name, ratio in results.ratios.items()]
+    compares = {name: compared(results.question, name) for name in results.ratios}
+    lines = [f"## {results.question}", ""]
+    if any(compares.values()):
+        lines += ["| ratio | measured | what it compares |", "| --- | ---: | --- |"]
+        lines += [f"| `{name}` | {_shown(ratio)} | {compares[name]} |" for name, ratio in results.ratios.items()]
+    else:
+        lines += ["| ratio | measured |", "| --- | ---: |"]
+        lines += [f"| `{name}` | {_shown(ratio)} |" for name, ratio in results.ratios.items()]
     if results.samples:
         lines += ["", "| arm | datasets | median s | least | most | µs a file | samples |"]
         lines += ["| --- | ---: | ---: | ---: | ---: | ---: | ---: |"]
