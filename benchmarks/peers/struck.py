@@ -22,8 +22,11 @@ from tests.servers.kafka import KafkaServer
 KILLED = "killed in the middle of a commit"
 _LEAST_PATIENCE_S, _STARTS, _AWAY_S = 60.0, 3, 3.0
 _CLOCK_SET, _CLOCK_SEEN_S = "clock set back by an hour, and right again", 2.0
-_ASKED_BY_PEERS = rb"\A(?!.*(%s|broker-\d))" % CLIENT.encode()
-"""A request to a broker that comes neither from the sender of records nor from another broker."""
+_KINDS = rb"\x00\x01\x08\x18\x19\x1a\x1c"
+_ASKED_BY_PEERS = rb"\A.{4}\x00[%s].{8}(?!broker-|%s)" % (_KINDS, CLIENT.encode())
+"""What a request to a broker begins with: its length, what it asks for (to produce, to fetch, to commit offsets, to add
+to a transaction or to end one), version, number, and the client's name: not another broker's, nor the sender's of
+records."""
 _SECOND_BROKER = 2
 
 
