@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from benchmarks.peers.iceberg import IcebergConnect, IcebergWorkers
 from benchmarks.peers.ours import Ours
 from benchmarks.peers.peer import MANY_TOPICS, Peer, Place
 from benchmarks.peers.records import Stream
-from benchmarks.peers.report import PeerReport, PeerResults, ratios_of
+from benchmarks.peers.report import PeerReport, PeerResults, is_busy, ratios_of
 from benchmarks.peers.spark import SparkDelta, SparkFiles
 from benchmarks.peers.steady import NotStartedError, steady
 from benchmarks.peers.struck import struck
@@ -24,7 +25,7 @@ PEERS: dict[str, type[Peer]] = {
     peer.name: peer for peer in (Ours, SparkFiles, FlinkFiles, IcebergConnect, IcebergWorkers, SparkDelta)
 }
 FEW_TOPICS = 100
-_BATCHES = 20
+_BATCHES, _CALM_WITHIN_S = 20, 180.0
 _NOTES = [
     "each by itself, on topics of its own with the same records, from a new Kafka of two brokers on the same machine",
     "all are told the same seconds between two commits; freshness is at best half of that",
@@ -74,10 +75,10 @@ def peers(
         command = f"{command} --kills {kills} --interval-s {interval_s} --idle-s {idle_s:g}"
         report = PeerReport(name, peer.system, "measured", command, dict(peer.settings))
         reports.append(report)
-        report.load_1m = round(os.getloadavg()[0], 2)
         if reason := peer.missing():
             report.status, report.reason = "not started", reason
             continue
+        report.load_1m = _load_once_calm()
         try:
             for size in sorted({few, topics}):
                 with (
@@ -102,6 +103,14 @@ def peers(
     results = PeerResults("peers", reports, host(folder), versions(), seed, dict(parameters), _NOTES)
     results.ratios = ratios_of(results)
     return results
+
+
+def _load_once_calm() -> float:
+    """The machine's load, once what the peer before has left of it is gone, or after some minutes."""
+    deadline_s = time.monotonic() + _CALM_WITHIN_S
+    while is_busy(load := os.getloadavg()[0], os.cpu_count() or 1) and time.monotonic() < deadline_s:
+        time.sleep(1)
+    return round(load, 2)
 
 
 def _place(kafka: KafkaServer, root: Path, prefix: str, topics: int, interval_s: int, seed: int) -> Place:

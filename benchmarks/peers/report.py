@@ -108,8 +108,7 @@ _COMPARED = (
     "peak_memory_mb",
     "other_files",
 )
-BUSY = 0.5
-"""A machine is called busy where its load, less one, is above that for each core."""
+_BUSY = 0.5
 
 
 def markdown(results: PeerResults) -> str:
@@ -160,8 +159,13 @@ def ratios_of(results: PeerResults) -> dict[str, float]:
     return found
 
 
+def is_busy(load_1m: float, cores: int) -> bool:
+    """Whether a machine has so much to do that seconds say nothing: a load, less one, above a half for each core."""
+    return load_1m > 1 + _BUSY * cores
+
+
 def _is_busy(peer: PeerReport, results: PeerResults) -> bool:
-    return peer.load_1m > 1 + BUSY * int(results.host.get("cores", 1))
+    return is_busy(peer.load_1m, int(results.host.get("cores", 1)))
 
 
 def _busy(peer: PeerReport) -> str:
