@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -61,7 +63,8 @@ class RunRow(msgspec.Struct):
 
 class MainJobResult(msgspec.Struct):
     """What was seen. `exact`: by the audit, and as many records as were produced. `idle`: a run with nothing new, from
-    cold: a new process, a new session, and executors that are started for it."""
+    cold: a new process, a new session, and executors that are started for it; right after "Spark alone", a process with
+    the same session and two jobs that do nothing, as many as such a run has."""
 
     size: Size
     exact: bool = False
@@ -107,6 +110,8 @@ def main_job(size: Size, folder: Path, say: Say) -> MainJobResult:
                 row = _run(job, name, int(share * size.topics), strike)
             result.runs.append(row)
             say(f"  {name or 'not disturbed'}: {msgspec.json.encode(row).decode()}")
+        with timed("Spark alone, from cold"):
+            subprocess.run([sys.executable, "-c", _SPARK_ALONE, str(job.path)], check=True, capture_output=True)
         with timed("run with nothing new"):
             result.idle = _run(job, "", 0, lambda run: None)
             result.idle.struck = "nothing new"
@@ -149,6 +154,15 @@ def _produce(job: KafkaJob, size: Size) -> None:
 
 
 _TIME = FIRST_DAY_MS
+_SPARK_ALONE = """
+import sys
+from distcommit.app.job import Job
+from distcommit.spark.session import open_session, stop_session
+spark = open_session(Job.from_file(sys.argv[1]).config.spark, "nothing")
+for _ in range(2):
+    spark.sparkContext.parallelize(range(8), 8).mapPartitions(list).count()
+stop_session(spark)
+"""
 
 
 def _run(job: KafkaJob, name: str, committed: int, strike: Callable[[RunProcess], None]) -> RunRow:
