@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import msgspec
@@ -15,6 +17,7 @@ from typer.testing import CliRunner
 
 from benchmarks.cli import app
 from benchmarks.peers.audit import Counted, Watch, audit
+from benchmarks.peers.clock import PeerClock
 from benchmarks.peers.peer import parquet_files
 from benchmarks.peers.question import PEERS
 from benchmarks.peers.records import topic_token
@@ -201,6 +204,39 @@ def test_what_was_not_done_is_no_result() -> None:
     )
     assert "| other | - | `run other` |" in shown
     assert "- other, clock set: no library" in shown
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_a_clock_of_its_own_is_set_while_a_process_runs(tmp_path: Path) -> None:
+    try:
+        clock = PeerClock(tmp_path)
+    except FileNotFoundError as error:
+        pytest.skip(str(error))
+    clock.set(-3600)
+    program = (
+        "import time\nfor _ in range(2):\n print(time.time(), time.monotonic(), flush=True)\n input()\n time.sleep(.1)"
+    )
+    begun = subprocess.Popen(
+        [sys.executable, "-c", program],
+        env={**os.environ, **clock.environment},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with begun as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        back, before = map(float, process.stdout.readline().split())
+        clock.set(0)
+        time.sleep(clock.seen_within_s)
+        process.stdin.write("\n\n")
+        process.stdin.flush()
+        right, after = map(float, process.stdout.readline().split())
+    assert process.returncode == 0
+    assert 3590 < time.time() - back < 3660
+    assert abs(time.time() - right) < 60
+    assert 0 < after - before < 60
 
 
 def test_a_peer_that_there_is_none_of_is_refused() -> None:
