@@ -7,11 +7,9 @@ import random
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from benchmarks.peers.audit import Counted, Watch, audit
-from benchmarks.peers.clock import PeerClock
 from benchmarks.peers.peer import Peer, Place, Running
 from benchmarks.peers.records import CLIENT
 from benchmarks.peers.report import Struck
@@ -21,7 +19,6 @@ from tests.servers.kafka import KafkaServer
 
 KILLED = "killed in the middle of a commit"
 _LEAST_PATIENCE_S, _STARTS, _AWAY_S = 60.0, 3, 3.0
-_CLOCK_SET = "clock set back by an hour, and right again"
 _KINDS = rb"\x00\x01\x08\x18\x19\x1a\x1c"
 _ASKED_BY_PEERS = rb"\A.{4}\x00[%s].{8}(?!broker-|%s)" % (_KINDS, CLIENT.encode())
 """What a request to a broker begins with: its length, what it asks for (to produce, to fetch, to commit offsets, to add
@@ -102,27 +99,6 @@ class Trial:
             note = self._settle(begin, running)
         self._note("answers of the network lost", lost, begin, note)
 
-    def clock_set(self) -> None:
-        """Its clock is set back by an hour while it runs; it is started again so; then the clock is set right."""
-        begin, folder = self.place.stream.sent, self.place.root / "clock"
-        folder.mkdir()
-        try:
-            clock = PeerClock(folder)
-        except (FileNotFoundError, RuntimeError) as error:
-            self._note(_CLOCK_SET, 0, begin, f"not done: {error}")
-            return
-        note = ""
-        for before_s, after_s in ((0, -3600), (-3600, 0)):
-            clock.set(before_s)
-            with self._started(clock.environment) as running:
-                self.place.stream.send(self.batch)
-                note += self._settle(begin, running)
-                clock.set(after_s)
-                time.sleep(clock.seen_within_s)
-                self.place.stream.send(self.batch)
-                note += self._settle(begin, running)
-        self._note(_CLOCK_SET, 2, begin, note)
-
     def older_checkpoint(self) -> None:
         """Its checkpoint is put back to where it was a commit ago, as from a backup; the output is not."""
         begin = self.place.stream.sent
@@ -143,8 +119,8 @@ class Trial:
                 gone_on += self._settle(middle, running)
         self._note("restarted from an older checkpoint", 1, begin, note + gone_on)
 
-    def _started(self, environment: Mapping[str, str] | None = None) -> Running:
-        return Running(self.peer, self.place, environment)
+    def _started(self) -> Running:
+        return Running(self.peer, self.place)
 
     def _settle(self, begin: int, running: Running) -> str:
         """Waits until all records from `begin` on are visible, or it is given up; what is to be told of it. A peer that
@@ -206,7 +182,7 @@ def struck(
         tell: told what is found.
         found: takes what is found, as it is found: so it is there also where the peer breaks later on.
     """
-    most = batch * (4 * kills + 12) + place.stream.topics
+    most = batch * (4 * kills + 8) + place.stream.topics
     with peer.prepare(place), Watch(lambda: peer.visible(place), most) as watch:
         place.stream.send(place.stream.topics)
         began = time.monotonic()
@@ -220,5 +196,4 @@ def struck(
             trial.killed(kills, coordinator=True)
         trial.broker_restarted()
         trial.answers_lost(kills)
-        trial.clock_set()
         trial.older_checkpoint()
