@@ -13,7 +13,7 @@ _FIGURES = (
     ("records a second, of a burst (more is better)", "records_per_s", ",.0f"),
     ("processor seconds for a million records", "cpu_s_per_million_records", ",.0f"),
     ("freshness, 99th percentile, s", "freshness_p99_s", ".1f"),
-    ("processor seconds for a minute with nothing to do", "idle_cpu_s_per_minute", ".1f"),
+    ("processor seconds a minute, nothing to do", "idle_cpu_s_per_minute", ".1f"),
     ("memory, MB", "peak_memory_mb", ",.0f"),
 )
 
