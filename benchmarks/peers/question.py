@@ -12,7 +12,7 @@ from benchmarks.peers.iceberg import IcebergConnect, IcebergWorkers
 from benchmarks.peers.ours import Ours
 from benchmarks.peers.peer import MANY_TOPICS, Peer, Place
 from benchmarks.peers.records import Stream
-from benchmarks.peers.report import PeerReport, PeerResults, is_busy, ratios_of
+from benchmarks.peers.report import PeerReport, PeerResults, is_busy, ratios_of, settled
 from benchmarks.peers.spark import SparkDelta, SparkFiles
 from benchmarks.peers.steady import NotStartedError, steady
 from benchmarks.peers.struck import struck
@@ -97,6 +97,7 @@ def peers(
             report.status, report.reason = "not started", str(error)
         except Exception as error:  # noqa: BLE001 - the others are measured all the same
             report.status, report.reason = "failed", f"{type(error).__name__}: {error}"
+        report.struck = settled(report.struck)
         if report.reason:
             tell(f"{name} {report.status}: {report.reason}")
     parameters = {"topics": topics, "records": records, "kills": kills, "interval_s": interval_s, "idle_s": idle_s}

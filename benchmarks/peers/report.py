@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from statistics import median
 
 import msgspec
+from msgspec.structs import replace
 
 from benchmarks.peers.audit import Counted
 from benchmarks.results import Parameters
@@ -136,6 +137,21 @@ def markdown(results: PeerResults) -> str:
     return "\n".join([*lines, "", "; ".join(f"{name} {value}" for name, value in about), ""])
 
 
+def settled(struck: Sequence[Struck]) -> list[Struck]:
+    """What was found; what was missing after one kind of trouble, and was shown after a later one, was late, and is
+    missing nowhere."""
+    found = list(struck)
+    for later, each in enumerate(found):
+        for before in range(later - 1, -1, -1):
+            late = min(found[before].missing, -found[later].missing)
+            if late > 0:
+                told = f"{late:,} shown only after it was started again ({each.what})"
+                note = "; ".join(filter(None, [found[before].note, told]))
+                found[before] = replace(found[before], missing=found[before].missing - late, note=note)
+                found[later] = replace(found[later], missing=found[later].missing + late)
+    return found
+
+
 def sizes_of(results: PeerResults) -> list[int]:
     """The numbers of topics that peers were measured with."""
     return sorted({steady.topics for peer in results.peers for steady in peer.steady})
@@ -194,6 +210,8 @@ def merged(all_results: Sequence[PeerResults]) -> list[PeerResults]:
             else:
                 first.peers.append(peer)
     for results in found.values():
+        for peer in results.peers:
+            peer.struck = settled(peer.struck)
         results.ratios = ratios_of(results)
     return list(found.values())
 

@@ -18,7 +18,7 @@ from benchmarks.peers.audit import Counted, Watch, audit
 from benchmarks.peers.peer import parquet_files
 from benchmarks.peers.question import PEERS
 from benchmarks.peers.records import topic_token
-from benchmarks.peers.report import PeerReport, PeerResults, Steady, Struck, markdown, merged, ratios_of
+from benchmarks.peers.report import PeerReport, PeerResults, Steady, Struck, markdown, merged, ratios_of, settled
 from benchmarks.peers.spark import committed_files
 from tests.benchmarks.commands import ROOT
 from tests.servers.java import jars
@@ -193,6 +193,14 @@ def test_ratios_are_of_peers_that_had_shown_all_on_a_calm_machine() -> None:
     }
     half_shown = msgspec.structs.replace(calm, steady=[a_steady(complete=False)])
     assert ratios_of(results_of(OURS, half_shown)) == {}
+
+
+def test_what_is_shown_later_was_late_and_is_not_missing() -> None:
+    stuck, lost = Struck("stuck", 1, 50, 0, 20, note="goes on"), Struck("lost", 1, 50, 0, 7)
+    later = settled([lost, stuck, Struck("restarted", 1, 50, 3, -15), Struck("more", 1, 50, 0, -4)])
+    assert [each.missing for each in later] == [7, 1, 0, 0]
+    assert later[1].note.startswith("goes on; 15 shown only after it was started again (restarted); 4 shown only")
+    assert later[2].duplicates == 3
 
 
 def test_what_was_not_done_is_no_result() -> None:
