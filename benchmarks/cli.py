@@ -442,15 +442,16 @@ def report(
     joined = peers_report.merged(of_peers)
     sections += [peers_report.markdown(results) for results in joined]
     (to / "results.md").write_text("\n".join(sections))
+    named = [(f"peers_{number}" if number > 1 else "peers", each) for number, each in enumerate(joined, start=1)]
+    for name, of_all in named:
+        (to / f"{name}.json").write_bytes(msgspec.json.format(msgspec.json.encode(of_all)) + b"\n")
     if reason := plots.missing():
         _tell(f"no plots: {reason}")
         return
     for file, results in read:
         if any(sample.seconds > 0 for sample in results.samples):
             plots.plot(results, to / f"{file.stem}.png")
-    for number, of_all in enumerate(joined):
-        name = f"peers_{number + 1}" if number else "peers"
-        (to / f"{name}.json").write_bytes(msgspec.json.format(msgspec.json.encode(of_all)) + b"\n")
+    for name, of_all in named:
         peers_plot.plot(of_all, to / f"{name}.png")
 
 

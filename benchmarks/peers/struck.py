@@ -20,7 +20,7 @@ from tests.servers.kafka import KafkaServer
 KILLED = "killed in the middle of a commit"
 _LEAST_PATIENCE_S, _STARTS, _AWAY_S = 60.0, 3, 3.0
 _KINDS = rb"\x00\x01\x08\x18\x19\x1a\x1c"
-_ASKED_BY_PEERS = rb"\A.{4}\x00[%s].{8}(?!broker-|%s)" % (_KINDS, CLIENT.encode())
+ASKED_BY_PEERS = rb"\A.{4}\x00[%s].{8}(?!broker-|%s)" % (_KINDS, CLIENT.encode())
 """What a request to a broker begins with: its length, what it asks for (to produce, to fetch, to commit offsets, to add
 to a transaction or to end one), version, number, and the client's name: not another broker's, nor the sender's of
 records."""
@@ -88,7 +88,7 @@ class Trial:
         """Answers to what it asks a broker, and to its commits where these ask a server, are lost, so many times each:
         the server has done what it was asked, and the connection ends."""
         begin, lost = self.place.stream.sent, 0
-        ways = [(self.place.broker_proxy, _ASKED_BY_PEERS), *filter(None, [self.peer.asked()])]
+        ways = [(self.place.broker_proxy, ASKED_BY_PEERS), *filter(None, [self.peer.asked()])]
         with self._started() as running:
             for _ in range(times):
                 for proxy, request in ways:

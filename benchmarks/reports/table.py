@@ -16,13 +16,10 @@ def markdown(all_results: Sequence[Results]) -> str:
 
 def _section(results: Results) -> str:
     compares = {name: compared(results.question, name) for name in results.ratios}
-    lines = [f"## {results.question}", ""]
-    if any(compares.values()):
-        lines += ["| ratio | measured | what it compares |", "| --- | ---: | --- |"]
-        lines += [f"| `{name}` | {_shown(ratio)} | {compares[name]} |" for name, ratio in results.ratios.items()]
-    else:
-        lines += ["| ratio | measured |", "| --- | ---: |"]
-        lines += [f"| `{name}` | {_shown(ratio)} |" for name, ratio in results.ratios.items()]
+    title, rule = (" what it compares |", " --- |") if any(compares.values()) else ("", "")
+    lines = [f"## {results.question}", "", f"| ratio | measured |{title}", f"| --- | ---: |{rule}"]
+    for name, ratio in results.ratios.items():
+        lines.append(f"| `{name}` | {_shown(ratio)} |" + (f" {compares[name]} |" if title else ""))
     if results.samples:
         lines += ["", "| arm | datasets | median s | least | most | µs a file | samples |"]
         lines += ["| --- | ---: | ---: | ---: | ---: | ---: | ---: |"]

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import socket
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -17,11 +20,14 @@ from benchmarks.cli import app
 from benchmarks.peers.audit import Counted, Watch, audit
 from benchmarks.peers.peer import parquet_files
 from benchmarks.peers.question import PEERS
-from benchmarks.peers.records import topic_token
+from benchmarks.peers.records import CLIENT, topic_token
 from benchmarks.peers.report import PeerReport, PeerResults, Steady, Struck, markdown, merged, ratios_of, settled
 from benchmarks.peers.spark import committed_files
+from benchmarks.peers.struck import ASKED_BY_PEERS
 from tests.benchmarks.commands import ROOT
 from tests.servers.java import jars
+from tests.servers.lossy_proxy import LossyProxy
+from tests.servers.process import free_ports
 
 TOPICS = 2
 
@@ -209,6 +215,38 @@ def test_what_was_not_done_is_no_result() -> None:
     )
     assert "| other | - | `run other` |" in shown
     assert "- other, clock set: no library" in shown
+
+
+@pytest.mark.parametrize(
+    ("asks_for", "client", "loses"),
+    [
+        (1, "rdkafka", True),  # to fetch
+        (26, "connect", True),  # to end a transaction
+        (3, "rdkafka", False),  # for metadata
+        (1, "broker-1-fetcher-0", False),
+        (0, CLIENT, False),
+    ],
+)
+def test_whose_answers_are_lost(asks_for: int, client: str, loses: bool) -> None:
+    header = struct.pack(">hhih", asks_for, 12, 7, len(client)) + client.encode() + bytes(20)
+    request = len(header).to_bytes(4) + header
+    assert (re.search(ASKED_BY_PEERS, request, re.DOTALL) is not None) is loses
+    assert re.search(ASKED_BY_PEERS, b"more of a batch " + request, re.DOTALL) is None
+
+
+def test_a_proxy_outlives_a_server_that_is_away() -> None:
+    (port,) = free_ports(1)
+    with LossyProxy(port) as proxy:
+        with socket.create_connection(("127.0.0.1", proxy.port), timeout=10) as refused:
+            assert refused.recv(1) == b""
+        with (
+            socket.create_server(("127.0.0.1", port)) as server,
+            socket.create_connection(("127.0.0.1", proxy.port), timeout=10) as client,
+        ):
+            server.settimeout(10)
+            with server.accept()[0] as accepted:
+                accepted.sendall(b"x")
+                assert client.recv(1) == b"x"
 
 
 def test_a_peer_that_there_is_none_of_is_refused() -> None:
