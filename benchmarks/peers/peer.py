@@ -126,11 +126,13 @@ class Running:
     Args:
         peer: which.
         place: where.
+        environment: variables to set besides its own.
     """
 
-    def __init__(self, peer: Peer, place: Place) -> None:
+    def __init__(self, peer: Peer, place: Place, environment: Mapping[str, str] | None = None) -> None:
         self.log = place.root / f"{peer.name}.log"
         self._peer, self._place = peer, place
+        self._environment = peer.environment() | dict(environment or {})
         self._process = self._launched()
         self._cpu_s: dict[tuple[int, float], float] = {}
         self.peak_bytes = 0
@@ -152,7 +154,7 @@ class Running:
         self._peer.started(self._place)
 
     def _launched(self) -> ServerProcess:
-        return ServerProcess(self._peer.system, self._peer.command(self._place), self.log, self._peer.environment())
+        return ServerProcess(self._peer.system, self._peer.command(self._place), self.log, self._environment)
 
     def alive(self) -> bool:
         """Whether its main process lives: the shell that leads the session ends with it."""

@@ -7,17 +7,21 @@ import random
 import signal
 import subprocess
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from benchmarks.peers.audit import Counted, Watch, audit
+from benchmarks.peers.clock import SetClock
 from benchmarks.peers.peer import Peer, Place, Running
 from benchmarks.peers.records import CLIENT
 from benchmarks.peers.report import Struck
 from benchmarks.peers.steady import TIMEOUT_S, NotStartedError, end_of
 from benchmarks.runner import Tell
 from tests.servers.kafka import KafkaServer
+from tests.servers.process import ServerUnavailableError
 
 KILLED = "killed in the middle of a commit"
+_CLOCK_SET, _HOUR_S = "clock set back by an hour, and right again", 3600
 _LEAST_PATIENCE_S, _STARTS, _AWAY_S = 60.0, 3, 3.0
 _KINDS = rb"\x00\x01\x08\x18\x19\x1a\x1c"
 ASKED_BY_PEERS = rb"\A.{4}\x00[%s].{8}(?!broker-|%s)" % (_KINDS, CLIENT.encode())
@@ -99,6 +103,27 @@ class Trial:
             note = self._settle(begin, running)
         self._note("answers of the network lost", lost, begin, note)
 
+    def clock_set(self) -> None:
+        """The clock of its processes, not of brokers, is set back by an hour while it runs, and it is started again;
+        then the clock is set right while it runs, and it is started again."""
+        begin, note = self.place.stream.sent, ""
+        try:
+            clock = SetClock(self.place.root / "clock")
+        except ServerUnavailableError as error:
+            self._note(_CLOCK_SET, 0, begin, f"not done: {error}")
+            return
+        for ahead_s in (-_HOUR_S, 0):
+            with self._started(clock.environment) as running:
+                self.place.stream.send(self.batch)
+                note += self._settle(begin, running)
+                clock.set(ahead_s)
+                self.place.stream.send(self.batch)
+                note += self._settle(begin, running)
+        with self._started() as running:
+            self.place.stream.send(self.batch)
+            note += self._settle(begin, running)
+        self._note(_CLOCK_SET, 2, begin, note)
+
     def older_checkpoint(self) -> None:
         """Its checkpoint is put back to where it was a commit ago, as from a backup; the output is not."""
         begin = self.place.stream.sent
@@ -119,8 +144,8 @@ class Trial:
                 gone_on += self._settle(middle, running)
         self._note("restarted from an older checkpoint", 1, begin, note + gone_on)
 
-    def _started(self) -> Running:
-        return Running(self.peer, self.place)
+    def _started(self, environment: Mapping[str, str] | None = None) -> Running:
+        return Running(self.peer, self.place, environment)
 
     def _settle(self, begin: int, running: Running) -> str:
         """Waits until all records from `begin` on are visible, or it is given up; what is to be told of it. A peer that
@@ -182,7 +207,7 @@ def struck(
         tell: told what is found.
         found: takes what is found, as it is found: so it is there also where the peer breaks later on.
     """
-    most = batch * (4 * kills + 8) + place.stream.topics
+    most = batch * (4 * kills + 13) + place.stream.topics
     with peer.prepare(place), Watch(lambda: peer.visible(place), most) as watch:
         place.stream.send(place.stream.topics)
         began = time.monotonic()
@@ -196,4 +221,5 @@ def struck(
             trial.killed(kills, coordinator=True)
         trial.broker_restarted()
         trial.answers_lost(kills)
+        trial.clock_set()
         trial.older_checkpoint()

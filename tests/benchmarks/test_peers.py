@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import socket
 import struct
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import msgspec
@@ -18,6 +20,7 @@ from typer.testing import CliRunner
 
 from benchmarks.cli import app
 from benchmarks.peers.audit import Counted, Watch, audit
+from benchmarks.peers.clock import SetClock
 from benchmarks.peers.peer import parquet_files
 from benchmarks.peers.question import PEERS
 from benchmarks.peers.records import CLIENT, topic_token
@@ -63,6 +66,37 @@ def test_a_watch_sees_records_when_they_are_visible(tmp_path: Path) -> None:
         assert watch.wait(0, 3, quiet_s=10, timeout_s=10)
     assert len(watch.delays_s(0, 10)) == 3
     assert watch.delays_s(0, 3)[0] == pytest.approx(watch.last_seen_s(0, 1) - 1, abs=1)
+
+
+CLOCK = """
+import threading, time
+def tell():
+    began = time.monotonic()
+    threading.Event().wait(0.2)
+    print(round(time.time()), time.monotonic() - began >= 0.2, flush=True)
+tell()
+input()
+tell()
+"""
+
+
+def test_a_clock_that_is_set_is_that_of_its_processes_alone(tmp_path: Path) -> None:
+    clock = SetClock(tmp_path / "clock")
+    command = [sys.executable, "-c", CLOCK]
+    with subprocess.Popen(
+        command, env=os.environ | clock.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        before, waited = process.stdout.readline().split()
+        assert abs(float(before) - time.time()) < 5
+        assert waited == "True"
+        clock.set(-3600)
+        process.stdin.write("\n")
+        process.stdin.flush()
+        after, waited = process.stdout.readline().split()
+    assert abs(float(after) - (time.time() - 3600)) < 5
+    assert waited == "True"
 
 
 def test_files_that_are_hidden_are_not_seen(tmp_path: Path) -> None:
@@ -279,5 +313,5 @@ def test_peers(peer: str, tmp_path: Path) -> None:
     assert steady.files >= 4
     if peer == "ours":
         assert {(struck.missing, struck.duplicates) for struck in report.struck} == {(0, 0)}
-        assert len(report.struck) == 4
+        assert len(report.struck) == 5
         assert {struck.times for struck in report.struck if not struck.note} <= {1, 2}
