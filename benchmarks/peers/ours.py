@@ -12,6 +12,10 @@ import yaml
 from benchmarks.peers.peer import Peer, Place, parquet_files
 
 _DURABLE = "fsync"
+_CONF = {
+    "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # as conf/kafka-to-parquet.yaml has it
+}
 
 
 class Ours(Peer):
@@ -20,7 +24,8 @@ class Ours(Peer):
     name = "ours"
     system = "distcommit"
     settings = {
-        "job file": "schedule.interval_s; sink.format parquet, compression zstd; spark.master local[2,4], driver 1g",
+        "job file": "schedule.interval_s; sink.format parquet, compression zstd; spark.master local[2,4], driver 1g, "
+        "spark.driver.extraJavaOptions: -XX:TieredStopAtLevel=1 -XX:+UseSerialGC, as conf/kafka-to-parquet.yaml has it",
         "commit.durability": f"{_DURABLE} (the default)",
         "command": "distcommit serve",
     }
@@ -67,7 +72,7 @@ class Ours(Peer):
             "paths": {name: str(place.root / name) for name in ("store", "staging", "output")},
             "commit": {"durability": _DURABLE},
             "schedule": {"interval_s": place.interval_s},
-            "spark": {"master": "local[2,4]", "conf": {"spark.driver.memory": "1g"}},
+            "spark": {"master": "local[2,4]", "conf": _CONF},
         }
         path.write_text(yaml.safe_dump(tree), encoding="utf-8")
         return path

@@ -29,9 +29,10 @@ def encode_rows(schema: pa.Schema, columns: Mapping[str, Sequence[Any]]) -> byte
 def _table(schema: pa.Schema, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     if not rows:
         return schema.empty_table()
+    lines = msgspec.json.Encoder().encode_lines(rows)
     found = pa_json.read_json(
-        pa.BufferReader(msgspec.json.Encoder().encode_lines(rows)),
-        read_options=pa_json.ReadOptions(use_threads=False),
+        pa.BufferReader(lines),
+        read_options=pa_json.ReadOptions(use_threads=False, block_size=len(lines) + 1),  # a row has to be in one block
         parse_options=pa_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error"),
     )
     return found.cast(schema)  # with what is noted in it
