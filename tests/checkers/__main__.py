@@ -60,7 +60,7 @@ def mutants_command(
 
 @app.command("planted")
 def planted_command(
-    seconds: Annotated[float, typer.Option(help="How long in all.")] = 600,
+    seconds: Annotated[float, typer.Option(help="How long in all.")] = 900,
     seed: Annotated[int, typer.Option(help="What the checkers choose.")] = 1,
     processes: Annotated[int, typer.Option(help="How many faults at a time.")] = 2,
     only: Annotated[str, typer.Option(help="Only faults whose name or class has this text.")] = "",
