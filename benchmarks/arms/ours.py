@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from statistics import median
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from benchmarks.runner import Arm, Parts, WrongResultError
@@ -109,15 +108,11 @@ def warm_partition(settings: RunSettings, partition: int) -> Report[DrainCounts]
 def no_op_job(spark: SparkSession, partitions: int) -> float:
     """Seconds of a Spark job of as many tasks that do nothing."""
     began = time.perf_counter()
-    rows = spark.range(0, partitions, 1, partitions).mapInArrow(_nothing, "id bigint").collect()
+    rows = spark.sparkContext.parallelize(range(partitions), partitions).mapPartitions(iter).collect()
     seconds = time.perf_counter() - began
     if len(rows) != partitions:
         raise WrongResultError(f"{len(rows)} tasks answered, expected {partitions}")
     return seconds
-
-
-def _nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return batches
 
 
 def _seconds_of_no_op(launch: SparkLaunch, settings: RunSettings, partitions: int) -> float:

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from distcommit.engine.launch import JobFailedError, Launch, Result
 from distcommit.engine.settings import RunSettings
 from distcommit.model.errors import ConfigurationError, DistcommitError, ProcessLostError, RunCancelledError
+from distcommit.spark.launch import over_connect
 from distcommit.stores.run_records import CancelRequest, read_cancel
 
 logger = logging.getLogger(__name__)
@@ -41,8 +42,7 @@ class CancellableLaunch:
 def own_session(session: SparkSession) -> SparkSession:
     """A session in which this run's jobs can be interrupted and no others; over Spark Connect the session itself, since
     a new one there has none of its settings and files."""
-    over_connect = type(session).__module__.startswith("pyspark.sql.connect")
-    return session if over_connect else session.newSession()
+    return session if over_connect(session) else session.newSession()
 
 
 @contextmanager
@@ -84,7 +84,7 @@ def cancellable(launch: Launch, spark: SparkSession, settings: RunSettings) -> I
             if not asked:
                 logger.warning("the run is to end, says %s", request.who, extra={"epoch": epoch})
                 asked.append(request)
-            _interrupt(spark)
+            _interrupt(spark, settings.run_id)
 
     thread = threading.Thread(target=watch, name="cancellation", daemon=True)
     thread.start()
@@ -95,8 +95,11 @@ def cancellable(launch: Launch, spark: SparkSession, settings: RunSettings) -> I
         thread.join()
 
 
-def _interrupt(spark: SparkSession) -> None:
+def _interrupt(spark: SparkSession, run_id: str) -> None:
+    """What the run's session does, as where its source is Spark's, and what was launched for the run."""
     try:
         spark.interruptAll()
+        if not over_connect(spark):
+            spark.sparkContext.cancelJobsWithTag(run_id)
     except Exception:  # the session may be gone; the next look tries again
         logger.warning("what the run does in Spark could not be interrupted", exc_info=True)

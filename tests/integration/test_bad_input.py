@@ -8,6 +8,7 @@ import signal
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -57,7 +58,7 @@ def die(settings: RunSettings, task: int) -> Report[IngestCounts]:
 
 
 def test_a_worker_that_dies_is_told_as_such(spark: SparkSession) -> None:
-    settings: Any = None
+    settings: Any = SimpleNamespace(run_id="run")
     with pytest.raises(ProcessLostError, match=r"task 1 of stage [\d.]+ on \S+ failed \d times: a Python worker died"):
         SparkLaunch(spark)(die, settings, 2, Report[IngestCounts])
 

@@ -28,6 +28,7 @@ def same(batches):
 session = open_session(SparkSettings(master="local[2,4]"), "archive")
 gateway = SparkContext._gateway
 session.range(0, 4, 1, 4).mapInArrow(same, "id long").collect()
+session.sparkContext.parallelize(range(4), 4).mapPartitions(list).collect()
 session.stop()
 gateway.shutdown()
 gateway.proc.stdin.close()

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import msgspec
-import pyarrow as pa
 
 from distcommit.app.by_hand.retain import retaining
 from distcommit.app.output.audit import audit_store
@@ -284,8 +283,8 @@ def launch_here(
 ) -> list[Result]:
     """Runs executor functions one after the other in this process, called as Spark calls them."""
     call = PartitionCall(function, settings)
-    rows = call(pa.RecordBatch.from_pydict({"id": [task]}) for task in range(tasks))
-    return [msgspec.msgpack.decode(row.column(0)[0].as_py(), type=kind) for row in rows]
+    reports = (report for task in range(tasks) for report in call.in_task(task, ()))
+    return [msgspec.msgpack.decode(report, type=kind) for report in reports]
 
 
 def _launch_and_lose(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,15 +22,26 @@ from tests.unit.engine.machines import Machine, audit, source
 
 @dataclass
 class FailingSession:
-    """A session whose jobs fail like that."""
+    """A session, with its context and the RDD of it, whose jobs fail like that."""
 
     error: Exception
-    sparkContext: Any = field(default_factory=lambda: SimpleNamespace(pythonExec="/opt/python"))  # noqa: N815 - Spark's
+    pythonExec: str = "/opt/python"  # noqa: N815 - Spark's
+    tags: list[str] = field(default_factory=list)
 
-    def range(self, *bounds: int) -> FailingSession:
+    @property
+    def sparkContext(self) -> FailingSession:  # noqa: N802 - Spark's
         return self
 
-    def mapInArrow(self, function: object, schema: str) -> FailingSession:  # noqa: N802 - Spark's
+    def addJobTag(self, tag: str) -> None:  # noqa: N802 - Spark's
+        self.tags.append(tag)
+
+    def removeJobTag(self, tag: str) -> None:  # noqa: N802 - Spark's
+        self.tags.remove(tag)
+
+    def parallelize(self, numbers: range, tasks: int) -> FailingSession:
+        return self
+
+    def mapPartitionsWithIndex(self, function: object) -> FailingSession:  # noqa: N802 - Spark's
         return self
 
     def collect(self) -> None:
