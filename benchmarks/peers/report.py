@@ -181,7 +181,7 @@ def is_busy(load_1m: float, cores: int) -> bool:
 
 
 def _is_busy(peer: PeerReport, results: PeerResults) -> bool:
-    return is_busy(peer.load_1m, int(results.host.get("cores", 1)))
+    return bool(peer.steady) and is_busy(peer.load_1m, int(results.host.get("cores", 1)))
 
 
 def _busy(peer: PeerReport) -> str:
@@ -222,7 +222,7 @@ def _join(before: PeerReport, later: PeerReport) -> None:
     if later.steady:
         steady = {each.topics: each for each in (*before.steady, *later.steady)}
         before.steady = [steady[topics] for topics in sorted(steady)]
-        before.command, before.load_1m = later.command, later.load_1m
+        before.command, before.load_1m, before.settings = later.command, later.load_1m, later.settings
 
 
 def _settings(peer: PeerReport) -> str:
