@@ -159,6 +159,7 @@ def test_any_other_failure_of_a_job_is_told_in_one_line_and_has_all_of_its_text(
         SparkLaunch(session)(recover_partition, World().begin(Machine(), source()), 1, RecoverReport)
     assert (caught.value.found, str(caught.value)) == ("some other end", str(error))
     assert caught.value.__cause__ is error
+    assert session.tags == []  # what the thread launches next is not of this run
 
 
 def test_what_is_no_job_s_failure_stays_what_it_is() -> None:
