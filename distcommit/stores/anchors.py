@@ -23,7 +23,7 @@ from distcommit.stores.claims import Mark, read_marks
 from distcommit.stores.fencing import OLDER_OUTPUT, require_fence
 from distcommit.stores.generation import require_counting, require_not_moved
 from distcommit.stores.job_store import JobStore
-from distcommit.stores.log import CHECKPOINT_EVERY, CommitLog
+from distcommit.stores.log import CommitLog, checkpoint_every
 from distcommit.stores.task_states import PastStates
 
 
@@ -153,8 +153,8 @@ def cut_ended(store: JobStore, epoch: int, seen: Iterable[Head], *, decided_from
     Arguments as of `cut_began`, and of `CommitLog.checkpoint`.
     """
     log = store.job_log(epoch)
-    ended = partial(next_record.end, at_least=CHECKPOINT_EVERY, decided_from=decided_from)
-    log.settle(partial(ended, epoch=epoch, seen=tuple(seen)))
+    due = checkpoint_every(log.refresh())
+    log.settle(partial(next_record.end, epoch=epoch, seen=tuple(seen), at_least=due, decided_from=decided_from))
     log.truncate()
 
 

@@ -56,8 +56,9 @@ class MakeDurable(Request):
 
 
 def checkpoint_every(fold: Fold) -> int:
-    """As `CHECKPOINT_EVERY`, for a log of which nobody needs what is below its checkpoints: each of four tasks of a run
-    reads all that is above the newest one, a request for each segment, so that a small one is soon worth its put."""
+    """As `CHECKPOINT_EVERY`, for a log of which nobody needs what is below its checkpoints. Each of four tasks of a run
+    reads all that is above the newest one, a request for each segment, and of the job log the driver some ten times
+    more, so that a small one is soon worth its put."""
     return min(CHECKPOINT_EVERY, max(_CHEAP_EVERY, len(fold.datasets) // _DATASETS_A_SEGMENT))
 
 

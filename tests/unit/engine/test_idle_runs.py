@@ -9,15 +9,16 @@ from distcommit.testing.simulation.simulated_posix import Operation
 from distcommit.testing.simulation.world import World
 from tests.unit.engine.machines import BUCKET_LOG, Machine, go, source
 
+JOB_LOG = "/store/log/job/"
 _CHEAP_EVERY = 8
 
 
-def _asked(world: World, machine: Machine) -> Counter[str]:
-    """What an idle run asks of the bucket's log, by kind."""
+def _asked(world: World, machine: Machine, log: str = BUCKET_LOG) -> Counter[str]:
+    """What an idle run asks of the log, by kind."""
     asked: Counter[str] = Counter()
 
     def noting(operation: Operation) -> None:
-        if BUCKET_LOG in operation.path:
+        if log in operation.path:
             asked[operation.kind] += 1
 
     machine.faults.append(noting)
@@ -40,3 +41,13 @@ def test_a_log_of_an_idle_bucket_is_listed_five_times_and_its_segments_stay_few(
     assert {type(record) for record in records} == {Checkpoint, Fence}
     epochs = [record.epoch for record in records if isinstance(record, Fence)]
     assert epochs == sorted(set(epochs)), "each run has fenced it"
+
+
+def test_the_job_log_stays_short_as_each_look_reads_all_above_its_checkpoint() -> None:
+    world, machine = World(), Machine()
+    assert go(world, machine, source(a=3)).succeeded
+    each = [_asked(world, machine, JOB_LOG) for _ in range(2 * _CHEAP_EVERY)]
+    a_run, looks = 3, 10  # its fence and two cuts; a checkpoint is due at its end
+    assert max(asked["read"] for asked in each) <= looks * (_CHEAP_EVERY + a_run)
+    kept = [segment for _, segment in world.store(machine).job_log().segments()]
+    assert len(kept) <= 2 * (_CHEAP_EVERY + a_run)
