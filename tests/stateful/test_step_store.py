@@ -112,6 +112,8 @@ class StepStoreMachine(RuleBasedStateMachine):
             step = FsRenameCommitStep(context, name, f"{urn}/{name}")
             if self.refused(process, partial(put_step, urn=urn, step=step)):
                 assert expected.sealed is not None
+                if not unsealed.names:
+                    del self.unsealed[process][urn]
                 return
             assert expected.sealed is None
             unsealed.names.append(name)

@@ -71,11 +71,12 @@ def test_the_job_goes_on_in_as_many_logs_and_its_file_must_not_say_another_numbe
     assert again.exit_code == 0
     assert "nothing to do" in again.stdout
     ended = invoke("log", job_file, "--json")
-    assert [line["record"] for line in json.loads(ended.stdout)["lines"]][-4:] == [
+    assert [line["record"] for line in json.loads(ended.stdout)["lines"]][-5:] == [
         "Fence",
         "Rebucket",
         "Generation",
         "Cut",
+        "Checkpoint",
     ]
 
 
