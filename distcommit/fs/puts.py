@@ -28,11 +28,20 @@ def put_by_rename(fs: FileSystem, path: str, data: bytes) -> bool:
         # The folder is missing, somebody swept the temporary file, or the client renamed it, did not hear the answer
         # and tried again.
         return fs.read(path) == data
-    except OSError:
+    except OSError as error:
+        refused = _still_there(fs, temporary)
         with contextlib.suppress(OSError):
             fs.delete(temporary)
-        raise
+        raise (not_put(error, path) if refused else error) from error
     return True
+
+
+def _still_there(fs: FileSystem, temporary: str) -> bool:
+    """Whether a file surely has not got its name."""
+    try:
+        return fs.status(temporary) is not None
+    except OSError:
+        return False
 
 
 def put_each(fs: FileSystem, files: Sequence[tuple[str, bytes]]) -> list[bool | OSError]:

@@ -111,12 +111,14 @@ class CommitLog(LogView):
             StorageRefusedError: if the storage is full, read-only or not to be written, and so nothing was put.
             CorruptError: as `refresh`.
         """
-        unknown, refused = 0, 0
+        number = unknown = refused = 0
         error: OSError | None = None
         anew = not self._is_known
         while True:
             fold, record = self._decided(decide, anew=anew)
             anew = True
+            if self._last >= number:  # what that put did is seen now, whatever it answered
+                unknown = refused = 0
             if record is None and self._durable_to >= self._last:
                 return fold
             if record is not None and error is not None and refused >= _TRIES and not unknown:
@@ -126,7 +128,8 @@ class CommitLog(LogView):
                 continue
             if not valid(record, fold):
                 raise AssertionError(f"decided on an invalid record: {record!r}")
-            number, segment = self._last + 1, Segment(self.epoch, self._writer_id, record)
+            number = self._last + 1
+            segment = Segment(self.epoch, self._writer_id, record)
             data = encode_segment(segment)
             segment = replace(segment, checksum=checksum_in(data))
             try:
@@ -142,7 +145,6 @@ class CommitLog(LogView):
                 unknown += 1
                 error = caught
             else:
-                unknown = refused = 0
                 if won:
                     self._durable_to, self._own = number, (number, segment)
             if unknown and unknown + refused >= _TRIES:

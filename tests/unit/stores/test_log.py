@@ -432,6 +432,21 @@ def test_a_full_disk_after_a_lost_answer_leaves_the_outcome_unknown() -> None:
         log.settle(fenced)
 
 
+def test_a_refusal_of_the_next_record_is_told_as_such_though_the_answer_to_the_one_before_was_lost() -> None:
+    machine = new_machine()
+    CommitLog(SimulatedFileSystem(machine), "/job/log").create()
+    after_one = 1
+    fault = Fault(errno.EROFS, after_one, 1_000_000, concerns=lambda name, arguments: name == "fsync_folder")
+    log = CommitLog(SimulatedFileSystem(cast(PosixCalls, FaultyCalls(machine, fault))), "/job/log")
+
+    def fenced_twice(fold: Fold) -> Record | None:
+        return Fence(fold.fence_epoch + 1, "mine") if fold.fence_epoch < 2 else None
+
+    with pytest.raises(StorageRefusedError, match="a log segment was not written"):
+        log.settle(fenced_twice)
+    assert log.refresh().fence_epoch == 1
+
+
 @pytest.mark.parametrize("syncs", [1, 2])
 def test_of_puts_together_only_what_failed_before_the_names_is_surely_not_there(syncs: int) -> None:
     machine = new_machine()

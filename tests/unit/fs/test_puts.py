@@ -1,0 +1,25 @@
+"""Puts by a rename: what is known after one that failed."""
+
+from __future__ import annotations
+
+import errno
+from typing import cast
+
+import pytest
+
+from distcommit.fs.posix import PosixCalls
+from distcommit.model.ports import NotPutError
+from distcommit.testing.simulation.faults import Fault, FaultyCalls
+from distcommit.testing.simulation.simulated_hdfs import SimulatedHdfs
+from distcommit.testing.simulation.simulated_posix import SimulatedPosix
+
+
+@pytest.mark.parametrize("takes_effect", [False, True], ids=["refused", "answer lost"])
+def test_a_refused_rename_is_surely_no_put_and_one_whose_answer_is_lost_may_be(takes_effect: bool) -> None:
+    machine = SimulatedPosix()
+    machine.mkdir("/job")
+    fault = Fault(errno.EROFS, 0, 1, takes_effect, concerns=lambda name, arguments: name == "rename_noreplace")
+    with pytest.raises(OSError, match="Read-only") as caught:
+        SimulatedHdfs(cast(PosixCalls, FaultyCalls(machine, fault))).put_if_absent("/job/segment", b"record")
+    assert (type(caught.value) is NotPutError) is not takes_effect
+    assert [entry.name for entry in SimulatedHdfs(machine).list_folder("/job")] == ["segment"] * takes_effect
