@@ -13,6 +13,7 @@ from distcommit.cli.datasets_view import release_plan_view
 from distcommit.cli.options import AsJson, JobFile, Overrides, Verbose, ended_with, opened
 from distcommit.cli.status_view import status_view
 from distcommit.cli.terminal import Terminal
+from distcommit.decoding import from_json
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.watermark import Position
 from distcommit.stores.by_hand import Release
@@ -102,7 +103,7 @@ def set_watermark(
     terminal = Terminal(as_json=as_json, verbose=verbose)
     with terminal.command():
         try:
-            wanted = msgspec.json.decode(positions, type=dict[str, Position] | None)
+            wanted = from_json(positions, dict[str, Position] | None)
         except msgspec.DecodeError as error:
             raise ConfigurationError(
                 "these are not positions by partition",

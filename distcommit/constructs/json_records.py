@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from distcommit.constructs.iso_times import are_alike_in_utc
+from distcommit.decoding import json_decoder
 
 _NOT_FINITE = re.compile(rb"(NaN|Inf(inity)?)\s*[,\]}]")
 _TINY = re.compile(rb'[:,\[\s"][-+]?[\d.]+[eE]-\d{2,}\s*[,}\]"]')
@@ -55,7 +56,7 @@ class JsonReader:
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema, self._struct = schema, pa.struct(list(schema))
-        self._decoder = msgspec.json.Decoder(_python_type(self._struct))
+        self._decoder = json_decoder(_python_type(self._struct))
         self._wire = pa.schema([(f.name, _wire_type(f.type)) for f in schema])
         self._has_map = _holds(self._struct, pa.types.is_map)
         self._has_decimal = _holds(self._struct, pa.types.is_decimal)

@@ -13,6 +13,7 @@ from types import TracebackType
 
 import msgspec
 
+from distcommit.decoding import from_json
 from distcommit.engine.events import Event, Observer, PhaseBegan, Progress, Progressed
 from distcommit.engine.settings import RunSettings
 from distcommit.model.ports import FileSystem
@@ -89,7 +90,7 @@ def read_progress(fs: FileSystem, folder: str) -> Progress:
         names = []
     for name in names:
         with contextlib.suppress(OSError, *UNREADABLE):
-            newest[progress_task(name)] = msgspec.json.decode(fs.read(f"{folder}/{name}"), type=Progress)
+            newest[progress_task(name)] = from_json(fs.read(f"{folder}/{name}"), Progress)
     return sum(newest.values(), Progress())
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
+from distcommit.decoding import from_json
 from distcommit.model.errors import CorruptError, UnknownVersionError
 
 MARKER_VERSION = 1
@@ -46,9 +47,9 @@ def decode_marker(data: bytes, path: str) -> UploadMarker:
         CorruptError: if it is not one.
     """
     try:
-        version = msgspec.json.decode(data, type=_Version).version
+        version = from_json(data, _Version).version
         if version == MARKER_VERSION:
-            return msgspec.json.decode(data, type=UploadMarker)
+            return from_json(data, UploadMarker)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CorruptError(
             "the marker of a staged file is corrupt",

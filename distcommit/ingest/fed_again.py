@@ -15,6 +15,7 @@ import msgspec
 import pyarrow as pa
 from msgspec.structs import replace
 
+from distcommit.decoding import from_json
 from distcommit.ingest.error_columns import given_records
 from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import ConfigurationError, CorruptError, DistcommitError
@@ -60,7 +61,7 @@ class FedAgain(msgspec.Struct, frozen=True):
     def of(cls, unit: WorkUnit) -> FedAgain | None:
         """What a work unit feeds again; None if it is one that reads from the source."""
         text = unit.properties.get(_PROPERTY)
-        return None if text is None else msgspec.json.decode(text, type=cls)
+        return None if text is None else from_json(text, cls)
 
 
 def _live_errors(fs: FileSystem, output: str, state: DatasetState) -> Iterator[tuple[str, Footer]]:

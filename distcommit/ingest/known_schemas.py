@@ -10,6 +10,7 @@ from collections.abc import Iterable
 import msgspec
 from msgspec.structs import replace
 
+from distcommit.decoding import from_json
 from distcommit.ingest.task_flow import Stage
 from distcommit.model.constructs import Converter
 from distcommit.model.work import MAIN_BRANCH, SchemaIds, WorkUnit, added_schemas
@@ -32,7 +33,7 @@ def begin(stage: Stage, unit: WorkUnit, kept: SchemaStore | None, branch: str = 
     stage.construct.begin_work_unit(unit.dataset_urn)
     if kept is not None:
         stage.construct.keep_schemas(kept.of(unit.dataset_urn, _name(stage, branch)))
-    known = msgspec.json.decode(unit.properties.get(_PROPERTY, "{}"), type=SchemaIds)
+    known = from_json(unit.properties.get(_PROPERTY, "{}"), SchemaIds)
     stage.construct.know_schemas(known.get(_name(stage, branch), ()))
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import msgspec
 import pyarrow as pa
 
+from distcommit.decoding import from_json
 from distcommit.ingest.known_records import KnownRecords
 from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import DistcommitError
@@ -66,7 +67,7 @@ class Horizon(msgspec.Struct, frozen=True):
     def of(cls, unit: WorkUnit) -> Horizon | None:
         """That of a work unit; None if it is another one."""
         text = unit.properties.get(_PROPERTY)
-        return None if text is None else msgspec.json.decode(text, type=cls)
+        return None if text is None else from_json(text, cls)
 
     def is_past(self, file: LiveFile) -> bool:
         """Whether a file is too old. One of which nobody knows how old it is never is."""

@@ -7,6 +7,7 @@ from enum import StrEnum
 import msgspec
 from msgspec.structs import replace
 
+from distcommit.decoding import from_json
 from distcommit.model.errors import SourceError
 from distcommit.model.work import WorkUnit
 
@@ -56,7 +57,7 @@ def extract_of(unit: WorkUnit, of_source: Extract | None) -> Extract | None:
     if found is None:
         return of_source
     try:
-        return msgspec.json.decode(found, type=Extract)
+        return from_json(found, Extract)
     except msgspec.DecodeError as error:
         raise SourceError(
             "a property of a work unit can't be read",

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Self
 
 import msgspec
 
+from distcommit.decoding import from_msgpack
 from distcommit.model.committer import CommitterContext, OpensCommitter
 from distcommit.model.errors import DistcommitError
 from distcommit.model.ports import FileSystem
@@ -175,7 +176,7 @@ class CommitStep(ABC):
     def from_rows(cls, rows: bytes, version: int, context: StepContext) -> list[Self]:
         """The steps that `to_rows` stored; the default makes them one by one. Raises as `from_row` where they are not
         what the class wrote."""
-        return [cls.from_row(row, version, context) for row in msgspec.msgpack.decode(rows, type=list[list[Any]])]
+        return [cls.from_row(row, version, context) for row in from_msgpack(rows, list[list[Any]])]
 
     @classmethod
     def verify_all(cls, steps: Sequence[Self]) -> list[Verification]:

@@ -6,6 +6,8 @@ from typing import TypeVar
 
 import msgspec
 
+from distcommit.decoding import from_json, from_msgpack
+
 Value = TypeVar("Value", bound=msgspec.Struct)
 
 
@@ -19,7 +21,7 @@ def storable(value: Value) -> Value:
         ValueError: saying what can't be stored.
     """
     try:
-        msgspec.json.decode(msgspec.json.encode(value), type=type(value))
-        return msgspec.msgpack.decode(msgspec.msgpack.encode(value), type=type(value))
+        from_json(msgspec.json.encode(value), type(value))
+        return from_msgpack(msgspec.msgpack.encode(value), type(value))
     except Exception as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error

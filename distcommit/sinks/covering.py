@@ -9,6 +9,7 @@ import msgspec
 import pyarrow as pa
 from msgspec.structs import replace
 
+from distcommit.decoding import converted
 from distcommit.model.ledger import Covered
 from distcommit.model.sink import Filtered, Origin, Origins
 from distcommit.model.work import SkippedRange
@@ -77,7 +78,7 @@ class Covering:
 
 def covered_in(infos: Iterable[Mapping[str, Any]], key: str = "covered") -> tuple[Covered, ...]:
     """What the commit infos of a request stand for together: `covered()` is below `key` in each of them."""
-    return added(*(msgspec.convert(info[key], Covered) for info in infos))
+    return added(*(converted(info[key], Covered) for info in infos))
 
 
 def added(*parts: Covered) -> tuple[Covered, ...]:

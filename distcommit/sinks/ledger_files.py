@@ -17,6 +17,7 @@ from hashlib import sha256
 
 import msgspec
 
+from distcommit.decoding import from_json
 from distcommit.model.errors import CorruptError
 from distcommit.model.ledger import LedgerRow
 from distcommit.model.ports import FileSystem
@@ -99,7 +100,7 @@ class Ledgers:
         if text is None:
             return Ledger({})
         try:
-            named = msgspec.json.decode(text, type=_Named)
+            named = from_json(text, _Named)
         except msgspec.MsgspecError as error:
             raise self.corrupt(f"{text[:80]!r}: {error}") from error
         if named.version != _VERSION:
@@ -163,7 +164,7 @@ class Ledgers:
         data = self.get(name)
         if name != _name_of(data):
             raise self.corrupt(f"other bytes in {self._folder}/{name}")
-        found = msgspec.json.decode(data, type=_File)
+        found = from_json(data, _File)
         if (found.table, found.store) != (table_uuid, self._store):
             raise self.corrupt(f"{self._folder}/{name} of the table {found.table} and the store {found.store}")
         return found.rows

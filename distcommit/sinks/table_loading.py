@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Protocol
 import msgspec
 import pyarrow as pa
 
+from distcommit.decoding import converted
 from distcommit.model.committer import CommitRequest, CommitterContext
 from distcommit.model.errors import ConflictError
 from distcommit.model.ledger import Covered, LedgerRow
@@ -192,7 +193,7 @@ def as_row(columns: Sequence[Any]) -> LedgerRow:
         base=base,
         revoked=revoked,
         commit_id=commit_id,
-        covered=tuple(msgspec.convert(plain, list[Covered])),
+        covered=tuple(converted(plain, list[Covered])),
     )
 
 

@@ -9,13 +9,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-import msgspec
 from msgspec import structs
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import max as max_of
 
+from distcommit.decoding import from_json
 from distcommit.model.errors import DistcommitError, SourceError, TransientError, plain_text, printable
 from distcommit.model.log_records import DatasetState
 from distcommit.model.parallel import in_flight
@@ -112,7 +112,7 @@ class _Reading:
     def _parts(self, read: DataFrame, kind: Kind) -> tuple[StagedPart, ...]:
         spool = FrameSpool(self.frames.fs, self.frames.folder_of(self.urn), self.source.watermark, kind)
         rows = read.mapInArrow(spool, "part string").collect()
-        return tuple(msgspec.json.decode(row["part"], type=StagedPart) for row in rows)
+        return tuple(from_json(row["part"], StagedPart) for row in rows)
 
     def _kind(self, read: DataFrame) -> Kind:
         types = {field.name: field.dataType for field in read.schema.fields}

@@ -16,6 +16,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkAttributeError, PySparkException
 from pyspark.sql import SparkSession
 
+from distcommit.decoding import from_msgpack
 from distcommit.engine.launch import JobFailedError, Result
 from distcommit.engine.settings import RunSettings
 from distcommit.model.errors import ConfigurationError, ProcessLostError
@@ -89,7 +90,7 @@ class SparkLaunch:
                     " give them more memory (spark.executor.memoryOverhead, spark.executor.memory)",
                 ) from error
             raise JobFailedError(str(error), failure_text(str(error)) or type(error).__name__) from error
-        return [msgspec.msgpack.decode(report, type=kind) for report in reports]
+        return [from_msgpack(report, kind) for report in reports]
 
     def _by_rdd(self, call: PartitionCall[Any], tasks: int) -> list[bytes]:
         context, tag = self.spark.sparkContext, call.settings.run_id

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 import msgspec
 from msgspec import Struct
 
+from distcommit.decoding import converted, from_msgpack
 from distcommit.model.errors import ConfigurationError, DistcommitError, LostError, storage_error
 from distcommit.model.ports import FileStatus
 from distcommit.model.steps import CommitStep, Lost, StepContext, Verdict, Verification
@@ -83,7 +84,7 @@ class FsRenameCommitStep(CommitStep):
 
     @classmethod
     def from_row(cls, row: list[Any], version: int, context: StepContext) -> Self:
-        return cls.of(context, msgspec.convert(row, StagedFile))
+        return cls.of(context, converted(row, StagedFile))
 
     @classmethod
     def to_rows(cls, steps: Sequence[Self]) -> bytes:
@@ -92,8 +93,8 @@ class FsRenameCommitStep(CommitStep):
     @classmethod
     def from_rows(cls, rows: bytes, version: int, context: StepContext) -> list[Self]:
         if version == 1:  # each file by itself
-            return cls.of_all(context, msgspec.msgpack.decode(rows, type=list[StagedFile]))
-        folders = msgspec.msgpack.decode(rows, type=list[_FolderRow])
+            return cls.of_all(context, from_msgpack(rows, list[StagedFile]))
+        folders = from_msgpack(rows, list[_FolderRow])
         return cls.of_all(context, [file for folder in folders for file in folder.staged_files()])
 
     def verify(self) -> Verification:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Protocol, Self
 
 import msgspec
 
+from distcommit.decoding import converted
 from distcommit.model.errors import ConfigurationError, ConflictError
 from distcommit.model.steps import CommitStep, StepContext, Verdict, Verification, WatermarkMove
 from distcommit.model.watermark import Watermark
@@ -79,7 +80,7 @@ class HighWatermarkCommitStep(CommitStep):
     @classmethod
     def from_row(cls, row: list[Any], version: int, context: StepContext) -> Self:
         urn, low, high = row
-        return cls(urn, msgspec.convert(low, Watermark | None), msgspec.convert(high, Watermark))
+        return cls(urn, converted(low, Watermark | None), converted(high, Watermark))
 
     def _store(self) -> WatermarkStore:
         if self.watermarks is None:

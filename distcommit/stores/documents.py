@@ -11,6 +11,7 @@ from typing import TypeVar
 import msgspec
 from xxhash import xxh3_64_hexdigest
 
+from distcommit.decoding import from_json
 from distcommit.model.errors import CorruptError, UnknownVersionError
 
 Document = TypeVar("Document", bound=msgspec.Struct)
@@ -43,9 +44,9 @@ def decode_document(
     if not label or check != xxh3_64_hexdigest(body).encode() + b"\n":
         raise _corrupt(what, path, f"bytes that do not match their checksum: {data[:80]!r}")
     try:
-        found = msgspec.json.decode(body, type=_Version).version
+        found = from_json(body, _Version).version
         if (version if oldest is None else oldest) <= found <= version:
-            return msgspec.json.decode(body, type=kind)
+            return from_json(body, kind)
     except UNREADABLE as error:
         raise _corrupt(what, path, f"{error}: {data[:80]!r}") from error
     raise UnknownVersionError(

@@ -19,6 +19,7 @@ from typing import Annotated
 
 import msgspec
 
+from distcommit.decoding import from_json
 from distcommit.model.errors import LockHeldError
 from distcommit.model.ports import Clock, FileSystem
 from distcommit.protocol.paths.store import LOCK, is_run_name, number_of, numbered_name, run_name
@@ -182,7 +183,7 @@ def _newest(fs: FileSystem, folder: str) -> tuple[int, LockRecord | None]:
     while numbers := _numbers(fs, folder):
         try:
             path = f"{folder}/{numbered_name(max(numbers))}"
-            return max(numbers), msgspec.json.decode(fs.read(path), type=LockRecord)
+            return max(numbers), from_json(fs.read(path), LockRecord)
         except FileNotFoundError:  # renewed meanwhile
             continue
         except UNREADABLE:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import msgspec
 from xxhash import xxh3_64_hexdigest
 
+from distcommit.decoding import from_msgpack
 from distcommit.model.errors import CorruptError, UnknownVersionError
 from distcommit.model.log_records import (
     ByHand,
@@ -37,7 +38,6 @@ FORMAT_VERSION = 5
 """The newest. A record is written as the oldest version that knew it, so that older programs read it."""
 _MAX_RAW_BYTES = 1 << 30
 _encoder = msgspec.msgpack.Encoder()
-_decoder: msgspec.msgpack.Decoder[StoredRecord] = msgspec.msgpack.Decoder(StoredRecord)
 _HEADER = re.compile(
     rb"distcommit-segment (?P<version>\d{1,9}) epoch=(?P<epoch>\d{1,18}) writer=(?P<writer>[0-9a-f]{1,64})"
     rb" raw=(?P<raw>\d{1,12}) xxh3=(?P<sum>[0-9a-f]{16})\n"
@@ -107,7 +107,7 @@ def decode_segment(data: bytes, path: str) -> Segment:
         raw = inflater.decompress(body, min(raw_bytes + 1, _MAX_RAW_BYTES))
         if len(raw) != raw_bytes or not inflater.eof:
             raise _corrupt(path, f"a record that is not {raw_bytes} bytes long")
-        record = known(_decoder.decode(raw))
+        record = known(from_msgpack(raw, StoredRecord))
     except (zlib.error, msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise _corrupt(path, f"an undecodable record ({error})") from error
     return Segment(int(header["epoch"]), header["writer"].decode(), record, header["sum"].decode())

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from xxhash import xxh3_64_hexdigest
 
+from distcommit.decoding import json_decoder
 from distcommit.model.committer import check_plain
 from distcommit.model.errors import CorruptError, UnknownVersionError
 from distcommit.model.watermark import Watermark
@@ -44,13 +45,13 @@ from distcommit.stores.table_schemas import (
 _WATERMARKS = ("low", "expected_high", "actual_high")
 _encode = msgspec.json.Encoder(order="sorted").encode
 _CODES: dict[pa.DataType, Literal["q", "Q"]] = {pa.int64(): "q", pa.uint64(): "Q"}
-_properties = msgspec.json.Decoder(dict[str, str]).decode
-_watermark = msgspec.json.Decoder(Watermark).decode
+_properties = json_decoder(dict[str, str]).decode
+_watermark = json_decoder(Watermark).decode
 _file = attrgetter(*(field.name for field in STAGED_FILE))
 _check = attrgetter(*(field.name for field in CHECK))
 _construct = attrgetter(*(field.name for field in CONSTRUCT))
-_skipped = msgspec.json.Decoder(tuple[SkippedRange, ...]).decode
-_schemas = msgspec.json.Decoder(SchemaIds).decode
+_skipped = json_decoder(tuple[SkippedRange, ...]).decode
+_schemas = json_decoder(SchemaIds).decode
 
 
 def table_name(start: str, data: bytes) -> str:

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from distcommit.app.job_file.config import JobConfig
+from distcommit.decoding import from_json
 from distcommit.model.errors import ConfigurationError, DistcommitError
 from distcommit.model.urn import check_urn
 from distcommit.model.watermark import Position
@@ -120,7 +119,7 @@ def _csv_row(config: JobConfig, row: list[str]) -> tuple[str, str, Position]:
     if not config.source.selects(urn, partition):
         raise ValueError(f"{urn!r} partition {partition} is not in a dataset of this job")
     if position.startswith(("[", '"')):  # a list or a text, in JSON; the source says whether it counts in such
-        return urn, partition, msgspec.json.decode(position, type=Position)
+        return urn, partition, from_json(position, Position)
     return urn, partition, _offset(position)
 
 

@@ -21,6 +21,7 @@ from distcommit.app.demo.flights import flights, produce, topics_of
 from distcommit.app.demo.kill import CommitSnapshot, CommitWatcher, RunProcess, kill_in_mid_commit
 from distcommit.app.job import Job
 from distcommit.app.output.audit import AuditResult
+from distcommit.decoding import from_json
 from distcommit.engine.reports import Totals
 from distcommit.engine.run import RunResult
 from distcommit.model.errors import ConfigurationError, DistcommitError
@@ -176,10 +177,10 @@ class _Story:
     def _outcome(self, run: RunProcess, code: int | None) -> RunResult:
         lines = run.stdout.read_text(encoding="utf-8").splitlines()
         if code == 0:
-            return msgspec.json.decode(lines[-1], type=RunResult)
+            return from_json(lines[-1], RunResult)
         found = "no end" if code is None else f"exit code {code}"
         with contextlib.suppress(msgspec.DecodeError, IndexError):
-            outcome = msgspec.json.decode(lines[-1], type=_Failure)
+            outcome = from_json(lines[-1], _Failure)
             found += f"; {outcome.error}" if outcome.error else ""
             found += "".join(f"; {reason.subject}: {reason.text}" for reason in outcome.totals.reasons[:1])
         raise DistcommitError(

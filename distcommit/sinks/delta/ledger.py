@@ -16,6 +16,7 @@ from hashlib import sha256
 import msgspec
 from deltalake import DeltaTable
 
+from distcommit.decoding import from_json
 from distcommit.model.committer import CommitterContext
 from distcommit.model.ledger import LedgerRow
 from distcommit.sinks.delta.tables import table_id
@@ -65,7 +66,7 @@ class TableLedgers:
         data = self._files.get(name)
         if _number_of(data) != number:
             raise self._files.corrupt(f"other bytes in {name}")
-        file = msgspec.json.decode(data, type=_File)
+        file = from_json(data, _File)
         if (file.version, file.table, file.store) != (_VERSION, found, self._store):
             raise self._files.corrupt(f"{name} of the table {file.table} and the store {file.store}")
         ledger = self._files.read(file.text, found)

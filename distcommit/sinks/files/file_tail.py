@@ -19,6 +19,7 @@ import msgspec
 import pyarrow as pa
 from xxhash import xxh3_64_hexdigest
 
+from distcommit.decoding import from_json
 from distcommit.model.errors import UnknownVersionError
 
 TAIL_VERSION = 1
@@ -89,7 +90,7 @@ class Frames:
         text = self._without_frames(frames)[-length - _END_BYTES : -_END_BYTES]
         if xxh3_64_hexdigest(text).encode() != found[2] or self._framed(text) != frames:
             raise ValueError("what it says is not what was written")
-        version = msgspec.json.decode(text, type=_Version).version
+        version = from_json(text, _Version).version
         if version != TAIL_VERSION:
             raise UnknownVersionError(
                 "what a file says at its end is of an unknown version",
@@ -97,7 +98,7 @@ class Frames:
                 found=f"version {version}",
                 todo="read it with the version of distcommit that wrote it",
             )
-        return msgspec.json.decode(text, type=Said), end - whole
+        return from_json(text, Said), end - whole
 
     def _framed(self, text: bytes) -> bytes:
         end = f" {str(len(text)).zfill(10)} {xxh3_64_hexdigest(text)} distcommit".encode()

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from xxhash import xxh3_64_hexdigest
 
+from distcommit.decoding import from_json
 from distcommit.model.errors import CorruptError, UnknownVersionError
 from distcommit.model.ports import FileSystem
 from distcommit.model.work import MAIN_BRANCH
@@ -124,9 +125,9 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
         if text is None:
             return None
         try:
-            found = msgspec.json.decode(text, type=_Version).version
+            found = from_json(text, _Version).version
             if found in _READABLE:
-                footer = msgspec.json.decode(text, type=Footer)
+                footer = from_json(text, Footer)
                 _check(footer, text)
                 return msgspec.structs.replace(footer, checksum="")
         except (msgspec.DecodeError, ValueError, RecursionError) as error:

@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyroaring import BitMap64
 from xxhash import xxh3_64
 
+from distcommit.decoding import from_json
 from distcommit.model.errors import ConfigurationError, CorruptError, SourceError, UnknownVersionError
 from distcommit.model.provenance import Provenance
 from distcommit.model.sink import Origins
@@ -169,7 +170,7 @@ class OffsetSets:
             CorruptError: if it is anything else than what `to_text` wrote.
         """
         try:
-            found = msgspec.json.decode(text, type=_Version).version
+            found = from_json(text, _Version).version
             if found != OFFSETS_VERSION:
                 raise UnknownVersionError(
                     "offset sets of an unknown version",
@@ -178,7 +179,7 @@ class OffsetSets:
                     todo="read it with the version of distcommit that wrote it; if there is none of that version, the"
                     " file is damaged (no checksum covers this number): restore it",
                 )
-            parsed = msgspec.json.decode(text, type=_Text)
+            parsed = from_json(text, _Text)
             raw = {name: base64.b64decode(part, validate=True) for name, part in parsed.partitions.items()}
         except (msgspec.DecodeError, binascii.Error, ValueError, RecursionError) as error:
             raise _corrupt(f"{error}: {text[:60]!r}") from error

@@ -12,6 +12,7 @@ import msgspec
 import pyarrow as pa
 from xxhash import xxh3_64_hexdigest
 
+from distcommit.decoding import json_decoder
 from distcommit.sinks.files.file_tail import GZIP, ZSTD, Frames, said_of
 from distcommit.sinks.files.text_values import array_of, csv_text, from_text, plain_fields, values_of
 
@@ -82,7 +83,7 @@ def _objects(batch: pa.RecordBatch) -> list[dict[str, object]]:
 
 
 def _from_lines(text: bytes, schema: pa.Schema) -> pa.Table:
-    rows = msgspec.json.Decoder(dict[str, object]).decode_lines(text)
+    rows = json_decoder(dict[str, object]).decode_lines(text)
     names = set(schema.names)
     if any(row.keys() != names for row in rows):
         raise ValueError("a line of other columns than the schema's")

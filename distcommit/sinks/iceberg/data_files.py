@@ -13,6 +13,8 @@ from pyiceberg.table import Table, TableProperties
 from pyiceberg.typedef import Record
 from pyiceberg.types import PrimitiveType
 
+from distcommit.decoding import from_msgpack
+
 _STATISTICS = (
     "column_sizes",
     "value_counts",
@@ -59,7 +61,7 @@ def data_file(info: dict[str, Any], spec: PartitionSpec, schema: Schema) -> Data
     values = [
         None if value is None else from_bytes(kind, value) for kind, value in zip(types, info["partition"], strict=True)
     ]
-    decoded = msgspec.msgpack.decode(info["statistics"], type=dict[str, dict[int, Any]])
+    decoded = from_msgpack(info["statistics"], dict[str, dict[int, Any]])
     statistics: dict[str, Any] = dict(decoded)
     made = DataFile.from_args(
         content=DataFileContent.DATA,

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-import msgspec
 from confluent_kafka import (
     Consumer,
     IsolationLevel,
@@ -27,6 +26,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
+from distcommit.decoding import from_json
 from distcommit.model.errors import ConfigurationError, CorruptError, TransientError
 from distcommit.model.ledger import LedgerRow
 from distcommit.sinks.kafka.names import NOT_OURS, row_name
@@ -326,7 +326,7 @@ def _made(target: KafkaTarget, admin: AdminClient) -> str:
 
 def _row(value: bytes | None, topic: str) -> LedgerRow:
     try:
-        return msgspec.json.decode(value or b"", type=LedgerRow)
+        return from_json(value or b"", LedgerRow)
     except NOT_OURS as error:
         raise CorruptError("a row of the ledger can't be read", topic=topic, found=str(error)) from None
 

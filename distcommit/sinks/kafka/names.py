@@ -8,6 +8,7 @@ from typing import NamedTuple
 import msgspec
 import xxhash
 
+from distcommit.decoding import from_json
 from distcommit.model.committer import CommitRequest
 
 DATASET = "{dataset}"
@@ -58,6 +59,6 @@ def ledger_key(store_id: str, request: CommitRequest) -> bytes:
 def row_name(key: bytes) -> RowName | None:
     """What the row of a key is of; None if it is no key of a ledger's row."""
     try:
-        return msgspec.json.decode(key, type=RowName)
+        return from_json(key, RowName)
     except NOT_OURS:
         return None

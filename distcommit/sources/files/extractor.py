@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
+from distcommit.decoding import from_json
 from distcommit.fs.input_files import InputFile, InputFolder
 from distcommit.model.errors import DistcommitError, SourceError, error_text
 from distcommit.model.source import Extraction, Extractor
@@ -51,7 +51,7 @@ class FilesExtraction(Extraction):
 
     def __init__(self, extractor: FilesExtractor, unit: WorkUnit) -> None:
         self._extractor, self._unit = extractor, unit
-        self._files = msgspec.json.decode(unit.properties[LISTED], type=list[ListedFile])
+        self._files = from_json(unit.properties[LISTED], list[ListedFile])
         self._at = WATERMARKS.from_position(unit.low.positions[FILES])
         self._partition = next(partition for partition in unit.low.positions if partition != FILES)
         self._low = as_offset(unit.low.positions[self._partition])

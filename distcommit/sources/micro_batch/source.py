@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
+from distcommit.decoding import from_json
 from distcommit.model.commit_groups import CommitGroups
 from distcommit.model.errors import ConfigurationError, DistcommitError, SourceError, plain_text
 from distcommit.model.log_records import DatasetState, DatasetStatus
@@ -112,7 +113,7 @@ class Spool:
 
     def index_of(self, attempt: str) -> SpoolIndex:
         """What an attempt has spooled."""
-        return msgspec.json.decode(self.fs.read(f"{self.folder}/{attempt}/{SPOOL_INDEX}"), type=SpoolIndex)
+        return from_json(self.fs.read(f"{self.folder}/{attempt}/{SPOOL_INDEX}"), SpoolIndex)
 
     def path_of(self, attempt: str, owner: int) -> str:
         """The file of an attempt's rows for one owner: an Arrow stream, each batch in the order of its datasets."""

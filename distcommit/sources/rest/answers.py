@@ -7,8 +7,10 @@ from typing import Any
 
 import msgspec
 
-_OBJECT: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_LIST: msgspec.json.Decoder[list[msgspec.Raw]] = msgspec.json.Decoder(list[msgspec.Raw])
+from distcommit.decoding import json_decoder
+
+_OBJECT: msgspec.json.Decoder[dict[str, msgspec.Raw]] = json_decoder(dict[str, msgspec.Raw])
+_LIST: msgspec.json.Decoder[list[msgspec.Raw]] = json_decoder(list[msgspec.Raw])
 
 
 class NoSuchFieldError(ValueError):

@@ -15,6 +15,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from distcommit.decoding import from_json
 from distcommit.model.errors import SourceError
 from distcommit.model.extract import Extract
 from distcommit.model.log_records import DatasetState, DatasetStatus
@@ -201,7 +202,7 @@ class StagedFrames(Source):
 
     def get(self, urn: str) -> StagedFrame:
         """What is staged of a dataset."""
-        return msgspec.json.decode(self.fs.read(f"{self.folder_of(urn)}/{SPOOL_INDEX}"), type=StagedFrame)
+        return from_json(self.fs.read(f"{self.folder_of(urn)}/{SPOOL_INDEX}"), StagedFrame)
 
     def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
         for urn in filter(owned, self.datasets):

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from distcommit.decoding import from_json
 from distcommit.model.errors import DistcommitError
 from distcommit.model.log_records import DatasetState, DatasetStatus, OpenSequence, SealedSequence
 from distcommit.model.pins import SourceFact
@@ -216,4 +217,4 @@ class SourceContract(ABC):
 
     def test_plans_survive_storing(self, source: Source) -> None:
         for plan in self.plan(source).values():
-            assert msgspec.json.decode(msgspec.json.encode(plan), type=DatasetPlan) == plan
+            assert from_json(msgspec.json.encode(plan), DatasetPlan) == plan

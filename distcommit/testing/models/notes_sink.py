@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from distcommit import AggregatedCommitter, CommitterSink, LedgerRow, Prepared, RecordWriter, RefusedError, ledgers
+from distcommit.decoding import from_json
 from distcommit.model.committer import CommitOutcome, CommitRequest, Committed, CommitterContext
 from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
 
@@ -63,7 +64,7 @@ class NotesCommitter(AggregatedCommitter[Sequence[CommitRequest]]):
     def put(self, request: CommitRequest) -> CommitOutcome:
         key = self.context.store_id, request.dataset_urn, request.branch
         found = self.db.execute("SELECT row FROM ledger WHERE (store, dataset, branch) = (?, ?, ?)", key).fetchone()
-        row = msgspec.json.decode(found[0], type=LedgerRow) if found else None
+        row = from_json(found[0], LedgerRow) if found else None
         outcome = ledgers.answered(row, request)
         if outcome is not None:
             return outcome

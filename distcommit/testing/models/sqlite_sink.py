@@ -17,6 +17,7 @@ from typing import ClassVar
 import msgspec
 import pyarrow as pa
 
+from distcommit.decoding import from_json
 from distcommit.model.committer import (
     CommitOutcome,
     CommitRequest,
@@ -128,7 +129,7 @@ class SqliteCommitter(SinkCommitter):
 
     def ledger(self) -> Iterator[LedgerRow]:
         found = self._db.execute("SELECT row FROM ledger WHERE store = ?", (self._context.store_id,))
-        return (msgspec.json.decode(row, type=LedgerRow) for (row,) in found)
+        return (from_json(row, LedgerRow) for (row,) in found)
 
     def visible_rows(self, dataset_urn: str, branch: str) -> int | None:
         count = "SELECT count(*) FROM records WHERE (store, dataset, branch) = (?, ?, ?)"
@@ -164,7 +165,7 @@ class SqliteCommitter(SinkCommitter):
         """What the ledger knows of the dataset and branch."""
         where = "SELECT row FROM ledger WHERE (store, dataset, branch) = (?, ?, ?)"
         found = self._db.execute(where, self._key(request)).fetchone()
-        return msgspec.json.decode(found[0], type=LedgerRow) if found else None
+        return from_json(found[0], LedgerRow) if found else None
 
     def _load(self, request: CommitRequest) -> None:
         for info in request.infos:

@@ -6,10 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-import msgspec
-
 from distcommit.app.by_hand.retain import retaining
 from distcommit.app.output.audit import audit_store
+from distcommit.decoding import from_msgpack
 from distcommit.engine.ingest import ingest_partition
 from distcommit.engine.launch import JobFailedError, Launch, Result
 from distcommit.engine.observed import observed
@@ -284,7 +283,7 @@ def launch_here(
     """Runs executor functions one after the other in this process, called as Spark calls them."""
     call = PartitionCall(function, settings)
     reports = (report for task in range(tasks) for report in call.in_task(task, ()))
-    return [msgspec.msgpack.decode(report, type=kind) for report in reports]
+    return [from_msgpack(report, kind) for report in reports]
 
 
 def _launch_and_lose(

@@ -11,6 +11,7 @@ from typing import ClassVar
 import msgspec
 import pyarrow as pa
 
+from distcommit.decoding import from_json
 from distcommit.fs.posix import PosixCalls
 from distcommit.model.committer import CommitOutcome, CommitRequest, Committed, CommitterContext, SinkCommitter
 from distcommit.model.errors import StaleStoreError
@@ -98,7 +99,7 @@ def _newest(fs: FileSystem) -> dict[str, tuple[int, _Version]]:
     for name in sorted(entry.name for entry in fs.list_folder(_TABLE)):
         if not is_temporary(name):
             prefix, _, number = name.rpartition("-")
-            found[prefix] = int(number), msgspec.json.decode(fs.read(f"{_TABLE}/{name}"), type=_Version)
+            found[prefix] = int(number), from_json(fs.read(f"{_TABLE}/{name}"), _Version)
     return found
 
 

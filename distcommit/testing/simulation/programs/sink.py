@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 import msgspec
 import pyarrow as pa
 
+from distcommit.decoding import from_json
 from distcommit.engine.run import RunResult
 from distcommit.fs.posix import PosixCalls
 from distcommit.model.committer import (
@@ -161,7 +162,7 @@ def notes(calls: PosixCalls) -> list[list[str]]:
     """What the notes say that were not taken back."""
     fs = SimulatedFileSystem(calls)
     return [
-        msgspec.json.decode(data, type=list[str])
+        from_json(data, list[str])
         for entry in fs.list_folder(_NOTES)
         if not is_temporary(entry.name) and (data := fs.read(f"{_NOTES}/{entry.name}")) != _TAKEN_BACK
     ]

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import msgspec
 
+from distcommit.decoding import from_json
 from distcommit.fs.posix import PosixCalls
 from distcommit.model.commit_groups import CommitGroups
 from distcommit.model.committer import CommitOutcome, CommitRequest, Committed, CommitterContext, SinkCommitter
@@ -111,7 +112,7 @@ class _Committer(AggregatedCommitter[Sequence[CommitRequest]]):
 
 def _versions(fs: FileSystem) -> list[tuple[int, _Version]]:
     names = sorted(entry.name for entry in fs.list_folder(_TABLE) if not is_temporary(entry.name))
-    return [(int(name), msgspec.json.decode(fs.read(f"{_TABLE}/{name}"), type=_Version)) for name in names]
+    return [(int(name), from_json(fs.read(f"{_TABLE}/{name}"), _Version)) for name in names]
 
 
 def _newest(fs: FileSystem) -> tuple[int, _Version]:
