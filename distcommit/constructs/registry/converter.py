@@ -23,6 +23,7 @@ from distcommit.constructs.registry.client import (
     usual_subject,
 )
 from distcommit.constructs.registry.policy import DatasetEvolution, EvolutionSettings, KnownSchemas
+from distcommit.constructs.registry.schema_bounds import check_size
 from distcommit.constructs.registry.wire import Framed, split
 from distcommit.constructs.settings import ConverterSettings
 from distcommit.model.constructs import Converted, KeptSchemas
@@ -235,6 +236,7 @@ class RegistryConverter(
     def _check_kind(self, found: FoundSchema) -> None:
         if found.kind != self.kind:
             raise UnusableSchemaError(f"it is of type {found.kind}, and the converter's is {self.kind}")
+        check_size(found)
 
     def _wrong_pin(self, found: str) -> ConfigurationError:
         pin, topic = self._known.policy.pinned, self._known.topic
