@@ -1,4 +1,4 @@
-"""`python -m tests.drills`: fourteen broken situations made for real, and resolved by what `status` prints."""
+"""`python -m tests.drills`: broken situations made for real, and resolved by the remedies that are printed for them."""
 
 from __future__ import annotations
 
@@ -13,37 +13,9 @@ import msgspec
 import typer
 
 from tests.drills.drill import Drilled, NotBrokenError
-from tests.drills.killed import (
-    dead_driver,
-    foreign_file_at_the_target,
-    half_replayed_run,
-    lost_staged_file,
-    stuck_lock,
-)
-from tests.drills.machines import clock_that_is_wrong, full_disk, permission_lost
-from tests.drills.on_kafka import deleted_topic, expired_offsets, topic_made_again
-from tests.drills.records import poisoned_record, schema_broken
-from tests.drills.torn import torn_log_segment
+from tests.drills.registry import drills
 from tests.servers.process import ServerUnavailableError
 from tests.servers.spark_start import start_cheaply
-
-_ALL: tuple[Callable[[Path], Drilled], ...] = (
-    dead_driver,
-    stuck_lock,
-    lost_staged_file,
-    foreign_file_at_the_target,
-    torn_log_segment,
-    full_disk,
-    expired_offsets,
-    deleted_topic,
-    topic_made_again,
-    permission_lost,
-    half_replayed_run,
-    poisoned_record,
-    schema_broken,
-    clock_that_is_wrong,
-)
-DRILLS = {drill.__name__.replace("_", "-"): drill for drill in _ALL}
 
 
 class DrillsResult(msgspec.Struct):
@@ -74,7 +46,7 @@ def run_drills(names: Iterable[str], say: Callable[[str], None]) -> DrillsResult
 def one(name: str, folder: Path) -> Drilled:
     """Runs a drill in an empty folder."""
     try:
-        return DRILLS[name](folder)
+        return drills()[name].make(folder)
     except ServerUnavailableError as error:
         return Drilled(skipped=str(error))
     except NotBrokenError as error:
@@ -89,9 +61,9 @@ def main(
 ) -> None:
     """Each is told by `distcommit status`, and resolved by the command that it prints. Exits 1 if any is not."""
     logging.disable(logging.CRITICAL)
-    if unknown := [name for name in only or () if name not in DRILLS]:
-        raise typer.BadParameter(f"{unknown} are none of {', '.join(DRILLS)}")
-    result = run_drills(only or DRILLS, lambda line: typer.echo(line, err=True))
+    if unknown := [name for name in only or () if name not in drills()]:
+        raise typer.BadParameter(f"{unknown} are none of {', '.join(drills())}")
+    result = run_drills(only or drills(), lambda line: typer.echo(line, err=True))
     if as_json:
         typer.echo(msgspec.json.encode(result).decode())
     else:

@@ -215,12 +215,12 @@ def drilled(
         what = [trouble["what"] for trouble in troubles]
         result.problems.append(f"not resolved: {what}; exit code {done.returncode}: {done.stderr[-2000:]}")
     afterwards()
-    _count(situation, result, rejected or Counter(), gone or Counter())
+    count(situation, result, rejected or Counter(), gone or Counter())
     result.resolved = result.cause_told and result.exact_afterwards and not result.problems
     return result
 
 
-def _count(situation: Situation, result: Drilled, rejected: Counter[bytes], gone: Counter[bytes]) -> None:
+def count(situation: Situation, result: Drilled, rejected: Counter[bytes], gone: Counter[bytes]) -> None:
     """Holds what is published against what was given."""
     before = list(result.problems)
     audit = situation.told("audit", "--deep")

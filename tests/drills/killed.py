@@ -12,6 +12,7 @@ from distcommit.app.demo.broker import MockBroker
 from distcommit.app.demo.kill import CommitWatcher, RunProcess, kill_in_mid_commit
 from distcommit.app.job import Job
 from tests.drills.drill import Drilled, KafkaSituation, NotBrokenError, drilled
+from tests.drills.registry import drill
 
 _TOPICS = [f"topic-{number:02d}" for number in range(24)]
 _DAYS = 6
@@ -56,12 +57,14 @@ def _pending_steps(situation: KafkaSituation) -> list[tuple[Path, Path]]:
     return [(situation.staging / staged, situation.output / final) for staged, final in paths]
 
 
+@drill("… failed: …")
 def dead_driver(folder: Path) -> Drilled:
     with _job(folder) as situation:
         _killed_in_mid_commit(situation)
         return drilled(situation, "the last run failed: it died: the driver of epoch")
 
 
+@drill("sealed and not closed: the next run replays them")
 def half_replayed_run(folder: Path) -> Drilled:
     """Killed in its commit, and then the replay of that, too."""
     with _job(folder) as situation:
@@ -94,6 +97,7 @@ def _killed_in_mid_replay(situation: KafkaSituation, staged: list[Path]) -> bool
     return False
 
 
+@drill("quarantined, as a sealed file is gone")
 def lost_staged_file(folder: Path) -> Drilled:
     with _job(folder) as situation:
         _killed_in_mid_commit(situation)
@@ -102,6 +106,7 @@ def lost_staged_file(folder: Path) -> Drilled:
         return drilled(situation, "quarantined, as a sealed file is gone")
 
 
+@drill("quarantined, as something else is where its file belongs")
 def foreign_file_at_the_target(folder: Path) -> Drilled:
     with _job(folder) as situation:
         _killed_in_mid_commit(situation)
@@ -116,6 +121,7 @@ def foreign_file_at_the_target(folder: Path) -> Drilled:
         return drilled(situation, f"something else is where its file belongs: expected at {target}", act=move_it_away)
 
 
+@drill("the job lock is stuck")
 def stuck_lock(folder: Path) -> Drilled:
     """A driver is frozen, as on a machine that is out of breath, and keeps the lock; it wakes when all is over."""
     with _job(folder, lock={"lease_ttl_s": _LEASE_S}) as situation, situation.start() as run:

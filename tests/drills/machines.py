@@ -10,6 +10,7 @@ from pathlib import Path
 
 from distcommit.app.demo.broker import MockBroker
 from tests.drills.drill import Drilled, KafkaSituation, NotBrokenError, Situation, drilled
+from tests.drills.registry import drill
 from tests.servers.process import ServerUnavailableError
 
 _TOPICS = ["a", "b"]
@@ -34,6 +35,7 @@ def _small_disk(at: Path) -> Iterator[int]:
         yield keeper.pid
 
 
+@drill(", then run again; nothing is lost")
 def full_disk(folder: Path) -> Drilled:
     disk = folder / "disk"
     with MockBroker.start(dict.fromkeys(_TOPICS, 1)) as broker, _small_disk(disk) as keeper:
@@ -56,6 +58,7 @@ def full_disk(folder: Path) -> Drilled:
         return drilled(situation, "the file system of paths.store is full.*free some", act=free_it)
 
 
+@drill(", then run again; nothing is lost")
 def permission_lost(folder: Path) -> Drilled:
     """The output can't be written any more. Root could all the same: that right is taken away."""
     shell = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all"] if os.geteuid() == 0 else []
@@ -122,6 +125,7 @@ def _wrong_clock(folder: Path) -> Path:
     return library
 
 
+@drill("a clock is wrong")
 def clock_that_is_wrong(folder: Path) -> Drilled:
     """The clock of a run's machine is a day behind: files that have just arrived have not settled by it."""
     library, situation = _wrong_clock(folder), Situation(folder)

@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.drills.drill import Drilled, KafkaSituation, NotBrokenError, drilled
+from tests.drills.registry import drill
 from tests.servers.kafka import KafkaServer
 
 _TOPICS = ["kept", "struck"]
@@ -55,6 +56,7 @@ def _job(folder: Path) -> Iterator[tuple[KafkaSituation, _Admin]]:
         yield situation, admin
 
 
+@drill("could not be planned", "remedy of _deleted")
 def expired_offsets(folder: Path) -> Drilled:
     with _job(folder) as (situation, admin):
         late = [b"late-%d" % number for number in range(10)]
@@ -65,6 +67,7 @@ def expired_offsets(folder: Path) -> Drilled:
         return drilled(situation, cause, gone=Counter(late[:5]))
 
 
+@drill("could not be planned")
 def deleted_topic(folder: Path) -> Drilled:
     with _job(folder) as (situation, admin):
         admin.delete("struck")
@@ -77,6 +80,7 @@ def deleted_topic(folder: Path) -> Drilled:
         return drilled(situation, cause, act=take_it_out)
 
 
+@drill("remedy of _made_again", "the topic was truncated or made again")
 def topic_made_again(folder: Path) -> Drilled:
     with _job(folder) as (situation, admin):
         admin.delete("struck")

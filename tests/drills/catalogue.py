@@ -1,0 +1,108 @@
+"""Every remedy that the product can print, read from its source.
+
+A remedy is a text that names a command of `distcommit`, or a way to release a dataset. Three places print them: the
+lines of `distcommit status` (`Trouble` in `app.looking.troubles`), the commands that a source names for a dataset that
+it could not plan (`remedy=`), and the last part of an error (`todo=`).
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import typer
+
+import distcommit
+from distcommit.cli.main import app
+
+PACKAGE = Path(distcommit.__file__).parent
+GAP = "…"
+"""Stands in a text for what is put into it when it is printed."""
+_WAYS = r"(?:retry|accept|abandon)"
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """A text that is printed, with the place in the source that prints it. `command`: the command's name, if the source
+    has it as a constant."""
+
+    place: str
+    text: str
+    command: str = ""
+
+
+def _is_remedy(text: str) -> bool:
+    names = "|".join(command_names())
+    ways = rf"\brelease\b[^.]*\b{_WAYS}\b|\b{_WAYS}\b[^.]*\brelease\b|\babandon\b"
+    return re.search(rf"distcommit (?:{names})\b|{ways}", text) is not None
+
+
+def remedies() -> list[Remedy]:
+    """Return each remedy once, in the order of the source."""
+    found: dict[tuple[str, str], Remedy] = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        if "testing" in path.parts:
+            continue
+        module = path.relative_to(PACKAGE).as_posix()
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for remedy in (*_lines_of_status(module, tree), *_of_errors(module, tree)):
+            found.setdefault((remedy.place, remedy.text), remedy)
+    return list(found.values())
+
+
+def _lines_of_status(module: str, tree: ast.Module) -> Iterator[Remedy]:
+    if module != "app/looking/troubles.py":
+        return
+    from tests.unit.test_operating_page import lines
+
+    for text, command in lines().items():
+        yield Remedy(module, text, command)
+
+
+def _of_errors(module: str, tree: ast.Module) -> Iterator[Remedy]:
+    constants = {ast.unparse(node.targets[0]): node.value for node in tree.body if isinstance(node, ast.Assign)}
+    for function, keyword in _keywords(tree):
+        value = constants.get(ast.unparse(keyword.value), keyword.value)
+        text = "".join(_text(value))
+        place = f"{module}:{function}"
+        if keyword.arg == "remedy" and text:
+            yield Remedy(place, f"remedy of {function}", text)
+        elif keyword.arg == "todo" and _is_remedy(text):
+            yield Remedy(place, re.sub(f"{GAP}+", GAP, text))
+
+
+def _keywords(tree: ast.AST, function: str = "") -> Iterator[tuple[str, ast.keyword]]:
+    for node in ast.iter_child_nodes(tree):
+        within = f"{node.name}" if isinstance(node, ast.FunctionDef | ast.ClassDef) else function
+        if isinstance(node, ast.Call):
+            yield from ((function, keyword) for keyword in node.keywords if keyword.arg in ("todo", "remedy"))
+        yield from _keywords(node, within)
+
+
+def _text(node: ast.expr) -> Iterator[str]:
+    """What an expression says of itself, with `GAP` for the rest."""
+    if isinstance(node, ast.Constant):
+        yield str(node.value)
+    elif isinstance(node, ast.JoinedStr):
+        for part in node.values:
+            yield from _text(part)
+    elif isinstance(node, ast.BinOp):
+        yield from (*_text(node.left), *_text(node.right))
+    elif isinstance(node, ast.IfExp):
+        yield from (*_text(node.body), " | ", *_text(node.orelse))
+    elif isinstance(node, ast.Tuple) and node.elts and isinstance(node.elts[0], ast.Constant):
+        yield str(node.elts[0].value)
+    elif not isinstance(node, ast.Tuple):
+        yield GAP
+
+
+@cache
+def command_names() -> list[str]:
+    """Return the names of all commands."""
+    group: Any = typer.main.get_command(app)
+    return sorted(group.commands)

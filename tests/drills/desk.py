@@ -1,0 +1,176 @@
+"""Drills that take seconds: commands are typed in this process, and runs share its Spark session."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import re
+import subprocess
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner
+
+from distcommit.app.demo.broker import MockBroker
+from distcommit.cli.main import app
+from distcommit.spark.session import active_session, open_session, stop_session
+from distcommit.spark.settings import SparkSettings
+from tests.drills.catalogue import GAP, remedies
+from tests.drills.drill import Drilled, KafkaSituation, NotBrokenError, Situation, Typed, count
+from tests.servers.spark_start import start_cheaply
+
+TOPICS = ("a", "b")
+
+
+@cache
+def open_shared_session() -> None:
+    """Open the Spark session that runs of this process use, unless one is open."""
+    if active_session() is None:
+        start_cheaply()
+        session = open_session(SparkSettings(master="local[2,4]"), "drills")
+        atexit.register(stop_session, session)
+
+
+def typed_here(command: str, folder: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run a command of distcommit in this process, with the words that a shell makes of it."""
+    split = ["bash", "-c", f"printf '%s\\0' {command.removeprefix('distcommit')}"]
+    words = subprocess.run(split, capture_output=True, text=True, check=True, cwd=folder).stdout.split("\0")[:-1]
+    open_shared_session()
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        done = CliRunner().invoke(app, [word for word in words if word], prog_name="distcommit", env=env)
+    finally:
+        os.chdir(before)
+    return subprocess.CompletedProcess(words, done.exit_code, done.stdout, done.stderr)
+
+
+@dataclass
+class Here(Situation):
+    """A job whose commands run in this process."""
+
+    def type(self, command: str, **env: str) -> subprocess.CompletedProcess[str]:
+        if command.startswith("distcommit ") and not self.shell:
+            return typed_here(command, self.folder, env)
+        return super().type(command, **env)
+
+
+@dataclass
+class KafkaHere(Here, KafkaSituation):
+    """One whose topics are on a broker."""
+
+
+@contextmanager
+def a_job(folder: Path, *topics: str, runs: int = 1, records: int = 5, **sections: Any) -> Iterator[KafkaHere]:
+    """A job of topics on a broker of this process, after so many runs of new records, with unread ones."""
+    names = topics or TOPICS
+    with MockBroker.start(dict.fromkeys(names, 1)) as broker:
+        situation = KafkaHere(folder)
+        situation.on(broker.bootstrap_servers, names, **{"commit": {"buckets": 2}, **sections})
+        for _ in range(runs):
+            more(situation, *names, records=records)
+            situation.run(0)
+        more(situation, *names, records=records)
+        yield situation
+
+
+def more(situation: KafkaSituation, *topics: str, records: int = 5) -> None:
+    """Give each topic new records."""
+    for topic in topics or TOPICS:
+        situation.numbers(topic, records)
+
+
+@dataclass
+class Printed:
+    """The texts that a drill has seen printed, and the commands that it typed."""
+
+    situation: Situation
+    result: Drilled = field(default_factory=Drilled)
+    seen: list[str] = field(default_factory=list)
+
+    def refused(self, command: str, says: str, code: int | None = None) -> str:
+        """Type a command that fails and prints a remedy.
+
+        Raises:
+            NotBrokenError: if it does not fail so.
+        """
+        done = self.situation.type(command)
+        text = " ".join((done.stderr or done.stdout).split())
+        if not re.search(says, text) or done.returncode == 0 or (code is not None and done.returncode != code):
+            raise NotBrokenError(f"{command} ended with {done.returncode} and printed {text[-3000:]}")
+        self.seen.append(text)
+        self.result.cause_told, self.result.told = True, text[-400:]
+        return text
+
+    def problem(self, says: str) -> dict[str, Any]:
+        """Return the problem that `status` prints with such a text.
+
+        Raises:
+            NotBrokenError: if it prints none.
+        """
+        troubles = self.situation.troubles()
+        found = next((trouble for trouble in troubles if re.search(says, trouble["what"])), None)
+        if found is None:
+            raise NotBrokenError(f"status does not print {says!r}: {troubles}")
+        self.seen.append(found["what"])
+        self.result.cause_told, self.result.told, self.result.command = True, found["what"], found["command"]
+        return found
+
+    def reported(self, text: str) -> None:
+        """Note a text that was printed elsewhere, such as in a run's result."""
+        self.seen.append(" ".join(text.split()))
+
+    def type(self, command: str, code: int = 0) -> str:
+        """Type a command of a remedy, which must end so; return what it printed.
+
+        Raises:
+            NotBrokenError: if no text that was printed names the command.
+        """
+        words = {command.removeprefix("distcommit ").split()[0], command.rsplit(maxsplit=1)[-1]}
+        printed = (*self.seen, self.result.command)
+        if not any(re.search(rf"\b{re.escape(word)}\b", text) for word in words for text in printed):
+            raise NotBrokenError(f"nothing that was printed says to type {command}: {self.seen}")
+        done = self.situation.type(command)
+        self.result.typed.append(Typed(command, done.returncode))
+        if done.returncode != code:
+            self.result.problems.append(
+                f"{command} ended with {done.returncode}: {done.stdout[-700:]} {done.stderr[-2000:]}"
+            )
+        return done.stdout
+
+    def ended(self, *, rejected: Counter[bytes] | None = None, gone: Counter[bytes] | None = None) -> Drilled:
+        """Return the result: nothing is wrong any more, and what is published is exact."""
+        if left := self.situation.troubles():
+            self.result.problems.append(f"not resolved: {[trouble['what'] for trouble in left]}")
+        count(self.situation, self.result, rejected or Counter(), gone or Counter())
+        self.result.resolved = self.result.exact_afterwards and not self.result.problems
+        return self.result
+
+
+def unproven(fragments: Sequence[str], seen: Sequence[str]) -> list[str]:
+    """Return the fragments of which no remedy's whole text was printed."""
+    return [
+        fragment
+        for fragment in fragments
+        if not any(
+            fragment in remedy.text and any(as_pattern(remedy.text).search(text) for text in seen)
+            for remedy in remedies()
+        )
+    ]
+
+
+def as_pattern(text: str) -> re.Pattern[str]:
+    """Return the pattern of what is printed for a text of the catalogue."""
+    return re.compile(".*".join(re.escape(part) for part in text.split(GAP)), re.DOTALL)
+
+
+def loads(text: str) -> dict[str, Any]:
+    """Return the JSON object that a command has printed last."""
+    found: dict[str, Any] = json.loads(text.strip().splitlines()[-1])
+    return found

@@ -1,0 +1,76 @@
+"""Datasets that wait: pending, quarantined, stopped, held back, or asked about too early. Each is released."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.drills.desk import KafkaHere, Printed, a_job
+from tests.drills.drill import Drilled
+from tests.drills.registry import drill
+
+
+def block(situation: KafkaHere, topic: str) -> None:
+    """Put a file where a topic's folder is, so that nothing of it can be published."""
+    folder = situation.output / topic
+    if folder.exists():
+        folder.rename(situation.folder / f"{topic}-aside")
+    folder.write_bytes(b"")
+
+
+def unblock(situation: KafkaHere, topic: str) -> None:
+    """Undo `block`."""
+    folder, aside = situation.output / topic, situation.folder / f"{topic}-aside"
+    folder.unlink()
+    if aside.exists():
+        aside.rename(folder)
+
+
+@contextmanager
+def pending(folder: Path, **sections: Any) -> Iterator[KafkaHere]:
+    """A job of which one dataset is sealed, and can't be published."""
+    with a_job(folder, **sections) as situation:
+        block(situation, "a")
+        situation.run(1)
+        yield situation
+
+
+@contextmanager
+def quarantined(folder: Path, **sections: Any) -> Iterator[KafkaHere]:
+    """One of which that dataset was quarantined, since a run could not replay it."""
+    with pending(folder, **{"replay": {"max_attempts": 1}, **sections}) as situation:
+        situation.run(1)
+        yield situation
+
+
+@drill("quarantined, and left alone until it is released", quick=True)
+def replay_that_failed_too_often(folder: Path) -> Drilled:
+    with quarantined(folder) as situation:
+        printed = Printed(situation)
+        command = printed.problem("quarantined, and left alone")["command"]
+        unblock(situation, "a")
+        printed.type(command)
+        situation.run(0)
+        return printed.ended()
+
+
+@drill("sealed and not closed: the next run replays them", quick=True)
+def pending_dataset(folder: Path) -> Drilled:
+    with pending(folder) as situation:
+        printed = Printed(situation)
+        command = printed.problem("sealed and not closed")["command"]
+        unblock(situation, "a")
+        printed.type(command)
+        return printed.ended()
+
+
+@drill("paused by …", quick=True)
+def paused_job(folder: Path) -> Drilled:
+    with a_job(folder, schedule={"interval_s": 3600}) as situation:
+        situation.type(f"distcommit pause {situation.path}")
+        printed = Printed(situation)
+        printed.type(printed.problem("paused by")["command"])
+        situation.run(0)
+        return printed.ended()

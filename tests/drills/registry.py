@@ -1,0 +1,56 @@
+"""All drills by name, each with the remedies that it proves."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.drills.drill import Drilled
+
+Make = Callable[[Path], Drilled]
+
+
+@dataclass(frozen=True, slots=True)
+class Drill:
+    """One broken situation, made in an empty folder and resolved.
+
+    `remedies`: fragments of the texts whose remedy the drill types; each is part of at least one text of
+    `catalogue.remedies()`. `is_quick`: whether it runs in this process and its Spark session, in seconds.
+    """
+
+    name: str
+    make: Make
+    remedies: tuple[str, ...]
+    is_quick: bool
+
+
+_DRILLS: dict[str, Drill] = {}
+
+
+def drill(*remedies: str, quick: bool = False) -> Callable[[Make], Make]:
+    """Register a drill under its function's name.
+
+    Args:
+        remedies: as of `Drill`.
+        quick: as `Drill.is_quick`.
+    """
+
+    def registered(make: Make) -> Make:
+        name = make.__name__.replace("_", "-")
+        if name in _DRILLS:
+            raise ValueError(f"two drills are named {name}")
+        _DRILLS[name] = Drill(name, make, remedies, quick)
+        return make
+
+    return registered
+
+
+def drills() -> dict[str, Drill]:
+    """Return all drills by name: those of each module of this package."""
+    for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
+        if module.name not in ("__main__", "test_drills"):
+            importlib.import_module(f"{__package__}.{module.name}")
+    return _DRILLS
