@@ -16,7 +16,7 @@ import msgspec
 
 from distcommit.decoding import from_msgpack
 from distcommit.model.committer import CommitterContext, OpensCommitter
-from distcommit.model.errors import DistcommitError
+from distcommit.model.errors import DistcommitError, plain_text, storage_error
 from distcommit.model.ports import FileSystem
 from distcommit.model.watermark import Watermark
 
@@ -70,11 +70,15 @@ class CommitStep(ABC):
 
     Subclasses set `type_name` and `version`, are made known with `steps.register`, and are stored as `to_row()`: plain
     JSON-like values, never pickled. `execute` returns only when the effect is durable; executing again, also after
-    later sequences, changes nothing more.
+    later sequences, changes nothing more. The steps of a sequence are verified and executed one after the other, and
+    the first that fails is the last (see `batches`).
     """
 
     type_name: ClassVar[str]
     version: ClassVar[int] = 1
+
+    def __repr__(self) -> str:
+        return f"{class_name(type(self))}()"
 
     @property
     def sink_name(self) -> str:
@@ -109,8 +113,11 @@ class CommitStep(ABC):
         """DONE, PENDING or LOST; a bool is accepted (True is DONE, False is PENDING)."""
 
     @abstractmethod
-    def execute(self) -> None:
-        """Brings the effect about, durably.
+    def execute(self) -> bool | None:
+        """Bring the effect about, durably.
+
+        Returns:
+            True or None if the effect is durable. False is a failure, like an exception.
 
         Raises:
             LostError: if the effect can neither be proven nor be redone.
@@ -141,7 +148,7 @@ class CommitStep(ABC):
         """
         raise DistcommitError(
             "this kind of commit step can't be abandoned",
-            step=repr(self),
+            step=step_name(self),
             todo="release the dataset with retry or accept, or give the step `withdraw` and `undo`",
         )
 
@@ -152,11 +159,11 @@ class CommitStep(ABC):
         Raises:
             NotImplementedError: the default.
         """
-        raise NotImplementedError(f"{self!r} can't be allowed again once it was withdrawn")
+        raise NotImplementedError(f"{step_name(self)} can't be allowed again once it was withdrawn")
 
     def undo(self) -> None:
         """Removes the step's effect where it is ours, durably; called after `withdraw` of all steps."""
-        raise DistcommitError("this kind of commit step can't be undone", step=repr(self))
+        raise DistcommitError("this kind of commit step can't be undone", step=step_name(self))
 
     @abstractmethod
     def to_row(self) -> list[Any]:
@@ -177,6 +184,16 @@ class CommitStep(ABC):
         """The steps that `to_rows` stored; the default makes them one by one. Raises as `from_row` where they are not
         what the class wrote."""
         return [cls.from_row(row, version, context) for row in from_msgpack(rows, list[list[Any]])]
+
+    @classmethod
+    def batches(cls, steps: Sequence[Self]) -> Sequence[Sequence[Self]]:
+        """Split consecutive steps of one sequence into batches, in their order.
+
+        The steps of a batch are verified together and then executed together, and the next batch begins once all of
+        them are done. The default puts each step into a batch of its own. A class may return larger batches only if
+        no step of a batch depends on another one.
+        """
+        return [[step] for step in steps]
 
     @classmethod
     def verify_all(cls, steps: Sequence[Self]) -> list[Verification]:
@@ -200,12 +217,12 @@ class CommitStep(ABC):
         for index, step in enumerate(steps):
             try:
                 if verdicts is None or verdicts[index] is not Verdict.DONE:
-                    step.execute()
+                    errors.append(_unless_failed(step, step.execute()))
                 else:
                     step.make_durable()
-                errors.append(None)
-            except DistcommitError as error:
-                errors.append(error)
+                    errors.append(None)
+            except Exception as error:  # noqa: BLE001 - a step class may be the user's
+                errors.append(step_error(error, step))
         return errors
 
     @classmethod
@@ -218,7 +235,55 @@ class CommitStep(ABC):
 
 
 def as_verification(answer: Verification | bool) -> Verification:
-    """The typed verdict for what a step's `verify` returned."""
+    """Return the typed verdict for what a step's `verify` returned.
+
+    Raises:
+        TypeError: if it is neither a verdict nor a bool.
+    """
     if isinstance(answer, bool):
         return Verdict.DONE if answer else Verdict.PENDING
+    if not isinstance(answer, Verdict | Lost):
+        raise TypeError(f"verify() must return DONE, PENDING, LOST or a bool, and returned {answer!r}")
     return answer
+
+
+def class_name(kind: type[Any]) -> str:
+    """Return the name that a class is imported by."""
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def step_name(step: CommitStep) -> str:
+    """Return how errors name a step: the class of a custom one, and its own text."""
+    name = class_name(type(step))
+    try:
+        text = plain_text(repr(step), 1000)
+    except Exception:  # noqa: BLE001 - a step class may be the user's
+        return name
+    return text if name.startswith("distcommit.") or text.startswith(name) else f"{name}: {text}"
+
+
+def step_error(error: BaseException, step: CommitStep) -> DistcommitError:
+    """Return the typed error for whatever a step raised."""
+    if isinstance(error, DistcommitError):
+        return error
+    if isinstance(error, OSError):
+        return storage_error(error, "a commit step failed", step=step_name(step))
+    return DistcommitError(
+        "a commit step failed",
+        step=step_name(step),
+        found=f"{type(error).__name__}: {plain_text(error)}",
+        todo="correct the step's code, then commit again",
+    )
+
+
+def _unless_failed(step: CommitStep, answer: object) -> DistcommitError | None:
+    """Return the failure that a value returned by `execute` stands for; None for a success."""
+    if answer is None or answer is True:
+        return None
+    return DistcommitError(
+        "a commit step failed",
+        step=step_name(step),
+        expected="execute() to return True or None",
+        found=f"it returned {plain_text(repr(answer), 200)}",
+        todo="correct the cause and commit again; execute() must return True or None once its effect is durable",
+    )

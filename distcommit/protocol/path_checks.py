@@ -35,3 +35,9 @@ def check_names(names: Sequence[str]) -> None:
     if not _NO_NAMES.isdisjoint(names) or "\0" in "".join(names):
         for name in names:
             check_relative(name)
+
+
+def are_nested(one: str, other: str) -> bool:
+    """Return whether two normal paths or URLs are the same folder, or one is inside the other."""
+    one, other = one.rstrip("/") + "/", other.rstrip("/") + "/"
+    return one.startswith(other) or other.startswith(one)

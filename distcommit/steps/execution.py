@@ -10,13 +10,14 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
-from distcommit.model.errors import DistcommitError, HeldBackError, LostError, storage_error
+from distcommit.model.errors import DistcommitError, HeldBackError, LostError
 from distcommit.model.lockstep import Request
-from distcommit.model.steps import CommitStep, Lost, Verdict, Verification
+from distcommit.model.steps import CommitStep, Lost, Verdict, Verification, step_error, step_name
 
 logger = logging.getLogger(__name__)
 
 Name = TypeVar("Name", bound=Hashable)
+Answer = TypeVar("Answer")
 
 
 @dataclass(slots=True)
@@ -85,21 +86,21 @@ def execute_sequences(
     verify_first: bool,
     wholes: Mapping[Name, Hashable] = MappingProxyType({}),
 ) -> Outcomes[Name]:
-    """Executes the steps of many sequences, step types together, each sequence's types in its own order.
+    """Execute the steps of many sequences, each sequence's in its own order.
 
-    A sequence stops at its first type of which a step fails; the others go on. Steps of two sinks count as two types:
-    what one refuses must not be with the next. Returns when all effects are durable, also of steps that were found
-    done.
+    A sequence stops at the first step that fails; the other sequences continue. Consecutive steps of a sequence that
+    their class has put into one batch (`CommitStep.batches`) are executed together, and so are the batches of one class
+    that several sequences have reached. Returns when all effects are durable, also of steps that were found done.
 
     Args:
         sequences: steps by the sequence's name.
-        verify_first: for replay. A LOST step is found before anything of its sequence is executed again.
+        verify_first: for replay. The steps of a batch are verified once all batches before it are done.
         wholes: of sequences that are published all or none, what they are a part of. Each sink's steps of one whole
             are one call, `CommitStep.execute_whole`, once all of its sequences have come to it; where one of these
             has failed before, the others are held back.
     """
     outcomes: Outcomes[Name] = Outcomes()
-    left = {name: _by_kind(steps) for name, steps in sequences.items()}
+    left = {name: _batches(steps, is_whole=name in wholes) for name, steps in sequences.items()}
     while due := _due(left, wholes, outcomes):
         by_kind: dict[tuple[type[CommitStep], str, Hashable], list[Name]] = {}
         for name in due:
@@ -151,10 +152,17 @@ def _kind_of(steps: Sequence[CommitStep]) -> tuple[type[CommitStep], str]:
     return type(steps[0]), steps[0].sink_name
 
 
-def _by_kind(steps: Sequence[CommitStep]) -> list[list[CommitStep]]:
+def _batches(steps: Sequence[CommitStep], *, is_whole: bool) -> list[list[CommitStep]]:
+    """Split a sequence into batches, in its order. The steps of one sink in a part of a whole are one batch."""
     if len(set(map(type, steps))) == 1 and not steps[0].sink_name:
-        return [list(steps)]
-    return [list(group) for _, group in groupby(steps, lambda step: (type(step), step.sink_name))]
+        groups = [list(steps)]
+    else:
+        groups = [list(group) for _, group in groupby(steps, lambda step: (type(step), step.sink_name))]
+    return [
+        list(batch)
+        for group in groups
+        for batch in ([group] if is_whole and group[0].sink_name else type(group[0]).batches(group))
+    ]
 
 
 def _execute_kind(
@@ -202,10 +210,10 @@ def _execute_kind(
 def _verify(kind: type[CommitStep], steps: Sequence[CommitStep]) -> list[Verification | DistcommitError]:
     """Verdicts, or why there is none. What a batch form raises is some step's: then each is asked by itself."""
     try:
-        return list(kind.verify_all(steps))
+        return _one_for_each(steps, kind.verify_all(steps))
     except Exception as error:
         if len(steps) == 1:
-            return [_typed(error, steps[0])]
+            return [step_error(error, steps[0])]
         logger.debug("batch verification failed, going one by one", exc_info=True)
         return [answer for step in steps for answer in _verify(kind, [step])]
 
@@ -215,10 +223,10 @@ def _execute(
 ) -> list[DistcommitError | None]:
     """Errors by step, also for batch forms that raise: executing again is harmless."""
     try:
-        return kind.execute_all(steps, verdicts)
+        return _one_for_each(steps, kind.execute_all(steps, verdicts))
     except Exception as error:
         if len(steps) == 1:
-            return [_typed(error, steps[0])]
+            return [step_error(error, steps[0])]
         logger.debug("batch execution failed, going one by one", exc_info=True)
         return [
             answer
@@ -232,26 +240,27 @@ def _execute_whole(
 ) -> list[DistcommitError | None]:
     """The same of parts of a whole, which never go one by one."""
     try:
-        return kind.execute_whole(steps, verdicts)
+        return _one_for_each(steps, kind.execute_whole(steps, verdicts))
     except Exception as error:  # noqa: BLE001 - of a step's code, whatever it is
-        return [_typed(error, step) for step in steps]
+        return [step_error(error, step) for step in steps]
+
+
+def _one_for_each(steps: Sequence[CommitStep], answers: Sequence[Answer]) -> list[Answer]:
+    """Return the answers of a class's batch form.
+
+    Raises:
+        TypeError: if they are not one for each step.
+    """
+    if len(answers) != len(steps):
+        raise TypeError(f"a batch form answered {len(answers)} times for {len(steps)} steps")
+    return list(answers)
 
 
 def _lost(step: CommitStep, answer: Lost) -> LostError:
     return LostError(
         "a commit step is lost",
-        step=repr(step),
+        step=step_name(step),
         expected=answer.expected,
         found=answer.found,
         todo="restore what is missing, then commit again",
-    )
-
-
-def _typed(error: Exception, step: CommitStep) -> DistcommitError:
-    if isinstance(error, DistcommitError):
-        return error
-    if isinstance(error, OSError):
-        return storage_error(error, "a commit step failed", step=repr(step))
-    return DistcommitError(
-        "a commit step failed", step=repr(step), found=f"{type(error).__name__}: {error}", todo="mend the step's code"
     )

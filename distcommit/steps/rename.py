@@ -16,7 +16,7 @@ from distcommit.model.errors import ConfigurationError, DistcommitError, LostErr
 from distcommit.model.ports import FileStatus
 from distcommit.model.steps import CommitStep, Lost, StepContext, Verdict, Verification
 from distcommit.model.work import StagedFile
-from distcommit.protocol.path_checks import check_names, check_relative
+from distcommit.protocol.path_checks import are_nested, check_names, check_relative
 from distcommit.steps.folders import GuardedFolders
 from distcommit.steps.publishing import name_begins, probe_all, publish_all
 from distcommit.steps.registry import register
@@ -101,6 +101,16 @@ class FsRenameCommitStep(CommitStep):
         """Looks at the source first, then at the target; LOST is looked at twice."""
         answer = self.probe()
         return self.probe() if isinstance(answer, Lost) else answer
+
+    @classmethod
+    def batches(cls, steps: Sequence[Self]) -> Sequence[Sequence[Self]]:
+        """One batch if no step can depend on another one: if no path occurs twice, and a path below one root is not
+        below the other root."""
+        staged, final = {step.file.staged_path for step in steps}, {step.file.final_path for step in steps}
+        context = steps[0].context
+        if len(staged) == len(final) == len(steps) and not are_nested(context.staging_root, context.output_root):
+            return [steps]
+        return super().batches(steps)
 
     @classmethod
     def verify_all(cls, steps: Sequence[Self]) -> list[Verification]:

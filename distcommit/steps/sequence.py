@@ -31,10 +31,14 @@ class CommitSequence:
     close: Callable[[], None] = field(repr=False)
     lose: Callable[[LostError], LostError] = field(repr=False, default=_as_it_is)
 
-    def commit(self) -> None:
-        """Verifies the steps, executes those that are pending, makes all durable, then closes the sequence.
+    def commit(self) -> bool:
+        """Verify and execute the steps in their order, make all effects durable, and close the sequence.
 
-        Safe to call again.
+        A step that is done is not executed again, and no step is executed after one that failed. Calling it again is
+        safe.
+
+        Returns:
+            True: the sequence is done.
 
         Raises:
             LostError: if a step's effect can neither be proven nor be redone; nothing is closed.
@@ -49,6 +53,7 @@ class CommitSequence:
         if failed is not None:
             raise failed
         self.close()
+        return True
 
 
 class CommitStepStore(ABC):

@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self, cast
 
 import pytest
 
+from distcommit.fs.local import LocalFileSystem
 from distcommit.model.errors import DistcommitError, LostError
-from distcommit.model.steps import CommitStep, Lost, StepContext, Verification
+from distcommit.model.steps import CommitStep, Lost, StepContext, Verdict, Verification
+from distcommit.steps.execution import execute_sequences
+from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.steps.sequence import CommitSequence
 
 
 class Said(CommitStep):
-    """Says what it is told to; notes that it was executed."""
+    """Answers as it was told to, and notes each call."""
 
     type_name = "tests-said"
 
-    def __init__(self, done: list[str], name: str, says: Verification | bool = False, fails: bool = False) -> None:
-        self.done, self.name, self.says, self.fails = done, name, says, fails
-
-    def __repr__(self) -> str:
-        return self.name
+    def __init__(self, done: list[str], name: str, says: Verification | bool = False, returns: object = None) -> None:
+        self.done, self.name, self.says, self.returns = done, name, says, returns
 
     def verify(self) -> Verification | bool:
         return self.says
 
-    def execute(self) -> None:
-        if self.fails:
-            raise OSError("the disk is full")
+    def execute(self) -> bool | None:
+        if isinstance(self.returns, BaseException):
+            self.done.append(f"{self.name} failed")
+            raise self.returns
         self.done.append(self.name)
+        return cast(bool | None, self.returns)  # what a step of a user returns is not checked
 
     def to_row(self) -> list[Any]:
         return [self.name]
@@ -42,26 +46,173 @@ class Other(Said):
     type_name = "tests-other"
 
 
-def test_a_lost_step_is_named_with_its_dataset_before_any_of_its_kind_is_executed() -> None:
+class Named(Said):
+    def __repr__(self) -> str:
+        return f"step {self.name}"
+
+
+class Unprintable(Said):
+    def __repr__(self) -> str:
+        raise ValueError("no text")
+
+
+class Miscounting(Said):
+    """A batch form with a mistake."""
+
+    @classmethod
+    def execute_all(
+        cls, steps: Sequence[Self], verdicts: Sequence[Verification] | None = None
+    ) -> list[DistcommitError | None]:
+        return []
+
+
+def committed(done: list[str], *steps: CommitStep) -> bool:
+    return CommitSequence("d", steps, lambda: done.append("closed")).commit()
+
+
+FAILURES = [
+    pytest.param(RuntimeError("LOAD failed"), "RuntimeError: LOAD failed", id="exception"),
+    pytest.param(OSError("the disk is full"), "the disk is full", id="os-error"),
+    pytest.param(DistcommitError("no such table"), "no such table", id="typed-error"),
+    pytest.param(False, "it returned False", id="false"),
+    pytest.param(0, "it returned 0", id="zero"),
+]
+
+
+@pytest.mark.parametrize(("returns", "text"), FAILURES)
+@pytest.mark.parametrize("kind", [Said, Other], ids=["same-class", "other-class"])
+def test_steps_after_a_failed_one_are_not_executed(returns: object, text: str, kind: type[Said]) -> None:
     done: list[str] = []
-    steps = (Said(done, "one"), Said(done, "two", Lost("here", "nothing")), Other(done, "three"))
+    with pytest.raises(DistcommitError, match=text):
+        committed(done, Said(done, "LOAD", returns=returns), kind(done, "SWAP"), kind(done, "DROP"))
+    assert done in (["LOAD"], ["LOAD failed"])
+
+
+@pytest.mark.parametrize(("returns", "text"), FAILURES)
+def test_a_failed_step_of_one_sequence_stops_no_other_and_no_step_is_executed_twice(returns: object, text: str) -> None:
+    done: list[str] = []
+    sequences = {
+        urn: [
+            Said(done, f"{urn}1"),
+            Said(done, f"{urn}2", returns=returns if urn == "b" else None),
+            Said(done, f"{urn}3"),
+        ]
+        for urn in "abc"
+    }
+    outcomes = execute_sequences(sequences, verify_first=False)
+    assert [*outcomes.failed] == ["b"]
+    assert text in str(outcomes.failed["b"])
+    assert [name.split()[0] for name in done] == ["a1", "b1", "c1", "a2", "b2", "c2", "a3", "c3"]
+    assert outcomes.executed == {"a": 3, "b": 1, "c": 3}
+
+
+def test_a_step_is_verified_after_the_steps_before_it_were_executed() -> None:
+    done: list[str] = []
+
+    class AfterLoad(Said):
+        def verify(self) -> Verification | bool:
+            return False if "LOAD" in self.done else Lost("a loaded table", "none")
+
+    assert committed(done, AfterLoad(["LOAD"], "LOAD"), AfterLoad(["LOAD"], "SWAP"))
+    assert committed(done, Said(done, "LOAD"), AfterLoad(done, "SWAP"))
+    assert done == ["closed", "LOAD", "SWAP", "closed"]
+
+
+def test_a_lost_step_is_named_with_its_dataset_and_is_the_last() -> None:
+    done: list[str] = []
     with pytest.raises(LostError) as caught:
-        CommitSequence("d", steps, lambda: done.append("closed")).commit()
+        committed(done, Named(done, "one"), Named(done, "two", Lost("here", "nothing")), Other(done, "three"))
     assert (caught.value.expected, caught.value.found) == ("here", "nothing")
-    assert caught.value.ids == {"step": "two", "dataset": "d"}
-    assert done == []
+    assert caught.value.ids == {"step": f"{__name__}.Named: step two", "dataset": "d"}
+    assert done == ["one"]
 
 
-def test_a_kind_of_which_one_fails_is_the_last() -> None:
+@pytest.mark.parametrize("kind", [Said, Named, Unprintable])
+def test_an_error_names_a_custom_step_by_its_class(kind: type[Said]) -> None:
+    with pytest.raises(DistcommitError) as caught:
+        committed([], kind([], "one", returns=ValueError("broken")))
+    assert caught.value.ids["step"].startswith(f"{__name__}.{kind.__name__}")
+    assert " at 0x" not in str(caught.value)
+
+
+def test_steps_of_a_sequence_that_were_done_before_are_not_executed_again() -> None:
     done: list[str] = []
-    steps = (Said(done, "one", True), Said(done, "two", fails=True), Other(done, "three"))
-    with pytest.raises(DistcommitError, match="the disk is full"):
-        CommitSequence("d", steps, lambda: done.append("closed")).commit()
-    assert done == []
-
-
-def test_what_was_done_before_is_not_executed_and_all_is_closed_last() -> None:
-    done: list[str] = []
-    steps = (Said(done, "one", True), Said(done, "two"), Other(done, "three"))
-    CommitSequence("d", steps, lambda: done.append("closed")).commit()
+    assert committed(done, Said(done, "one", True), Said(done, "two"), Other(done, "three")) is True
     assert done == ["two", "three", "closed"]
+
+
+@pytest.mark.parametrize("answer", [None, 1, "done"])
+def test_an_answer_of_verify_that_is_no_verdict_is_an_error_of_its_step(answer: Any) -> None:
+    done: list[str] = []
+    with pytest.raises(DistcommitError, match="verify\\(\\) must return DONE, PENDING, LOST or a bool"):
+        committed(done, Said(done, "one", answer), Said(done, "two"))
+    assert done == []
+
+
+def test_a_batch_form_that_answers_too_seldom_fails_its_own_sequences() -> None:
+    done: list[str] = []
+    outcomes = execute_sequences({"a": [Miscounting(done, "one")], "b": [Said(done, "two")]}, verify_first=False)
+    assert ([*outcomes.failed], done) == (["a"], ["two"])
+    assert "answered 0 times for 1 steps" in str(outcomes.failed["a"])
+
+
+def context(place: Path, *, nested: bool = False) -> StepContext:
+    staging = place / "staging"
+    for folder in (staging, place / "output"):
+        folder.mkdir()
+    return StepContext(LocalFileSystem(), str(staging), str(staging if nested else place / "output"))
+
+
+def staged(context: StepContext, *names: str) -> None:
+    for name in names:
+        (Path(context.staging_root) / name).write_bytes(name.encode())
+
+
+def test_renames_of_different_files_are_one_batch(tmp_path: Path) -> None:
+    staging = context(tmp_path)
+    staged(staging, "a", "b", "c")
+    steps = [FsRenameCommitStep(staging, name, f"d/{name}") for name in "abc"]
+    assert [list(batch) for batch in FsRenameCommitStep.batches(steps)] == [steps]
+
+
+@pytest.mark.parametrize("verify_first", [False, True])
+def test_renames_that_depend_on_one_another_are_executed_in_order(tmp_path: Path, verify_first: bool) -> None:
+    chain = context(tmp_path, nested=True)
+    staged(chain, "a")
+    first = FsRenameCommitStep(chain, "a", "b")
+    second = FsRenameCommitStep.of(chain, _moved(first, "b", "c"))
+    outcomes = execute_sequences({"d": [first, second]}, verify_first=verify_first)
+    assert (outcomes.failed, outcomes.lost) == ({}, {})
+    assert [path.name for path in tmp_path.joinpath("staging").iterdir()] == ["c"]
+
+
+@pytest.mark.parametrize("verify_first", [False, True])
+def test_of_two_renames_to_one_path_the_first_is_executed(tmp_path: Path, verify_first: bool) -> None:
+    plain = context(tmp_path)
+    staged(plain, "a", "b")
+    steps = [FsRenameCommitStep(plain, name, "x") for name in "ab"]
+    outcomes = execute_sequences({"d": steps}, verify_first=verify_first)
+    assert [*outcomes.lost] == ["d"]
+    assert (tmp_path / "output" / "x").read_bytes() == b"a"
+    assert (tmp_path / "staging" / "b").exists()
+
+
+def test_a_custom_step_between_renames_runs_between_them(tmp_path: Path) -> None:
+    plain = context(tmp_path)
+    staged(plain, "a", "b")
+    seen: list[list[str]] = []
+
+    class Looking(Said):
+        def execute(self) -> None:
+            seen.append(sorted(path.name for path in tmp_path.rglob("*") if path.parent.name == "output"))
+
+    steps = [FsRenameCommitStep(plain, "a", "a"), Looking([], "look"), FsRenameCommitStep(plain, "b", "b")]
+    assert CommitSequence("d", tuple(steps), lambda: None).commit() is True
+    assert seen == [["a"]]
+    assert all(step.verify() is Verdict.DONE for step in (steps[0], steps[2]))
+
+
+def _moved(step: FsRenameCommitStep, staged_path: str, final_path: str) -> Any:
+    return type(step.file)(
+        staged_path, final_path, step.file.size_bytes, step.file.checksum, step.file.file_id, step.file.mtime_ns
+    )
