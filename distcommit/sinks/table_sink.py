@@ -13,6 +13,7 @@ import pyarrow as pa
 from pydantic import ConfigDict, Field, SecretStr, field_validator, model_validator
 from xxhash import xxh3_64_intdigest
 
+from distcommit.fs.database_tls import Tls
 from distcommit.fs.local import LocalFileSystem
 from distcommit.fs.secret_files import check_absolute
 from distcommit.model.committer import CommitterContext
@@ -148,6 +149,8 @@ class ServerSink(TableSink):
     Attributes:
         url: the database, without a password.
         password: as the server wants it; `${file:/path}` is read where it is used.
+        tls: `verify` checks certificate and host name of a remote server, and of any server if the URL has an option of
+            TLS. `insecure` accepts any certificate, and servers without TLS.
         two_phase: whether writers put rows into tables, in transactions that they prepare, and the commit has the
             server commit these. One for each work unit: readers may see a part of a dataset that has several. Goes with
             mode `append`.
@@ -155,6 +158,7 @@ class ServerSink(TableSink):
 
     url: str
     password: SecretStr = Field(default=SecretStr(""))
+    tls: Tls = "verify"
     two_phase: bool = False
 
     @field_validator("url")

@@ -284,7 +284,7 @@ def test_a_statement_that_alters_a_table_ends_the_transaction(target: Target) ->
     nothing."""
     target.sql("CREATE TABLE naive (n bigint)", "BEGIN", "INSERT INTO naive VALUES (1)", "CREATE TABLE x (n bigint)")
     assert target.rows("naive") == [(1,)], "though nobody has committed it"
-    connection = connected(target.url, target.server.password)
+    connection = connected(target.url, target.server.password, "verify")
     with connection, pytest.raises(TransientError, match="not committed"), transaction(connection):
         execute(connection, "CREATE TABLE y (n bigint)")
 
@@ -318,7 +318,7 @@ def test_after_a_deadlock_nothing_of_the_transaction_is_there_and_it_is_tried_ag
 @pytest.mark.parametrize("code", [1020, 1213, 1412])
 def test_a_collision_outside_of_any_dataset_is_told_as_one(target: Target, code: int) -> None:
     """As it is told by the ledger's own rows, or by COMMIT."""
-    connection = connected(target.url, target.server.password)
+    connection = connected(target.url, target.server.password, "verify")
     with connection, pytest.raises(CollisionError), transaction(connection):
         raise pymysql.OperationalError(code, "in the way")
 

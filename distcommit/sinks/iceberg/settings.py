@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from distcommit.fs.database_tls import Tls, check_postgresql_url, uri_with_tls
 from distcommit.sinks.data_file_sink import DataFileTables, Evolution
 from distcommit.sinks.table_names import table_of
 
@@ -23,6 +24,7 @@ class CatalogSettings(BaseModel):
         type: `sql` (SQLite, PostgreSQL) or `rest`.
         uri: where it is, as pyiceberg has it.
         name: what pyiceberg calls it.
+        tls: of type `sql`, as of the sink `postgresql`: `verify`, or `insecure` to accept any certificate.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -30,12 +32,20 @@ class CatalogSettings(BaseModel):
     type: Literal["sql", "rest"]
     uri: str
     name: str = "default"
+    tls: Tls = "verify"
+
+    @model_validator(mode="after")
+    def _check_tls(self) -> CatalogSettings:
+        if self.uri.startswith("postgresql"):
+            check_postgresql_url(self.uri, self.tls)
+        return self
 
     @property
     def properties(self) -> dict[str, str]:
         """As pyiceberg takes them."""
         others = {key: str(value) for key, value in (self.model_extra or {}).items()}
-        return {"type": self.type, "uri": self.uri, **others}
+        uri = uri_with_tls(self.uri, self.tls) if self.uri.startswith("postgresql") else self.uri
+        return {"type": self.type, "uri": uri, **others}
 
 
 class IcebergSettings(DataFileTables):

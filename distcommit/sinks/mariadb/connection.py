@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 import pymysql
 from pymysql.connections import Connection
@@ -14,6 +14,7 @@ from pymysql.constants import CLIENT, SERVER_STATUS
 from pymysql.cursors import Cursor
 from pymysql.err import MySQLError
 
+from distcommit.fs.database_tls import Tls, mysql_arguments
 from distcommit.model.committer import CommitOutcome, FailedForGood, RetryLater
 from distcommit.model.errors import ConfigurationError, TransientError, plain_text
 from distcommit.sinks.table_committer import CollisionError
@@ -42,30 +43,24 @@ _SETTINGS = (
     " /*M! , check_constraint_checks = 1 */",
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE",
 )
+_USUAL = {"connect_timeout": 10, "read_timeout": 120, "write_timeout": 120}
 """A committer that was stopped lets go of its locks after a minute, as the server closes its connection."""
 
 
-def connected(url: str, password: str) -> Connection[Cursor]:
+def connected(url: str, password: str, tls: Tls) -> Connection[Cursor]:
     """A connection in autocommit. Whatever server and role say: what does not fit is an error, and is checked."""
     parts = urlsplit(url)
-    options: dict[str, Any] = dict(parse_qsl(parts.query))
-    if "ssl_verify_identity" in options:
-        options["ssl_verify_identity"] = options["ssl_verify_identity"].lower() in ("1", "true", "yes")
     connection = pymysql.connect(
         host=parts.hostname,
         port=parts.port or 3306,
         user=unquote(parts.username or ""),
         password=password,
         database=unquote(parts.path.strip("/")),
-        charset="utf8mb4",
         autocommit=True,
         binary_prefix=True,
         client_flag=CLIENT.FOUND_ROWS,  # an UPDATE that changes nothing has found its row
-        connect_timeout=10,
-        read_timeout=120,
-        write_timeout=120,
         program_name="distcommit",
-        **options,
+        **{**_USUAL, **mysql_arguments(url, tls), "charset": "utf8mb4"},
     )
     try:
         for setting in _SETTINGS:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Literal
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from pydantic import field_validator, model_validator
 
+from distcommit.fs.database_tls import check_mysql_url
 from distcommit.model.pins import Pin
 from distcommit.model.work import MAIN_BRANCH
 from distcommit.sinks.table_committer import LEDGER, PROOFS
@@ -15,7 +16,6 @@ from distcommit.sinks.table_names import table_name
 from distcommit.sinks.table_sink import ANOTHER_TARGET, ServerSink
 
 MOST_NAME_CHARACTERS = 64
-_OF_URLS = ("ssl_ca", "ssl_cert", "ssl_key", "ssl_verify_cert", "ssl_verify_identity", "unix_socket")
 
 
 class MariadbTables(ServerSink):
@@ -29,10 +29,12 @@ class MariadbTables(ServerSink):
         parts = urlsplit(url)
         if parts.scheme not in ("mariadb", "mysql") or not parts.hostname:
             raise ValueError("begins with mariadb://host, or mysql://host")
-        wrong = [name for name, _ in parse_qsl(parts.query) if name not in _OF_URLS]
-        if wrong:
-            raise ValueError(f"has no setting {wrong[0]!r}: there are {', '.join(_OF_URLS)}")
         return url
+
+    @model_validator(mode="after")
+    def _options_are_known(self) -> MariadbTables:
+        check_mysql_url(self.url, self.tls)
+        return self
 
     @model_validator(mode="after")
     def _finds_no_locks(self) -> MariadbTables:

@@ -51,4 +51,4 @@ class MariadbSink(MariadbTables):
     def _connected(self) -> Connection[Cursor]:
         from distcommit.sinks.mariadb.connection import connected  # noqa: PLC0415
 
-        return connected(self.url, with_secret_files(self.password.get_secret_value()))
+        return connected(self.url, with_secret_files(self.password.get_secret_value()), self.tls)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import psycopg
 from psycopg import pq
 
+from distcommit.fs.database_tls import Tls, postgresql_arguments
 from distcommit.model.committer import CommitOutcome, FailedForGood, RetryLater
 from distcommit.model.errors import TransientError, plain_text
 from distcommit.sinks.table_committer import CollisionError
@@ -23,8 +25,9 @@ SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synch
 so that it fails at the savepoint of the rows that are to blame. And what COMMIT has answered is on disk."""
 
 
-def connected(url: str, password: str) -> psycopg.Connection:
+def connected(url: str, password: str, tls: Tls) -> psycopg.Connection:
     """A connection in autocommit, which prepares no statements, so that poolers in front of the server do no harm."""
+    arguments: dict[str, Any] = {**postgresql_arguments(url, tls)}
     return psycopg.connect(
         url,
         autocommit=True,
@@ -37,6 +40,7 @@ def connected(url: str, password: str) -> psycopg.Connection:
         keepalives_interval=10,
         keepalives_count=3,
         tcp_user_timeout=60_000,
+        **arguments,
     )
 
 

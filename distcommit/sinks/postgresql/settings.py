@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Literal
 from urllib.parse import unquote, urlsplit
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
+from distcommit.fs.database_tls import check_postgresql_url
 from distcommit.model.pins import Pin
 from distcommit.model.work import MAIN_BRANCH
 from distcommit.sinks.table_committer import LEDGER, PROOFS
@@ -35,6 +36,11 @@ class PostgresqlTables(ServerSink):
         if urlsplit(url).scheme != "postgresql":
             raise ValueError("begins with postgresql://")
         return url
+
+    @model_validator(mode="after")
+    def _options_are_known(self) -> PostgresqlTables:
+        check_postgresql_url(self.url, self.tls)
+        return self
 
     def pins(self) -> Mapping[str, Pin]:
         """Where rows and ledger are: the database by its name, as servers may be renamed, the schemas and the table."""

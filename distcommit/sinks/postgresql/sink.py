@@ -54,4 +54,4 @@ class PostgresqlSink(PostgresqlTables):
     def _connected(self) -> psycopg.Connection:
         from distcommit.sinks.postgresql.connection import connected  # noqa: PLC0415
 
-        return connected(self.url, with_secret_files(self.password.get_secret_value()))
+        return connected(self.url, with_secret_files(self.password.get_secret_value()), self.tls)

@@ -13,6 +13,7 @@ from urllib.parse import quote, unquote, urlsplit
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, InterfaceError, NoSuchTableError, OperationalError, SQLAlchemyError
 
+from distcommit.fs.database_tls import Tls, mysql_arguments, postgresql_arguments
 from distcommit.model.errors import ConfigurationError, DistcommitError, SourceError, TransientError, plain_text
 
 __all__ = ["Database"]
@@ -53,10 +54,12 @@ class Database:
     Attributes:
         url: without a password.
         password: as the server wants it; empty for none. Masked in all that is told.
+        tls: as of the settings.
     """
 
     url: str
     password: str = field(default="", repr=False)
+    tls: Tls = "verify"
 
     @property
     def dialect(self) -> str:
@@ -96,6 +99,10 @@ class Database:
             url = sa.make_url(self.url).set(drivername=_DRIVERS[self.dialect])
             url = url.set(password=self.password) if self.password else url
             usual = {name: value for name, value in _CONNECT.get(self.dialect, {}).items() if name not in url.query}
+            if self.dialect == "mysql":  # the options are in the arguments, and SQLAlchemy would read them in its way
+                url, usual = url.set(query={}), {**usual, **mysql_arguments(self.url, self.tls)}
+            elif self.dialect == "postgresql":
+                usual |= postgresql_arguments(self.url, self.tls)
             engine = sa.create_engine(url, connect_args=usual, **options)
         except ImportError as error:
             raise ConfigurationError(

@@ -11,6 +11,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
+from distcommit.fs.database_tls import Tls, check_mysql_url, check_postgresql_url
 from distcommit.fs.secret_files import check_absolute, with_secret_files
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.extract import Extract, TableType
@@ -71,6 +72,8 @@ class SqlSource(BaseModel, SourceSettings):
         url: `postgresql://user@host:port/database`, `mysql://user@host:port/database` (MariaDB, too), or
             `sqlite:////absolute/path`. Further settings of the driver after a `?`. No password.
         password: the user's. `${file:PATH}` in it stands for what that file holds, read by each process that connects.
+        tls: `verify` checks certificate and host name of a remote server, and of any server if the URL has an option of
+            TLS. `insecure` accepts any certificate, and servers without TLS.
         schema: where the tables are; without it, where the connection looks by itself. A query names its own.
         tables: names of tables or views. One that does not exist is reported, in every run.
         table_patterns: regular expressions that match whole names of tables. No views, and in PostgreSQL no tables
@@ -105,6 +108,7 @@ class SqlSource(BaseModel, SourceSettings):
     type: Literal["sql"]
     url: str
     password: SecretStr = SecretStr("")
+    tls: Tls = "verify"
     schema_name: str | None = Field(default=None, alias="schema", min_length=1)
     tables: tuple[str, ...] = ()
     table_patterns: tuple[str, ...] = ()
@@ -141,6 +145,14 @@ class SqlSource(BaseModel, SourceSettings):
         return password
 
     _compile = field_validator("table_patterns", "exclude_patterns")(check_patterns)
+
+    @model_validator(mode="after")
+    def _options_are_known(self) -> SqlSource:
+        if self._dialect == "mysql":
+            check_mysql_url(self.url, self.tls)
+        elif self._dialect == "postgresql":
+            check_postgresql_url(self.url, self.tls)
+        return self
 
     @model_validator(mode="after")
     def _has_tables(self) -> SqlSource:
@@ -267,4 +279,4 @@ class SqlSource(BaseModel, SourceSettings):
                 found=str(error),
                 todo="pip install 'distcommit[sql-source]', also where the executors run",
             ) from error
-        return Database(self.url, with_secret_files(self.password.get_secret_value()))
+        return Database(self.url, with_secret_files(self.password.get_secret_value()), self.tls)

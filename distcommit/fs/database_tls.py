@@ -1,0 +1,152 @@
+"""TLS to database servers, with one meaning for the sinks and the SQL source.
+
+A connection verifies the server's certificate and host name if the server is remote, or if the URL has any option of
+TLS. Only `tls: insecure` turns that off.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import ssl
+from collections.abc import Mapping
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
+
+Tls = Literal["verify", "insecure"]
+
+_FILES = ("ssl_ca", "ssl_cert", "ssl_key")
+_SWITCHES = ("ssl_verify_cert", "ssl_verify_identity")
+_DRIVER = ("charset", "connect_timeout", "read_timeout", "unix_socket", "write_timeout")
+MYSQL_OPTIONS = (*_FILES, *_SWITCHES, *_DRIVER)
+"""Options that a URL of MariaDB or MySQL may have."""
+_SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+_ON, _OFF = ("1", "on", "true", "yes"), ("0", "off", "false", "no")
+_PORT = re.compile(r":\d*$")
+
+
+def is_remote(host: str) -> bool:
+    """Return whether a connection to this host may leave the machine. Empty names and paths are Unix sockets."""
+    name = host.strip("[]").lower()
+    if not name or name.startswith(("/", "@")) or name == "localhost":
+        return False
+    try:
+        return not ip_address(name).is_loopback
+    except ValueError:
+        return True
+
+
+def check_mysql_url(url: str, tls: Tls) -> None:
+    """Check the options of a URL of MariaDB or MySQL.
+
+    Raises:
+        ValueError: if an option or its value is unknown, or contradicts `tls`.
+    """
+    options = _options(urlsplit(url), MYSQL_OPTIONS)
+    for name in _SWITCHES:
+        value = options.get(name, "").lower()
+        if name in options and value not in _ON + _OFF:
+            raise ValueError(f"option {name} must be true or false, but is {options[name]!r}")
+        if value in _OFF and tls == "verify":
+            raise ValueError(f"option {name} must not be false; set tls: insecure to accept any certificate")
+        if value in _ON and tls == "insecure":
+            raise ValueError(f"option {name} contradicts tls: insecure; remove one of them")
+    if tls == "insecure" and "ssl_ca" in options:
+        raise ValueError("option ssl_ca contradicts tls: insecure; remove one of them")
+    if empty := [name for name in _FILES if options.get(name) == ""]:
+        raise ValueError(f"option {empty[0]} must name a file")
+    if "ssl_key" in options and "ssl_cert" not in options:
+        raise ValueError("option ssl_key goes with ssl_cert")
+
+
+def mysql_arguments(url: str, tls: Tls) -> dict[str, Any]:
+    """Return what pymysql takes for the options of a URL that `check_mysql_url` has accepted."""
+    parts = urlsplit(url)
+    options = _options(parts, MYSQL_OPTIONS)
+    given = {name: value for name, value in options.items() if name in _DRIVER}
+    arguments: dict[str, Any] = {n: int(v) if n.endswith("_timeout") else v for n, v in given.items()}
+    has_options = any(name.startswith("ssl_") for name in options)
+    if tls == "insecure" and "ssl_cert" not in options:
+        return arguments  # pymysql encrypts without verifying if the server offers it
+    if has_options or (is_remote(parts.hostname or "") and "unix_socket" not in options):
+        arguments["ssl"] = _context(options, tls)
+    return arguments
+
+
+def check_postgresql_url(url: str, tls: Tls) -> None:
+    """Check the options of TLS of a PostgreSQL URL; libpq checks the others as it connects.
+
+    Raises:
+        ValueError: if a value is unknown, or contradicts `tls`.
+    """
+    options = _options(urlsplit(url))
+    mode = options.get("sslmode")
+    if mode is None:
+        return
+    if mode not in _SSL_MODES:
+        raise ValueError(f"option sslmode must be one of {', '.join(_SSL_MODES)}, but is {mode!r}")
+    if tls == "verify" and mode != "verify-full":
+        raise ValueError(
+            f"option sslmode={mode} does not verify certificate and host name; set it to verify-full, or set"
+            " tls: insecure to accept that"
+        )
+    if tls == "insecure" and mode == "verify-full":
+        raise ValueError("option sslmode=verify-full contradicts tls: insecure; remove one of them")
+
+
+def postgresql_arguments(url: str, tls: Tls, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return what libpq takes beside a URL that `check_postgresql_url` has accepted."""
+    parts = urlsplit(url)
+    options = _options(parts)
+    has_options = any(name.startswith("ssl") for name in options)
+    if tls == "insecure" or not (has_options or _is_remote_postgresql(parts, options, environment)):
+        return {}
+    arguments = {"sslmode": "verify-full"}
+    usual = Path.home() / ".postgresql" / "root.crt"
+    if "sslrootcert" not in options and not environment.get("PGSSLROOTCERT") and not usual.exists():
+        arguments["sslrootcert"] = ssl.get_default_verify_paths().cafile or "system"
+    return arguments
+
+
+def uri_with_tls(uri: str, tls: Tls) -> str:
+    """Return a URI of PostgreSQL with the options that `postgresql_arguments` gives."""
+    parts, arguments = urlsplit(uri), postgresql_arguments(uri, tls)
+    kept = [(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name not in arguments]
+    return parts._replace(query=urlencode([*kept, *arguments.items()], safe="/")).geturl()
+
+
+def _is_remote_postgresql(parts: SplitResult, options: Mapping[str, str], environment: Mapping[str, str]) -> bool:
+    """Return whether one of the hosts is remote; a service's file may name any."""
+    hosts = [_PORT.sub("", unquote(host)) for host in parts.netloc.rpartition("@")[2].split(",")]
+    hosts += [_PORT.sub("", host) for name in ("host", "hostaddr") for host in options.get(name, "").split(",")]
+    if not any(hosts):
+        hosts = [environment.get("PGHOST", ""), environment.get("PGHOSTADDR", "")]
+    return "service" in options or bool(environment.get("PGSERVICE")) or any(map(is_remote, hosts))
+
+
+def _options(parts: SplitResult, known: tuple[str, ...] = ()) -> dict[str, str]:
+    """Return the options of a URL; all of a name that is given twice, separated by commas.
+
+    Raises:
+        ValueError: if one is unknown, or is given twice where options are known.
+    """
+    options: dict[str, str] = {}
+    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        if known and name not in known:
+            raise ValueError(f"has no setting {name!r}: there are {', '.join(sorted(known))}")
+        if name in options and (known or name.startswith("ssl")):
+            raise ValueError(f"option {name} is given twice")
+        options[name] = f"{options[name]},{value}" if name in options else value
+    return options
+
+
+def _context(options: Mapping[str, str], tls: Tls) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=options.get("ssl_ca"))
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # certificates that MySQL makes lack extensions
+    if tls == "insecure":
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if "ssl_cert" in options:
+        context.load_cert_chain(options["ssl_cert"], options.get("ssl_key"))
+    return context
