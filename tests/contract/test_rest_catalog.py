@@ -18,6 +18,7 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import CommitStateUnknownException
 from pyiceberg.table import Table
+from pyiceberg.types import StringType
 
 from distcommit.fs.local import LocalFileSystem
 from distcommit.model.committer import (
@@ -234,6 +235,20 @@ def test_one_table_that_is_gone_does_not_harm_the_others(target: Target) -> None
     assert isinstance(gone, FailedForGood)
     assert "there is no table" in gone.reason
     assert outcomes == [Committed()] * 5
+
+
+def test_table_that_is_altered_between_the_look_and_the_commit_takes_nothing(
+    tmp_path: Path, iceberg_rest_server: IcebergRestServer
+) -> None:
+    """The catalog compares the schema that the files were checked against, and not only the newest snapshot."""
+    target = Target(tmp_path, iceberg_rest_server.url)
+    request = target.prepare("t", 1, 1)
+    stale = target.change("t")
+    with target.table("t").update_schema() as change:
+        change.add_column("note", StringType())
+    assert target.tables.commit([stale], lambda: None) == [False]
+    assert target.table("t").metadata.snapshots == []
+    assert target.commit(request) == [Committed()]
 
 
 @pytest.mark.parametrize("which", [TOGETHER, ALONE])

@@ -27,10 +27,11 @@ from distcommit.model.ledger import LedgerRow
 from distcommit.model.parallel import in_flight
 from distcommit.sinks.covering import covered_in
 from distcommit.sinks.data_files import sync_locations
+from distcommit.sinks.delta.altered import altered
 from distcommit.sinks.delta.data_files import added, name_in_table, removed
 from distcommit.sinks.delta.ledger import LedgerChange, TableLedgers
 from distcommit.sinks.delta.leftovers import existing, kept, leftovers
-from distcommit.sinks.delta.schemas import check_writable, columns_of, lacking, schema_id, storable
+from distcommit.sinks.delta.schemas import check_writable
 from distcommit.sinks.delta.settings import DeltaSettings
 from distcommit.sinks.delta.tables import DeltaTables, table_id
 from distcommit.sinks.ledger_files import Ledger
@@ -210,7 +211,8 @@ class DeltaCommitter(SinkCommitter):
         rows: list[LedgerRow] = []
         for index, request in batch.requests.items():
             row = ledger.rows.get((request.dataset_urn, request.branch))
-            answer = _other_table(table, request) or answered(row, request) or self._lost(table, request)
+            answer = _other_table(table, request) or answered(row, request) or self._lost(request)
+            answer = answer or altered(table, batch.name, self._tables.location, request)
             if answer is not None:
                 batch.answers[index] = answer
                 continue
@@ -222,23 +224,12 @@ class DeltaCommitter(SinkCommitter):
             return [], None
         return taken, self._ledgers.changed(ledger, rows, table) if rows else None
 
-    def _lost(self, table: DeltaTable, request: CommitRequest) -> CommitOutcome | None:
-        """What can't be added: files that are gone, or of columns that the table no longer has so."""
-        for info in request.infos:
-            location, paths = self._tables.location, [file["path"] for file in info["files"]]
-            found = in_flight(location.parallel_calls, location.size_of, paths)
-            sizes = [file["bytes"] for file in info["files"]]
-            gone = [location.uri(path) for path, size, now in zip(paths, sizes, found, strict=True) if now != size]
-            if gone:
-                return FailedForGood(f"data files are gone, or others: {', '.join(gone[:3])}")
-            if info["partition_by"] != table.metadata().partition_columns:
-                return FailedForGood(f"the table is partitioned by {table.metadata().partition_columns}: {_GONE}")
-            if info["schema"] != schema_id(table):
-                have = columns_of(table)
-                problems = [problem for path in paths for problem in lacking(have, storable(location.columns_of(path)))]
-                if problems:
-                    return FailedForGood(f"the table has other columns now: {'; '.join(problems[:3])}: {_GONE}")
-        return None
+    def _lost(self, request: CommitRequest) -> CommitOutcome | None:
+        """Refuse data files that are gone, or others."""
+        location, files = self._tables.location, [file for info in request.infos for file in info["files"]]
+        found = in_flight(location.parallel_calls, location.size_of, [file["path"] for file in files])
+        gone = [location.uri(file["path"]) for file, now in zip(files, found, strict=True) if now != file["bytes"]]
+        return FailedForGood(f"data files are gone, or others: {', '.join(gone[:3])}") if gone else None
 
     # -- taking back
 

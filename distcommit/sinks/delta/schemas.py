@@ -44,7 +44,7 @@ def storable(schema: pa.Schema) -> pa.Schema:
     for field in schema:
         if pa.types.is_null(field.type):
             continue
-        kind = _storable(field.type)
+        kind = plain_type(field.type)
         if kind is None or _NO_NAME.search(field.name) or not field.name:
             raise ConfigurationError(
                 "Delta can't store this column",
@@ -64,11 +64,11 @@ def storable(schema: pa.Schema) -> pa.Schema:
     return pa.schema(fields)
 
 
-def _storable(kind: pa.DataType) -> pa.DataType | None:
-    """The type as Delta has it; None if it has none."""
+def plain_type(kind: pa.DataType) -> pa.DataType | None:
+    """Return the type as Delta has it; None if it has none."""
     types = pa.types
     if types.is_dictionary(kind):
-        return _storable(kind.value_type)
+        return plain_type(kind.value_type)
     if kind in _UNSIGNED:
         return _UNSIGNED[kind]
     if any(is_one(kind) for is_one in _PLAIN) or (types.is_decimal128(kind) and 0 <= kind.scale <= kind.precision):
@@ -84,13 +84,13 @@ def _storable(kind: pa.DataType) -> pa.DataType | None:
     if types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
         return pa.binary()
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-        item = _storable(kind.value_type)
+        item = plain_type(kind.value_type)
         return None if item is None else pa.list_(pa.field("element", item))
     if types.is_map(kind):
-        key, item = _storable(kind.key_type), _storable(kind.item_type)
+        key, item = plain_type(kind.key_type), plain_type(kind.item_type)
         return None if key is None or item is None else pa.map_(key, item)
     if types.is_struct(kind):
-        inner = [(field.name, _storable(field.type)) for field in kind]
+        inner = [(field.name, plain_type(field.type)) for field in kind]
         return None if not inner or any(found is None for _, found in inner) else pa.struct(inner)
     return None
 

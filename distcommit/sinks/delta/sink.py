@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
@@ -18,6 +18,8 @@ from distcommit.sinks.delta.settings import DeltaSettings
 
 class DeltaSink(DeltaSettings, DataFileSink):
     """Adds records to Delta tables, exactly once."""
+
+    infos_version: ClassVar[int] = 2
 
     type: Literal["delta"]
 
@@ -42,6 +44,11 @@ class DeltaSink(DeltaSettings, DataFileSink):
             from distcommit.sinks.delta.schemas import storable  # noqa: PLC0415
 
         storable(schema)
+
+    def upgraded(self, info: Any, version: int) -> Any:
+        """Infos of version 1 named one schema for all files, and no types of partition columns."""
+        files = [{"schema": info.get("schema"), **file} for file in info["files"]]
+        return {"partition_types": [], **info, "files": files}
 
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
         with needing_client(self.type):

@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
 from distcommit.sinks.data_files import DataFileWriter, TableFiles, leave_note, let_go, like_those_before
+from distcommit.sinks.delta.altered import partition_types
 from distcommit.sinks.delta.data_files import partition_text
 from distcommit.sinks.delta.locations import opened
 from distcommit.sinks.delta.making import table_for
@@ -50,8 +51,8 @@ class DeltaWriter(DataFileWriter):
     def _table(self) -> tuple[dict[str, Any], str]:
         assert self._newest is not None
         files = self._newest
-        info = {"table": self._name, "id": files.id, "schema": files.schema_id, "partition_by": files.partition_by}
-        return info, DeltaTables(self._sink.location).uri(self._name)
+        partitions = {"partition_by": files.partition_by, "partition_types": files.partition_types}
+        return {"table": self._name, "id": files.id, **partitions}, DeltaTables(self._sink.location).uri(self._name)
 
 
 @dataclass(slots=True)
@@ -87,7 +88,7 @@ class DeltaFiles:
     ) -> None:
         self.begun, self.id, self.schema_id = begun, table_id(table), schema_id(table)
         self.columns = columns_of(table)
-        self.partition_by = list(table.metadata().partition_columns)
+        self.partition_by, self.partition_types = list(table.metadata().partition_columns), partition_types(table)
         self._target_bytes, self._name, self._place = sink.target_file_bytes, name, opened(sink.location)
         self._sink_name = sink.name
         self._attempt, self._area = attempt, area
@@ -168,6 +169,7 @@ class DeltaFiles:
         self._closed.append(
             {
                 "path": file.path,
+                "schema": self.schema_id,
                 "bytes": size,
                 "rows": file.rows,
                 "partition": file.partition,

@@ -25,6 +25,7 @@ from distcommit.model.ledger import LedgerRow
 from distcommit.model.parallel import in_flight
 from distcommit.sinks.covering import covered_in
 from distcommit.sinks.data_files import sync_locations
+from distcommit.sinks.iceberg.altered import altered
 from distcommit.sinks.iceberg.catalogs import Change, Identifier, readable
 from distcommit.sinks.iceberg.data_files import data_file, folders_of
 from distcommit.sinks.iceberg.leftovers import delete, existing, kept, leftovers, live
@@ -230,8 +231,8 @@ class IcebergCommitter(SinkCommitter):
         there = _live_without_row(table, ledger, batch.requests.values(), self._tables.parallel_calls)
         for index, request in batch.requests.items():
             row = ledger.rows.get((request.dataset_urn, request.branch))
-            answer = _other_table(table, request) or answered(row, request)
-            answer = answer or _committed_before(request, there) or _lost(table, request, self._tables.parallel_calls)
+            answer = _other_table(table, request) or answered(row, request) or _committed_before(request, there)
+            answer = answer or _lost(table, request, self._tables.parallel_calls) or altered(table, request)
             if answer is not None:
                 batch.answers[index] = answer
                 continue
@@ -343,8 +344,12 @@ def _committed_before(request: CommitRequest, there: set[str]) -> CommitOutcome 
 
 def files_of(table: Table, request: CommitRequest) -> list[DataFile]:
     """The data files of a request, as the table's manifests have them."""
-    specs, schema = table.metadata.specs(), table.metadata.schema()
-    return [data_file(file, specs[file["spec"]], schema) for info in request.infos for file in info["files"]]
+    specs, schemas = table.metadata.specs(), {schema.schema_id: schema for schema in table.metadata.schemas}
+    return [
+        data_file(file, specs[file["spec"]], schemas[file["schema"]])
+        for info in request.infos
+        for file in info["files"]
+    ]
 
 
 def _no_table(name: Identifier) -> FailedForGood:

@@ -47,6 +47,7 @@ def plain_file(file: DataFile, spec: PartitionSpec, schema: Schema) -> dict[str,
         "path": file.file_path,
         "bytes": file.file_size_in_bytes,
         "rows": file.record_count,
+        "schema": schema.schema_id,
         "spec": spec.spec_id,
         "partition": values,
         "sort_order": file.sort_order_id,
@@ -56,7 +57,7 @@ def plain_file(file: DataFile, spec: PartitionSpec, schema: Schema) -> dict[str,
 
 
 def data_file(info: dict[str, Any], spec: PartitionSpec, schema: Schema) -> DataFile:
-    """The file of plain data."""
+    """Return the file of plain data. `schema`: the one that it was written by, of which partition values are packed."""
     types = _types(spec, schema)
     values = [
         None if value is None else from_bytes(kind, value) for kind, value in zip(types, info["partition"], strict=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,6 +60,12 @@ class Target:
     def table(self, name: str) -> Table:
         with load_catalog("default", type="sql", **self.catalog) as catalog:
             return catalog.load_table(("n", name))
+
+    @contextmanager
+    def open_table(self, name: str) -> Iterator[Table]:
+        """The table, to be altered."""
+        with load_catalog("default", type="sql", **self.catalog) as catalog:
+            yield catalog.load_table(("n", name))
 
     def rows(self, name: str) -> list[Any]:
         return sorted(self.table(name).scan().to_arrow()["id"].to_pylist())

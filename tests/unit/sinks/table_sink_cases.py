@@ -213,6 +213,26 @@ class TableSinkCases:
         assert target.commit(sink, target.prepare(sink, "a", 3, numbers(5))) == [Committed()]
         assert target.rows("a") == [(number,) for number in range(1, 6)]
 
+    def test_column_that_was_dropped_and_added_again_takes_the_staged_values(self, target: TableTarget) -> None:
+        sink = target.sink()
+        rows = pa.record_batch({"n": [1, 2], "more": [10, 20]})
+        assert target.commit(sink, target.prepare(sink, "a", 1, rows)) == [Committed()]
+        staged = target.prepare(sink, "a", 2, pa.record_batch({"n": [3], "more": [30]}))
+        target.sql(*(f"ALTER TABLE a {change}" for change in ("DROP COLUMN more", "ADD COLUMN more bigint")))
+        assert target.commit(sink, staged) == [Committed()]
+        assert target.rows("a", "n, more") == [(1, None), (2, None), (3, 30)], "the staged value is there"
+
+    def test_column_that_was_dropped_is_refused_and_taken_once_it_is_there_again(self, target: TableTarget) -> None:
+        sink = target.sink()
+        rows = pa.record_batch({"n": [1], "more": ["x"]})
+        assert target.commit(sink, target.prepare(sink, "a", 1, rows)) == [Committed()]
+        staged = target.prepare(sink, "a", 2, pa.record_batch({"n": [2], "more": ["y"]}))
+        target.sql("ALTER TABLE a DROP COLUMN more")
+        refused(target.commit(sink, staged)[0], "has no column 'more'", "release the dataset with retry")
+        target.sql("ALTER TABLE a ADD COLUMN more varchar(9)")
+        assert target.commit(sink, staged) == [Committed()]
+        assert target.rows("a", "n, more") == [(1, None), (2, "y")]
+
     def test_a_shared_table_that_was_dropped_is_not_made_for_a_new_dataset(self, target: TableTarget) -> None:
         sink = target.sink(table="shared")
         assert target.commit(sink, target.prepare(sink, "a", 1)) == [Committed()]

@@ -6,9 +6,7 @@ import datetime
 import json
 import shutil
 import threading
-import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -25,9 +23,7 @@ from distcommit.fs.local import LocalFileSystem
 from distcommit.model.committer import (
     AlreadyCommitted,
     CommitOutcome,
-    CommitRequest,
     Committed,
-    CommitterContext,
     FailedForGood,
     LostAttempt,
     RetryLater,
@@ -39,75 +35,20 @@ from distcommit.model.errors import (
     SinkUnavailableError,
     TransientError,
 )
-from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
-from distcommit.sinks.delta.committer import DeltaCommitter
 from distcommit.sinks.delta.ledger import TableLedgers
 from distcommit.sinks.delta.locations import InFolder
 from distcommit.sinks.delta.sink import DeltaSink
 from distcommit.sinks.delta.tables import DeltaTables
 from tests.unit.sinks.broken_table import require_others_go_on
+from tests.unit.sinks.delta_target import Target, ids
 from tests.unit.sinks.no_room import assert_full_disk_harmless
 
-FS = LocalFileSystem(durable=False)
 APP = "distcommit.store-1"
-
-
-@dataclass
-class Target:
-    """A location of tables in an empty folder."""
-
-    folder: Path
-    fs: LocalFileSystem = FS
-
-    @property
-    def location(self) -> Path:
-        return self.folder / "tables"
-
-    def sink(self, **settings: Any) -> DeltaSink:
-        self.location.mkdir(exist_ok=True)
-        return DeltaSink.model_validate({"type": "delta", "location": str(self.location), **settings})
-
-    def prepare(
-        self, sink: DeltaSink, urn: str, epoch: int, rows: pa.Table, bases: tuple[int, ...] = (), attempt: str = ""
-    ) -> CommitRequest:
-        attempt = attempt or uuid.uuid4().hex
-        (self.folder / "staging" / attempt).mkdir(parents=True)
-        identity = AttemptIdentity(f"run-{epoch}", epoch, urn, "unit", attempt)
-        area = StagingArea(self.fs, f"{self.folder}/staging/{attempt}", attempt, f"{self.folder}/output")
-        writer = sink.open_writer(identity, area, Origin())
-        for batch in rows.to_batches():
-            writer.write(batch)
-        return CommitRequest(urn, epoch, tuple(writer.prepare_commit().infos), bases=bases, attempts=(attempt,))
-
-    def committer(self, sink: DeltaSink) -> DeltaCommitter:
-        context = CommitterContext(self.fs, f"{self.folder}/staging", f"{self.folder}/output", "store-1")
-        made = sink.open_committer(context)
-        assert isinstance(made, DeltaCommitter)
-        return made
-
-    def commit(self, sink: DeltaSink, *requests: CommitRequest) -> list[CommitOutcome]:
-        return list(self.committer(sink).commit(requests))
-
-    def table(self, name: str) -> DeltaTable:
-        return DeltaTable(self.location / name)
-
-    def rows(self, name: str) -> list[Any]:
-        return sorted(self.table(name).to_pyarrow_table()["id"].to_pylist())
-
-    def ledgers(self) -> list[Path]:
-        return sorted((self.folder / "output" / ".distcommit" / "ledgers").glob("*"))
-
-    def data(self, name: str) -> list[str]:
-        return sorted(path.name for path in (self.location / name).glob("*.parquet"))
 
 
 @pytest.fixture
 def target(tmp_path: Path) -> Target:
     return Target(tmp_path)
-
-
-def ids(*numbers: int, **more: Any) -> pa.Table:
-    return pa.table({"id": pa.array(numbers, pa.int64()), **more})
 
 
 def failed(outcome: CommitOutcome) -> str:
@@ -632,7 +573,7 @@ def test_columns_or_partitions_that_were_replaced_meanwhile_are_refused(target: 
     write_deltalake(str(target.location / "p"), again, mode="overwrite", schema_mode="overwrite", partition_by=["k"])
     write_deltalake(str(target.location / "m"), ids(2, k=["a"], n=[1]), mode="append", schema_mode="merge")
     one, two, three = target.commit(sink, columns, partitions, more)
-    assert "column id is string, and records have int64" in failed(one)
+    assert "column id is string, and the files have int64" in failed(one)
     assert "partitioned" in failed(two) or "made again" in failed(two)
     assert three == Committed(), "a column that was added meanwhile is in nobody's way"
     assert target.rows("m") == [1, 2]
