@@ -19,7 +19,7 @@ profiles.load()  # for all tests: none has a deadline
 pytest_plugins = ["tests.servers.fixtures"]
 REQUIRE_ALL = bool(os.environ.get("DISTCOMMIT_REQUIRE_ALL"))
 """What can be installed is there; a newer Java than the product needs can not be everywhere."""
-_SKIPPED = pytest.StashKey[set[str]]()
+_SKIPPED = pytest.StashKey["_Skipped"]()
 _KEPT = "distcommit/skipped"  # in pytest's cache
 
 # It explains what fails inside what tests share; said before anybody imports them.
@@ -34,8 +34,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--skipped-last", action="store_true", help="run what the last run skipped, and nothing else")
 
 
+class _Skipped:
+    """Collects the ids of skipped tests. With pytest-xdist, only the controller sees the reports of all workers."""
+
+    def __init__(self) -> None:
+        self.ids: set[str] = set()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.skipped and not hasattr(report, "wasxfail"):
+            self.ids.add(report.nodeid)
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[_SKIPPED] = set()
+    config.stash[_SKIPPED] = _Skipped()
+    config.pluginmanager.register(config.stash[_SKIPPED])
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -64,9 +76,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     cache = getattr(session.config, "cache", None)  # unless its plugin is left out
-    if cache and not session.config.option.collectonly:
-        skipped: set[str] = session.config.stash[_SKIPPED]
-        cache.set(_KEPT, sorted(skipped))
+    if cache and not session.config.option.collectonly and not hasattr(session.config, "workerinput"):
+        cache.set(_KEPT, sorted(session.config.stash[_SKIPPED].ids))
 
 
 def _skips_without_server() -> Generator[None, object, object]:
@@ -88,13 +99,15 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     return (yield from _skips_without_server())
 
 
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item: pytest.Item):  # type: ignore[no-untyped-def]
-    """Notes what is skipped. Where everything has to run, what would be skipped has failed."""
-    outcome = yield
-    report = outcome.get_result()
-    if report.skipped and not hasattr(report, "wasxfail"):
-        item.config.stash[_SKIPPED].add(item.nodeid)
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Fail a skipped test if everything has to run, and escape lone surrogates in captured output.
+
+    pytest-xdist sends reports between processes as UTF-8, which cannot encode lone surrogates.
+    """
+    report = yield
     if REQUIRE_ALL and report.skipped and not hasattr(report, "wasxfail") and NO_NEWER_JAVA not in str(report.longrepr):
         report.outcome = "failed"
         report.longrepr = f"skipped where nothing may be skipped: {report.longrepr}"
+    report.sections = [(title, text.encode("utf-8", "backslashreplace").decode()) for title, text in report.sections]
+    return report

@@ -7,6 +7,7 @@ that /proc says belong to it.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import subprocess
@@ -205,7 +206,7 @@ class CommitWatcher:
 
 
 def kill_in_mid_commit(
-    run: RunProcess, watcher: CommitWatcher, timeout_s: float, least_share: float = 0
+    run: RunProcess, watcher: CommitWatcher, timeout_s: float = math.inf, least_share: float = 0
 ) -> CommitSnapshot | None:
     """Kills the run when some files of its sealed sequences are published and some are not.
 
@@ -214,7 +215,7 @@ def kill_in_mid_commit(
     Args:
         run: the run.
         watcher: made before the run began.
-        timeout_s: how long to wait for it.
+        timeout_s: how long to wait for it; without a limit unless given.
         least_share: which share of the files has to be published for the kill.
 
     Returns:

@@ -33,7 +33,8 @@ SECOND_SHARES = (0.3, 0.03, 0.03)
 """Shares that runs read which are to be killed; the second and third only if the one before ended unharmed."""
 LEAST_PUBLISHED = (0.1, 0.0, 0.0)
 """Share of the files that must be published before the kill: in the middle makes a better story than at the start."""
-RUN_TIMEOUT_S = 120.0
+NOTICE_INTERVAL_S = 60.0
+"""Seconds after which a run that has not ended is mentioned, and again after as many."""
 
 _JOB = """\
 # The job of `distcommit demo`. Its broker lives as long as the demo; what it stored can be looked at later:
@@ -171,14 +172,21 @@ class _Story:
     def _run_to_its_end(self, name: str) -> RunResult:
         self._detail(f"$ distcommit run {self._job_file.name}")
         with self._timed(name), self._start_run() as run:
-            code = run.wait(RUN_TIMEOUT_S)
+            code = self._exit_code(run)
         return self._outcome(run, code)
 
-    def _outcome(self, run: RunProcess, code: int | None) -> RunResult:
+    def _exit_code(self, run: RunProcess) -> int:
+        """Wait for the run without a time limit, because a slow or busy machine would meet any limit."""
+        began_s = time.monotonic()
+        while (code := run.wait(NOTICE_INTERVAL_S)) is None:
+            self._detail(f"still running after {time.monotonic() - began_s:.0f} s; its log: {run.stderr}")
+        return code
+
+    def _outcome(self, run: RunProcess, code: int) -> RunResult:
         lines = run.stdout.read_text(encoding="utf-8").splitlines()
         if code == 0:
             return from_json(lines[-1], RunResult)
-        found = "no end" if code is None else f"exit code {code}"
+        found = f"exit code {code}"
         with contextlib.suppress(msgspec.DecodeError, IndexError):
             outcome = from_json(lines[-1], _Failure)
             found += f"; {outcome.error}" if outcome.error else ""
@@ -207,11 +215,11 @@ class _Story:
             self._produce(reached)
             self._detail(f"$ distcommit run {self._job_file.name}")
             with self._timed("second run, killed"), self._start_run() as run:
-                seen = kill_in_mid_commit(run, CommitWatcher(store), RUN_TIMEOUT_S, least_published)
-                code = None if seen else run.wait(RUN_TIMEOUT_S)
-            if seen is not None:
-                self._show_kill(seen, run.killed)
-                return
+                seen = kill_in_mid_commit(run, CommitWatcher(store), least_share=least_published)
+                if seen is not None:
+                    self._show_kill(seen, run.killed)
+                    return
+                code = self._exit_code(run)
             self._outcome(run, code)
             self._detail("it ended before it could be caught; once more with a few more flights")
 

@@ -1,0 +1,30 @@
+"""The demo has no time limit that a slow machine could meet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+from distcommit.app.demo.kill import RunProcess
+from distcommit.app.demo.story import NOTICE_INTERVAL_S, _Story
+
+
+class SlowRun:
+    """A run that ends after any number of waits."""
+
+    def __init__(self, waits: int) -> None:
+        self.waits, self.stderr = waits, Path("run-1.log")
+
+    def wait(self, timeout_s: float) -> int | None:
+        assert timeout_s == NOTICE_INTERVAL_S
+        self.waits -= 1
+        return None if self.waits else 0
+
+
+def test_slow_run_is_waited_for_and_reported_at_intervals() -> None:
+    said: list[str] = []
+    story = cast(_Story, SimpleNamespace(_detail=said.append))
+    assert _Story._exit_code(story, cast(RunProcess, SlowRun(waits=500))) == 0
+    assert len(said) == 499
+    assert all("still running after" in line and "run-1.log" in line for line in said)
