@@ -1,0 +1,33 @@
+"""conf/constraints.txt has a tested version of each requirement, which the requirement allows."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+ROOT = Path(__file__).parents[2]
+
+
+def pins() -> dict[str, Version]:
+    lines = (ROOT / "conf" / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    found = [re.fullmatch(r"([\w.\-]+)==(\S+)", line) for line in lines if line and not line.startswith("#")]
+    assert all(found)
+    return {canonicalize_name(match[1]): Version(match[2]) for match in found if match}
+
+
+def requirements() -> list[Requirement]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    texts = [*project["dependencies"], *(text for extra in project["optional-dependencies"].values() for text in extra)]
+    here = [Requirement(text) for text in texts]
+    return [each for each in here if each.name != "distcommit" and (each.marker is None or each.marker.evaluate())]
+
+
+@pytest.mark.parametrize("requirement", requirements(), ids=str)
+def test_tested_version_satisfies_the_requirement(requirement: Requirement) -> None:
+    assert pins()[canonicalize_name(requirement.name)] in requirement.specifier
