@@ -49,8 +49,12 @@ class Answer:
             raise ValueError("JSON that is nested too deeply") from None
         return cls(body, [bytes(record) for record in found], next_link)
 
-    def text_at(self, path: str) -> str:
-        """The text or number there; empty if there is nothing, or null.
+    def text_at(self, path: str, *, or_true: bool = False) -> str:
+        """The text or number there; empty if there is nothing, null or false.
+
+        Args:
+            path: names with dots between.
+            or_true: whether `true` stands for a text that is not empty.
 
         Raises:
             ValueError: if it is anything else.
@@ -61,9 +65,20 @@ class Answer:
             return ""
         if found is None or found is False:
             return ""
-        if isinstance(found, str) or type(found) is int:
+        if isinstance(found, str) or type(found) is int or (or_true and found is True):
             return str(found)
         raise ValueError(f"at {path} a {type(found).__name__}, which leads nowhere")
+
+    def count_at(self, path: str) -> int:
+        """Return the whole number at a path.
+
+        Raises:
+            ValueError: if there is none, or it is below 0.
+        """
+        found = value_at(self.body, path)
+        if type(found) is not int or found < 0:
+            raise ValueError(f"at {path} {found!r:.60}, which is not a number of pages or records")
+        return found
 
 
 def value_at(json: bytes, path: str) -> Any:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,8 +13,8 @@ from distcommit.model.source import Extraction, Extractor
 from distcommit.model.watermark import Position, Watermark, as_offset, at_or_past
 from distcommit.model.work import WorkUnit
 from distcommit.sources.rest.answers import Answer, value_at
-from distcommit.sources.rest.paging import Paging, Request
-from distcommit.sources.rest.watermarks import ROWS, WatermarkField
+from distcommit.sources.rest.pages import ListOfRecords, Pages, Repeats
+from distcommit.sources.rest.watermarks import ROWS
 from distcommit.sources.watermark_column import PARTITION, InOrder
 
 if TYPE_CHECKING:
@@ -25,17 +23,6 @@ if TYPE_CHECKING:
 VALUE, PARTITION_COLUMN, OFFSET_COLUMN = "value", "_partition", "_offset"
 RECORD_SCHEMA = pa.schema([(VALUE, pa.binary()), (PARTITION_COLUMN, pa.string()), (OFFSET_COLUMN, pa.int64())])
 """A record's JSON as it came, and its number."""
-_MOST_EMPTY_PAGES = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class ListOfRecords:
-    """Where a dataset's records are, and how they are asked for: see `source.RestSource`."""
-
-    request: Request
-    records: str
-    watermark: WatermarkField
-    paging: Paging
 
 
 class RestExtractor(Extractor):
@@ -60,10 +47,12 @@ class RestExtraction(Extraction):
     """One range of a list. Records of the same value come in one batch, so that reading can end after each of them."""
 
     def __init__(self, client: RestClient, of: ListOfRecords, unit: WorkUnit) -> None:
-        self._client, self._list, self._unit = client, of, unit
+        self._list, self._unit = of, unit
         self._low = unit.low.positions[PARTITION]
         self._high = unit.expected_high.positions.get(PARTITION)
         self._reached = unit.low
+        self._pages = Pages(client, of, unit.dataset_urn)
+        self._repeats = Repeats(unit.dataset_urn, is_unique=of.watermark.unique)
         self._bytes = 0
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -93,41 +82,14 @@ class RestExtraction(Extraction):
         """Adds an answer's records; of the first ones not those that lie below the range."""
         positions = [self._position(record) for record in answer.records]
         below = 0 if len(held) else len([at for at in positions if at < self._low])  # type: ignore[operator]
-        held.add(answer.records[below:], positions[below:])
+        held.add(*self._repeats.dropped(answer.records[below:], positions[below:]))
 
     def _is_behind(self, position: Position) -> bool:
         return self._high is not None and at_or_past(position, self._high)
 
     def _answers(self, low: Position) -> Iterator[Answer]:
-        """The answers for what is from `low` on, one after the other.
-
-        Raises:
-            SourceError: if one can't be read, or they would never end.
-        """
-        of, urn = self._list, self._unit.dataset_urn
-        asked = of.watermark.asked(low, self._high)
-        request: Request | None = of.paging.first(Request(url=of.request.url, params={**of.request.params, **asked}))
-        seen, before, empty, uneven = set[bytes](), b"", 0, 0
-        while request is not None:
-            seen.add(_digest(request))
-            reply = self._client.get(request, urn)
-            try:
-                answer = Answer.parse(reply.body, of.records, reply.next_link)
-                following = of.paging.following(request, answer)
-            except ValueError as error:
-                raise self._unreadable(f"{error}; it begins with {reply.body[:60]!r}") from None
-            empty = 0 if answer.records else empty + 1
-            if answer.records and uneven:
-                raise self._uneven(uneven)
-            uneven = 0 if of.paging.is_whole(answer) else len(answer.records)
-            if answer.records and reply.body == before:
-                raise self._endless("the same answer twice")
-            if empty > _MOST_EMPTY_PAGES:
-                raise self._endless(f"{empty} answers without records")
-            if following is not None and _digest(following) in seen:
-                raise self._endless("one that leads to another one before it")
-            yield answer
-            request, before = following, reply.body
+        """Yield the answers for what is from `low` on, one after the other."""
+        return self._pages.read(self._list.watermark.asked(low, self._high))
 
     def _require_whole(self, held: InOrder[bytes]) -> None:
         """Where all before a time is to be read, asks once more from the newest record on: a server that has more than
@@ -138,14 +100,18 @@ class RestExtraction(Extraction):
         """
         if self._high is None or not len(held):
             return
-        again = [self._position(record) for record in next(self._answers(held.newest)).records]
-        found = [at for at in again if at_or_past(at, held.newest) and not self._is_behind(at)]
-        if len(found) > len(held):
+        count = 0
+        for answer in self._answers(held.newest):
+            again = [self._position(record) for record in answer.records]
+            count += len([at for at in again if at_or_past(at, held.newest) and not self._is_behind(at)])
+            if count > len(held) or (again and self._is_behind(again[-1])):
+                break
+        if count > len(held):
             raise SourceError(
                 "the pages ended, and the server has more records",
                 dataset=self._unit.dataset_urn,
                 expected=f"nothing behind {held.newest!r} and below {self._high!r}",
-                found=f"{len(found) - len(held)} records, when asked from there on",
+                found=f"{count - len(held)} records, when asked from there on",
                 todo="correct source.paging; or, if they came late, set a longer source.watermark.lookback",
             )
 
@@ -191,35 +157,3 @@ class RestExtraction(Extraction):
             found=repr(found),
             todo="ask for ascending order by source.params; nothing of it is published",
         )
-
-    def _endless(self, found: str) -> SourceError:
-        return SourceError(
-            "the answers would never end",
-            dataset=self._unit.dataset_urn,
-            expected="that each leads to another one, and one of them to none",
-            found=found,
-            todo="correct source.paging; nothing of it is published",
-        )
-
-    def _uneven(self, found: int) -> SourceError:
-        return SourceError(
-            "an answer had not as many records as the offset moved on, and is not the last one",
-            dataset=self._unit.dataset_urn,
-            expected="source.paging.step records in each but the last",
-            found=str(found),
-            todo="set step, and the server's parameter for the size of a page, to what the server gives at most;"
-            " nothing of it is published",
-        )
-
-    def _unreadable(self, found: str) -> SourceError:
-        return SourceError(
-            "an answer can't be read",
-            dataset=self._unit.dataset_urn,
-            expected=f"JSON with a list of records {f'at {self._list.records}' if self._list.records else ''}".strip(),
-            found=found,
-            todo="correct source.url, source.records or source.paging",
-        )
-
-
-def _digest(request: Request) -> bytes:
-    return blake2b(request.model_dump_json().encode(), digest_size=16).digest()

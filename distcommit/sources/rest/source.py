@@ -24,9 +24,9 @@ from distcommit.sources.rest.extractor import (
     OFFSET_COLUMN,
     PARTITION_COLUMN,
     RECORD_SCHEMA,
-    ListOfRecords,
     RestExtractor,
 )
+from distcommit.sources.rest.pages import ListOfRecords
 from distcommit.sources.rest.paging import Paging, Request
 from distcommit.sources.rest.plan import is_count, plan_dataset
 from distcommit.sources.rest.watermarks import ROWS, WatermarkField

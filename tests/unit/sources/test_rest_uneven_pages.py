@@ -10,7 +10,8 @@ from distcommit.model.errors import SourceError
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import WorkUnit
 from distcommit.sources.rest.client import Reply
-from distcommit.sources.rest.extractor import ListOfRecords, RestExtractor
+from distcommit.sources.rest.extractor import RestExtractor
+from distcommit.sources.rest.pages import ListOfRecords
 from distcommit.sources.rest.paging import PageNumberPaging, Request
 from distcommit.sources.rest.watermarks import ROWS, WatermarkField
 

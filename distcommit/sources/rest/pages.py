@@ -1,0 +1,216 @@
+"""The pages of one reading, each checked against those before it: what the source requires of a server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from distcommit.model.errors import SourceError
+from distcommit.model.watermark import Position
+from distcommit.sources.rest.answers import Answer
+from distcommit.sources.rest.paging import Paging, Request
+from distcommit.sources.rest.watermarks import WatermarkField
+
+if TYPE_CHECKING:
+    from distcommit.sources.rest.client import RestClient
+
+_MOST_EMPTY_PAGES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ListOfRecords:
+    """Where a dataset's records are, and how they are asked for: see `source.RestSource`."""
+
+    request: Request
+    records: str
+    watermark: WatermarkField
+    paging: Paging
+
+
+class Pages:
+    """The answers for one range of a list, one after the other.
+
+    Args:
+        client: what asks.
+        of: the list.
+        dataset: its name.
+    """
+
+    def __init__(self, client: RestClient, of: ListOfRecords, dataset: str) -> None:
+        self._client, self._list, self._dataset = client, of, dataset
+
+    def read(self, asked: dict[str, str]) -> Iterator[Answer]:
+        """Yield the answers from a position on, which the parameters `asked` name.
+
+        Raises:
+            SourceError: if one can't be read, does not fit those before it, or they would never end.
+        """
+        base, paging = self._list.request, self._list.paging
+        request: Request | None = paging.first(Request(url=base.url, params={**base.params, **asked}))
+        seen, empty, short, total = set[bytes](), 0, Answer(b"", []), 0
+        before = short
+        while request is not None:
+            seen.add(_digest(request))
+            answer, following = self._answer(request)
+            empty = 0 if answer.records else empty + 1
+            if empty > _MOST_EMPTY_PAGES:
+                raise self._endless(f"{empty} answers without records")
+            if answer.records and answer.body == before.body:
+                raise self._endless("the same answer twice")
+            if following is not None and _digest(following) in seen:
+                raise self._endless("one that leads to another one before it")
+            if answer.records and short.records:
+                raise self._uneven(short, is_last=False)
+            short = answer if paging.required_records(answer, is_last=False) is not None else Answer(b"", [])
+            if paging.required_records(answer, is_last=True) is not None:
+                raise self._uneven(answer, is_last=True)
+            total = self._total(answer, total)
+            yield answer
+            if following is None and not answer.records:
+                self._require_empty(paging.behind_last(request))
+            request, before = following, answer
+
+    def _answer(self, request: Request) -> tuple[Answer, Request | None]:
+        reply = self._client.get(request, self._dataset)
+        try:
+            answer = Answer.parse(reply.body, self._list.records, reply.next_link)
+            return answer, self._list.paging.following(request, answer)
+        except ValueError as error:
+            raise self._unreadable(f"{error}; it begins with {reply.body[:60]!r}") from None
+
+    def _require_empty(self, request: Request | None) -> None:
+        """Request the page behind the one without records.
+
+        Raises:
+            SourceError: if it has records.
+        """
+        if request is None or not self._answer(request)[0].records:
+            return
+        raise SourceError(
+            "a page without records is not the last one",
+            dataset=self._dataset,
+            expected="none behind it, as source.paging.until is empty",
+            found="records in the page behind it",
+            todo="set source.paging.until to what ends the server's list: total, link or short_page;"
+            " nothing of it is published",
+        )
+
+    def _total(self, answer: Answer, before: int) -> int:
+        total = self._list.paging.total(answer)
+        if total is not None and total < before:
+            raise SourceError(
+                "the server's total shrank between two pages: records were deleted, and others moved up unread",
+                dataset=self._dataset,
+                expected=f"at least {before}, as in the page before",
+                found=str(total),
+                todo="run again; nothing of it is published",
+            )
+        return total or before
+
+    def _endless(self, found: str) -> SourceError:
+        return SourceError(
+            "the answers would never end",
+            dataset=self._dataset,
+            expected="that each leads to another one, and one of them to none",
+            found=found,
+            todo="correct source.paging; nothing of it is published",
+        )
+
+    def _uneven(self, answer: Answer, *, is_last: bool) -> SourceError:
+        required = self._list.paging.required_records(answer, is_last=is_last)
+        todo = "the server's parameter for the size of a page, to what the server gives at most; nothing is published"
+        if is_last:
+            return SourceError(
+                "a page has more records than source.paging.size, or than the offset moves on",
+                dataset=self._dataset,
+                expected=f"at most {required}",
+                found=str(len(answer.records)),
+                todo=f"set source.paging.size (of offsets: step), and {todo}",
+            )
+        return SourceError(
+            "an answer had not as many records as the offset moved on, and is not the last one",
+            dataset=self._dataset,
+            expected=f"source.paging.step records in each but the last: {required}",
+            found=str(len(answer.records)),
+            todo=f"set step, and {todo}",
+        )
+
+    def _unreadable(self, found: str) -> SourceError:
+        of = self._list
+        return SourceError(
+            "an answer can't be read",
+            dataset=self._dataset,
+            expected=f"JSON with a list of records {f'at {of.records}' if of.records else ''}".strip(),
+            found=found,
+            todo="correct source.url, source.records or source.paging",
+        )
+
+
+class Repeats:
+    """Finds records that a server gives again: once where values are unique, never where they are not.
+
+    Records come in ascending order, so only those of the newest value can come again.
+
+    Args:
+        dataset: its name.
+        is_unique: whether no two records of it have one value.
+    """
+
+    def __init__(self, dataset: str, *, is_unique: bool) -> None:
+        self._dataset, self._is_unique = dataset, is_unique
+        self._newest: Position | None = None
+        self._records = set[bytes]()
+
+    def dropped(self, records: list[bytes], positions: list[Position]) -> tuple[list[bytes], list[Position]]:
+        """Return the records of one answer, and their positions, without those that were read before.
+
+        Raises:
+            SourceError: if a record comes again, or of unique values another one.
+        """
+        kept_records, kept_positions, digests = list[bytes](), list[Position](), list[bytes]()
+        for record, position in zip(records, positions, strict=True):
+            digest = blake2b(record, digest_size=16).digest()
+            if self._is_repeated(digest, position):
+                continue
+            kept_records.append(record)
+            kept_positions.append(position)
+            digests.append(digest)
+            if self._is_unique:
+                self._newest, self._records = position, {digest}
+        if not self._is_unique and kept_positions:
+            newest = kept_positions[-1]
+            before = self._records if newest == self._newest else set[bytes]()
+            of_newest = (digest for digest, at in zip(digests, kept_positions, strict=True) if at == newest)
+            self._newest, self._records = newest, before.union(of_newest)
+        return kept_records, kept_positions
+
+    def _is_repeated(self, digest: bytes, position: Position) -> bool:
+        if position != self._newest:
+            return False
+        if digest in self._records:
+            if self._is_unique:
+                return True
+            raise SourceError(
+                "a page repeats a record of the page before, which would be published twice",
+                dataset=self._dataset,
+                expected="pages that do not overlap, and no two records that are equal byte by byte",
+                found=f"a record of {position!r} twice",
+                todo="take links or a cursor as source.paging, or request larger pages by source.params;"
+                " nothing of it is published",
+            )
+        if self._is_unique:
+            raise SourceError(
+                "the server gave two different records of one value",
+                dataset=self._dataset,
+                expected="values that are unique, as source.watermark.unique says",
+                found=repr(position),
+                todo="set source.watermark.unique to false if values are not unique; if a record was changed while"
+                " pages were read, run again; nothing of it is published",
+            )
+        return False
+
+
+def _digest(request: Request) -> bytes:
+    return blake2b(request.model_dump_json().encode(), digest_size=16).digest()

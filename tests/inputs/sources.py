@@ -1,0 +1,68 @@
+"""Inputs of the sources: pages of REST servers, files, texts that are cast, Kafka's timestamps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from distcommit.model.errors import SourceError
+from tests.inputs.case import Case
+from tests.unit.sources.rest_pages import TIMES, UNIQUE, Pages, paging_of, read_from
+
+
+def _rest(*pages: Any, records: str = "", times: bool = False, **paging: Any) -> Callable[[Path], str]:
+    def run(_: Path) -> str:
+        try:
+            return str(read_from(Pages(*pages), TIMES if times else UNIQUE, records, paging_of(**paging)))
+        except SourceError as error:
+            return f"rejected: {str(error).partition(' [')[0]}"
+
+    return run
+
+
+def _page(*numbers: Any) -> list[dict[str, Any]]:
+    return [{"i": number} for number in numbers]
+
+
+def _total(total: Any, *numbers: int) -> dict[str, Any]:
+    return {"total": total, "rows": _page(*numbers)}
+
+
+_AT = "2024-01-01T00:00:00Z"
+_BY_TOTAL: dict[str, Any] = {"records": "rows", "until": "total", "path": "total"}
+_UNREADABLE = "rejected: an answer can't be read"
+
+_REST = [
+    Case("rest", "unique 1, 2 and then 2, 3", "[1, 2, 3]", _rest(_page(1, 2), _page(2, 3))),
+    Case("rest", "unique 1, 1 in one page", "[1]", _rest(_page(1, 1))),
+    Case(
+        "rest", "unique 1 with n = 1, then 1 with n = 2",
+        "rejected: the server gave two different records of one value",
+        _rest([{"i": 1, "n": 1}], [{"i": 1, "n": 2}]),
+    ),
+    Case(
+        "rest", "a time at the end of a page, the same record on the next",
+        "rejected: a page repeats a record of the page before, which would be published twice",
+        _rest(_page(_AT), [*_page(_AT), {"i": _AT, "n": 2}], times=True),
+    ),
+    Case("rest", "an empty page between two others", "rejected: a page without records is not the last one",
+         _rest(_page(1), [], _page(2))),
+    Case("rest", "an empty first page before another one", "rejected: a page without records is not the last one",
+         _rest([], _page(2))),
+    Case("rest", "an empty page in the middle, until: total", "[1, 2]",
+         _rest(_total(3, 1), _total(3), _total(3, 2), **_BY_TOTAL)),
+    Case("rest", "total of 3 records in pages of 2", "[1, 2, 3]",
+         _rest(_total(3, 1, 2), _total(3, 3), _total(3, 9), size=2, **_BY_TOTAL)),
+    Case("rest", "a total that is text", _UNREADABLE, _rest(_total("3", 1), **_BY_TOTAL)),
+    Case("rest", "no total in an answer", _UNREADABLE, _rest({"rows": _page(1)}, **_BY_TOTAL)),
+    Case(
+        "rest", "a total of 5, then of 4",
+        "rejected: the server's total shrank between two pages: records were deleted, and others moved up unread",
+        _rest(_total(5, 1, 2), _total(4, 4, 5), size=2, **_BY_TOTAL),
+    ),
+    Case("rest", "a page of 1 record where 2 are full, until: short_page", "[1, 2, 3]",
+         _rest(_page(1, 2), _page(3), _page(9), until="short_page", size=2)),
+]  # fmt: skip
+
+CASES: list[Case] = [*_REST]

@@ -1,0 +1,59 @@
+"""A server of given pages, and what a reader of them gets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from distcommit.model.watermark import Watermark
+from distcommit.model.work import WorkUnit
+from distcommit.sources.rest.client import Reply
+from distcommit.sources.rest.extractor import RestExtractor
+from distcommit.sources.rest.pages import ListOfRecords
+from distcommit.sources.rest.paging import PageNumberPaging, Request
+from distcommit.sources.rest.watermarks import ROWS, WatermarkField
+
+UNIQUE = WatermarkField(field="i", type="integer", since="since", lookback=0, unique=True)
+TIMES = WatermarkField(field="i", type="time", since="since", lookback=0)
+HIGH = "2024-01-02T00:00:00.000000Z"
+
+
+class Pages:
+    """Gives pages by their numbers from 1 on, and empty ones behind the last, whatever `since` is."""
+
+    def __init__(self, *pages: Any, links: Sequence[int] = ()) -> None:
+        self.pages, self.links = pages, links
+        self.asked: list[int] = []
+
+    def get(self, request: Request, urn: str) -> Reply:
+        number = int(request.params.get("page", 1))
+        self.asked.append(number)
+        page = self.pages[number - 1] if number <= len(self.pages) else []
+        body = page if isinstance(page, bytes) else json.dumps(page).encode()
+        return Reply(body, "/next" if number in self.links else "")
+
+    def close(self) -> None:
+        pass
+
+
+def paging_of(**settings: Any) -> PageNumberPaging:
+    return PageNumberPaging.model_validate({"type": "page", "param": "page", **settings})
+
+
+def values_of(
+    server: Any, field: WatermarkField = UNIQUE, records: str = "", paging: PageNumberPaging | None = None
+) -> list[bytes]:
+    """The records that a run reads from the beginning on."""
+    listed = ListOfRecords(Request(url="http://h/x"), records, field, paging or paging_of())
+    low = Watermark({"": field.beginning, ROWS: 0}, field.incarnation)
+    high = Watermark({"": HIGH} if field.type == "time" else {}, field.incarnation)
+    extraction = RestExtractor(server, {"d": listed}).extract(WorkUnit("0", "d", low, high, 1))
+    return [value for batch in extraction for value in batch.column("value").to_pylist()]
+
+
+def read_from(
+    server: Any, field: WatermarkField = UNIQUE, records: str = "", paging: PageNumberPaging | None = None
+) -> list[Any]:
+    """The field `i` of each of them."""
+    return [json.loads(value)["i"] for value in values_of(server, field, records, paging)]
