@@ -36,12 +36,13 @@ class RecordConverter(Converter):
         return self.schema_of(schema)
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
-        schema = self.schema_of(batch.schema)
+        schema, records = self.schema_of(batch.schema), _records(batch)
         made: list[Record] = []
         rows: list[int] = []
         rejected: dict[int, str] = {}
-        for row, record in enumerate(batch.to_pylist()):
+        for row in range(batch.num_rows):
             try:
+                (record,) = batch.slice(row, 1).to_pylist() if records is None else (records[row],)
                 found = self.convert_record(record)
                 new = [] if found is None else [found] if isinstance(found, dict) else list(found)
                 pa.RecordBatch.from_pylist(new, schema=schema)
@@ -53,6 +54,14 @@ class RecordConverter(Converter):
             made += new
             rows += [row] * len(new)
         yield Converted(pa.RecordBatch.from_pylist(made, schema=schema), pa.array(rows, pa.int64()), rejected)
+
+
+def _records(batch: pa.RecordBatch) -> list[Record] | None:
+    """All records; None if Python does not hold a time of one of them."""
+    try:
+        return list(batch.to_pylist())
+    except (OverflowError, ValueError):
+        return None
 
 
 def _misfits(record: Mapping[str, Any], fields: Iterable[pa.Field], path: str) -> Iterator[str]:

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
+from distcommit.constructs.calendar import OUTSIDE, are_within_calendar
 from distcommit.constructs.iso_times import are_alike_in_utc
 from distcommit.decoding import json_decoder
 
@@ -93,12 +94,12 @@ class JsonReader:
             except _BY_RECORD as error:
                 rejected[row] = reason(error, value)
         try:
-            array = pa.array(made, self._struct)
-        except _BY_RECORD:  # such as a time that no zone makes one of the years 1 to 9999
+            array = _within_calendar(made, self._struct)
+        except _BY_RECORD:
             kept = []
             for row, record in zip(rows, made, strict=True):
                 try:
-                    pa.array([record], self._struct)
+                    _within_calendar([record], self._struct)
                     kept.append((row, record))
                 except _BY_RECORD as error:
                     rejected[row] = reason(error, values[row].as_py())
@@ -157,6 +158,18 @@ class JsonReader:
 
 class _MightDifferError(Exception):
     """Arrow's reader has taken a value that the decoder may not take, or not so."""
+
+
+def _within_calendar(records: list[Any], kind: pa.DataType) -> pa.Array:
+    """Records as an array.
+
+    Raises:
+        ValueError: if a time of them is not of the years 1 to 9999 in UTC, which its zone can make of it.
+    """
+    array = pa.array(records, kind)
+    if not are_within_calendar(array):
+        raise ValueError(OUTSIDE)
+    return array
 
 
 def reason(error: Exception, value: object) -> str:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from distcommit.model.errors import SourceError
 from tests.inputs.case import Case
+from tests.unit.constructs.test_cast_values import CASTS, REJECTED, array_of, cast_to
 from tests.unit.sources.rest_pages import TIMES, UNIQUE, Pages, paging_of, read_from
 
 
@@ -65,4 +69,24 @@ _REST = [
          _rest(_page(1, 2), _page(3), _page(9), until="short_page", size=2)),
 ]  # fmt: skip
 
-CASES: list[Case] = [*_REST]
+
+def _cast(kind: pa.DataType, written: str, value: Any) -> Callable[[Path], str]:
+    def run(_: Path) -> str:
+        found = cast_to(written, array_of(kind, [value]))
+        value_found = found.records.column("amount")[0].as_py() if found.records.num_rows else REJECTED
+        return f"{value_found:f}" if isinstance(value_found, Decimal) else str(value_found)
+
+    return run
+
+
+def _text(right: Any, written: str) -> str:
+    scale = int(written.partition(", ")[2].rstrip(")") or 0)
+    return f"{right:.{scale}f}" if isinstance(right, Decimal) else str(right)
+
+
+_CASTS = [
+    Case("cast", f"{kind} {value!r:.60} to {written}", _text(right, written), _cast(kind, written, value))
+    for kind, written, value, right in CASTS
+]
+
+CASES: list[Case] = [*_REST, *_CASTS]

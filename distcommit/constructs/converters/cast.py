@@ -10,24 +10,32 @@ import pyarrow.compute as pc
 from pydantic import Field, field_validator
 
 from distcommit.constructs.by_halves import Made, by_halves
+from distcommit.constructs.calendar import OUTSIDE, are_within_calendar, text_of
 from distcommit.constructs.column_types import ColumnType, arrow_type
 from distcommit.constructs.columns import UNKNOWN, Columns, field_of, replaced
-from distcommit.constructs.json_records import reason
+from distcommit.constructs.literals import is_text
 from distcommit.constructs.settings import ConverterSettings
 from distcommit.model.constructs import Converted
 from distcommit.model.errors import ConfigurationError
 
 _PLAIN = r"^[+-]?\d{0,38}(\.\d{0,38})?$"
 """Text that Arrow can be given as a decimal: of `1e-999999999` the process dies (26.0)."""
+_INFINITY = r"^[+-]?(?i:inf(inity)?)$"
+_NOT_ZERO = r"^[^eE]*[1-9]"
+_LONG = r"^[+-]?\d{16,310}$"
+_MOST_DIGITS = 20
+"""Those of a 64-bit integer."""
 
 
 class Cast(ConverterSettings, frozen=True, extra="forbid"):
     """Casts columns to other types, where they stand: `columns: {NAME: TYPE}`.
 
     A value that the other type does not hold turns its record away: text that is no number or no date, numbers out of
-    range, decimals with more digits, fractions as whole numbers. Text that becomes a timestamp names its zone, and text
-    that becomes a decimal has no exponent. Of floating-point numbers as decimals the digits beyond are rounded; of
-    timestamps as dates the day in their zone stays.
+    range, decimals with more digits, fractions as whole numbers, whole numbers that a `float64` would round, numbers
+    other than 0 and 1 as `bool`, times outside the years 1 to 9999. Text that becomes a timestamp names its zone, text
+    that becomes a decimal has no exponent, and whole numbers are not hexadecimal. Fractions are rounded as text or
+    decimals that become `float64`, and as floating-point numbers that become decimals. Of timestamps as dates the day
+    in their zone stays.
     """
 
     type: Literal["cast"]
@@ -63,24 +71,80 @@ class Cast(ConverterSettings, frozen=True, extra="forbid"):
         schema = self.made_of(batch.schema)
 
         def cast(part: pa.RecordBatch) -> Made:
-            columns = [_cast(column, f.type) for column, f in zip(part.columns, schema, strict=True)]
-            return pa.RecordBatch.from_arrays(columns, schema=schema), None
+            given = zip(part.columns, schema, strict=True)
+            return pa.RecordBatch.from_arrays([_cast(column, f) for column, f in given], schema=schema), None
 
         def why(error: Exception, row: int) -> str:
-            return reason(error, {name: batch.column(name)[row].as_py() for name in self.columns})
+            assert isinstance(error, _CastError)
+            return f"{error}: {text_of(batch.column(error.column), row)[:100]}"
 
-        yield by_halves(batch, cast, schema, pa.ArrowException, why)
+        yield by_halves(batch, cast, schema, _CastError, why)
 
 
-def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    if column.type == kind:
+class _CastError(Exception):
+    """A value of a column is not one of the type. `column`: its name."""
+
+    def __init__(self, field: pa.Field, why: object) -> None:
+        super().__init__(f"column {field.name!r} as {field.type}: {why}")
+        self.column = field.name
+
+
+def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
+    if column.type == field.type:
         return column
-    t = column.type
-    if pa.types.is_decimal(kind) and not (pa.types.is_integer(t) or pa.types.is_floating(t) or pa.types.is_decimal(t)):
+    try:
+        return _exact(column.dictionary_decode() if pa.types.is_dictionary(column.type) else column, field.type)
+    except pa.ArrowException as error:
+        raise _CastError(field, error) from None
+
+
+def _exact(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Cast a column.
+
+    Raises:
+        pa.ArrowException: if a value of it is not one of the type.
+    """
+    t, types = column.type, pa.types
+    is_number = types.is_integer(t) or types.is_floating(t) or types.is_decimal(t)
+    if types.is_temporal(t) and not types.is_integer(kind) and not are_within_calendar(column):
+        raise pa.ArrowInvalid(OUTSIDE)
+    if types.is_decimal(kind) and types.is_integer(t):
+        column = column.cast(pa.decimal256(_MOST_DIGITS + kind.scale, kind.scale))
+    elif types.is_decimal(kind) and not is_number:
         column = column.cast(pa.string())
         if not pc.all(pc.match_substring_regex(column, _PLAIN), min_count=0).as_py():
-            raise pa.ArrowInvalid(f"not a number without exponent, of {kind}")
-    return column.cast(kind)
+            raise pa.ArrowInvalid("not a number without exponent")
+    elif types.is_integer(kind) and is_text(t) and pc.any(pc.match_substring_regex(column, "[xX]")).as_py():
+        raise pa.ArrowInvalid("not a decimal number")
+    made = column.cast(kind)
+    if types.is_floating(kind) and is_text(t):
+        _check_floats(column.cast(pa.string()), made)
+    if types.is_boolean(kind) and is_number and not pc.all(_are_bits(column), min_count=0).as_py():
+        raise pa.ArrowInvalid("neither 0 nor 1")
+    if not are_within_calendar(made):
+        raise pa.ArrowInvalid(OUTSIDE)
+    return made
+
+
+def _are_bits(numbers: pa.Array) -> pa.Array:
+    return pc.or_(*(pc.equal(numbers, pa.scalar(bit, numbers.type)) for bit in (0, 1)))
+
+
+def _check_floats(texts: pa.Array, numbers: pa.Array) -> None:
+    """Compare numbers with the text that they were read from.
+
+    Raises:
+        pa.ArrowInvalid: if one is infinity or zero, or has lost digits, and its text says another number.
+    """
+    finite = pc.invert(pc.match_substring_regex(texts, _INFINITY))
+    if pc.any(pc.and_(pc.is_inf(numbers), finite)).as_py():
+        raise pa.ArrowInvalid("too large for a floating-point number")
+    if pc.any(pc.and_(pc.equal(numbers, 0.0), pc.match_substring_regex(texts, _NOT_ZERO))).as_py():
+        raise pa.ArrowInvalid("too close to zero for a floating-point number")
+    is_long = pc.fill_null(pc.match_substring_regex(texts, _LONG), False)
+    long_texts, long_numbers = texts.filter(is_long).to_pylist(), numbers.filter(is_long).to_pylist()
+    if any(int(text) != int(number) for text, number in zip(long_texts, long_numbers, strict=True)):
+        raise pa.ArrowInvalid("a whole number with more digits than a floating-point number holds")
 
 
 SETTINGS = Cast
