@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 import pyarrow as pa
 from pydantic import BaseModel
@@ -24,6 +24,8 @@ class ConstructSettings(BaseModel, frozen=True, extra="forbid"):
 
 class ConverterSettings(ConstructSettings, Converter, frozen=True, extra="forbid"):
     """The section of a converter that says what it makes of columns, also where not all of them are known."""
+
+    groups_schemas: ClassVar[bool] = True
 
     @abstractmethod
     def convert_columns(self, columns: Columns) -> Columns:
@@ -45,6 +47,7 @@ class ConverterSettings(ConstructSettings, Converter, frozen=True, extra="forbid
 class CheckerSettings(ConstructSettings, frozen=True, extra="forbid"):
     """The section of a row or task checker."""
 
+    groups_schemas: ClassVar[bool] = True
     level: Level = "mandatory"
 
     def asked_columns(self) -> Sequence[str]:
@@ -77,6 +80,8 @@ class TaskCheckerSettings(CheckerSettings, TaskChecker, frozen=True, extra="forb
 
 class ForkOperatorSettings(ConstructSettings, ForkOperator, frozen=True, extra="forbid"):
     """The section of a fork operator, without its branches."""
+
+    groups_schemas: ClassVar[bool] = True
 
     @abstractmethod
     def named_branches(self) -> frozenset[str] | None:

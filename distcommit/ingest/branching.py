@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from distcommit.ingest.chain import Chain, Piece, Rejection, Rows, Tally, without
+from distcommit.ingest.chain import Chain, Rejection, Tally, without
 from distcommit.ingest.error_columns import error_records, error_schema
 from distcommit.ingest.fed_again import FedAgain
 from distcommit.ingest.forked import forked, rows_in
@@ -18,6 +18,7 @@ from distcommit.ingest.known_schemas import begin, known_to
 from distcommit.ingest.lane import Lane
 from distcommit.ingest.live import WRITE, activity_in
 from distcommit.ingest.overdue import at_most
+from distcommit.ingest.piece import Piece, Rows
 from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import QualityError
 from distcommit.model.extract import extract_of
@@ -106,7 +107,7 @@ class Branches:
             self.note_holes(holes)
             lane.read += batch.num_rows
             lane.kept += batch.num_rows
-            lane.write(batch, None)
+            lane.write([Piece(batch)] if batch.num_rows else [], lambda rows: None)
             self._is_whole = True
             return
         self._tallied = [[replace(tally) for tally in chain.tallies] for chain in self._chains]
@@ -116,7 +117,13 @@ class Branches:
         made = [lane.run(without(by_branch[lane.branch.name], rejected)) for lane in self._lanes]
         self._is_whole = False
         self.note_holes(holes)
-        self._divert(self._only, batch, rejected)
+        self._divert(
+            batch,
+            [
+                (self._only, rejected),
+                *((lane.branch.name, own) for lane, (_, own) in zip(self._lanes, made, strict=True)),
+            ],
+        )
         for lane, found in zip(self._lanes, made, strict=True):
             self._take(lane, batch, by_branch[lane.branch.name], rejected, found)
         self._is_whole, self._tallied = True, []
@@ -139,28 +146,24 @@ class Branches:
         came = rows_in(pieces, batch.num_rows) if self._flow.fork is not None else np.ones(batch.num_rows, bool)
         came[list(rejected)] = True
         made, own = found
-        self._divert(lane.branch.name, batch, own)
         kept = rows_in(made, batch.num_rows)
         lane.read += int(np.count_nonzero(came))
         lane.rejected += len(rejected) + len(own)
         lane.kept += int(np.count_nonzero(kept))
         provenance = self._origin.provenance
-        for piece in made:
-            lane.write(piece.records, _origins(provenance, batch, piece.rows))
+        lane.write(made, partial(_origins, provenance, batch))
         kept[[*rejected, *own]] = True
         gone = None if kept.all() else _origins(provenance, batch, np.flatnonzero(~kept))
         if gone is not None and provenance is not None:
             lane.filtered.add_origins(gone, provenance)
 
-    def _divert(self, branch: str, batch: pa.RecordBatch, rejected: Rejections) -> None:
-        """Writes input records as they came to an error branch."""
-        if not rejected:
-            return
-        name = errors_of(_shown(branch))
-        writer, errors = self._open_errors(name), _turned_away(branch, batch, rejected)
-        check_levels(errors.schema)
-        writer.write(errors)
-        self._diverted[name] += len(rejected)
+    def _divert(self, batch: pa.RecordBatch, rejected: Sequence[tuple[str, Rejections]]) -> None:
+        """Write input records as they came to error branches, in source order; `rejected` by the branch's name."""
+        for name, found in _by_error_branch(rejected).items():
+            writer, errors = self._open_errors(name), _turned_away(batch, found)
+            check_levels(errors.schema)
+            writer.write(errors)
+            self._diverted[name] += len(found)
 
     def _open(self, lane: Lane) -> SinkWriter:
         """A branch's writer; of one that is diverted that of its error branch."""
@@ -331,11 +334,22 @@ def _errors_of(branch: str, sink: str, diverted: int, writer: AttemptFiles) -> B
     )
 
 
-def _turned_away(branch: str, batch: pa.RecordBatch, rejected: Rejections) -> pa.RecordBatch:
+def _by_error_branch(rejected: Sequence[tuple[str, Rejections]]) -> dict[str, dict[int, tuple[str, Rejection]]]:
+    """Return the rejected rows of each error branch that has any, with the branch that turned them away."""
+    by_name: dict[str, dict[int, tuple[str, Rejection]]] = {}
+    for branch, rejections in rejected:
+        if rejections:
+            of_name = by_name.setdefault(errors_of(_shown(branch)), {})
+            of_name.update((row, (branch, why)) for row, why in rejections.items())
+    return by_name
+
+
+def _turned_away(batch: pa.RecordBatch, rejected: Mapping[int, tuple[str, Rejection]]) -> pa.RecordBatch:
     """Input records as they came, with the branch that turned them away, and why."""
     rows = sorted(rejected)
-    reasons = ([rejected[row].construct for row in rows], [rejected[row].reason for row in rows])
-    return error_records(batch.take(pa.array(rows, pa.int64())), [branch] * len(rows), *reasons)
+    branches, why = zip(*(rejected[row] for row in rows), strict=True)
+    reasons = ([each.construct for each in why], [each.reason for each in why])
+    return error_records(batch.take(pa.array(rows, pa.int64())), branches, *reasons)
 
 
 def _origins(provenance: Provenance | None, batch: pa.RecordBatch, rows: Rows | None) -> Origins | None:

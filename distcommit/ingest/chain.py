@@ -7,40 +7,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from distcommit.ingest.overdue import at_most
+from distcommit.ingest.piece import Piece, Rows
+from distcommit.ingest.source_order import ascending, by_first_row, in_source_order, merged_by_schema
 from distcommit.ingest.task_flow import Stage
 from distcommit.model.constructs import Converted, Converter, RowChecker
 from distcommit.model.errors import TURNED_AWAY, ConfigurationError, RecordError, plain_text
 from distcommit.model.work import ConstructCounts
-
-Rows = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Records of one schema.
-
-    Attributes:
-        records: themselves.
-        rows: for each the row of the extractor's batch that it came from; None: the same row, and every row has one.
-    """
-
-    records: pa.RecordBatch
-    rows: Rows | None = None
-
-    def origin_rows(self) -> Rows:
-        """The rows, also where they are the same."""
-        return np.arange(self.records.num_rows, dtype=np.int64) if self.rows is None else self.rows
-
-    def only(self, keep: npt.NDArray[np.bool_]) -> Piece:
-        """Those records for which `keep` is true."""
-        if keep.all():
-            return self
-        return Piece(self.records.filter(pa.array(keep)), self.origin_rows()[keep])
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +69,9 @@ class Chain:
         """What comes of the pieces, and which rows of the extractor's batch are turned away. Nothing of these is left
         in what comes back: a record is turned away as a whole.
 
+        Each piece that comes back has ascending rows. Constructs that do not group schemas are given runs of records
+        in source order.
+
         Raises:
             RecordError: if a record is to fail its work unit.
             ConfigurationError: if a construct can't work on what came, does not keep what it says, or does not end.
@@ -102,7 +81,11 @@ class Chain:
         for stage, tally in zip(self.stages, self.tallies, strict=True):
             began_s, self.at = time.perf_counter(), stage.name
             with at_most(self.seconds, stage.name):
-                found = [made for piece in found for made in _through(stage, tally, piece, rejected)]
+                given = found if stage.construct.groups_schemas else in_source_order(found)
+                made = [made for piece in given for made in _through(stage, tally, piece, rejected)]
+                found = by_first_row(map(ascending, made))
+                if len(given) > 1:
+                    found = by_first_row(merged_by_schema(found))
             tally.seconds += time.perf_counter() - began_s
         return without(found, rejected), rejected
 

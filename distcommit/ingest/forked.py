@@ -9,7 +9,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distcommit.ingest.chain import Piece, Rejection, turned_away
+from distcommit.ingest.chain import Rejection, turned_away
+from distcommit.ingest.piece import Piece
+from distcommit.ingest.source_order import in_source_order
 from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import ConfigurationError
 
@@ -37,7 +39,7 @@ def forked(
     if fork is None:
         return {names[0]: list(pieces)}
     found: dict[str, list[Piece]] = {name: [] for name in names}
-    for piece in pieces:
+    for piece in pieces if fork.groups_schemas else in_source_order(pieces):
         accepting = [name for name in names if fork.accepts(name, piece.records.schema)]
         chosen = fork.choose(piece.records, accepting) if accepting else {}
         if strangers := sorted(str(name) for name in chosen if name not in names):

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-import pyarrow as pa
-
-from distcommit.ingest.chain import Chain, Piece, Rejection
+from distcommit.ingest.chain import Chain, Rejection
 from distcommit.ingest.known_schemas import begin
+from distcommit.ingest.piece import Piece, Rows
+from distcommit.ingest.source_order import in_source_order, merged_by_schema, runs_of
 from distcommit.ingest.task_flow import Branch, Stage
 from distcommit.model.committer import check_plain
 from distcommit.model.constructs import BranchCounts, TaskCheck
@@ -105,17 +105,32 @@ class Lane:
         with self.at():
             return self.chain.run(pieces)
 
-    def write(self, batch: pa.RecordBatch, origins: Origins | None) -> None:
-        """Hands records to the task checkers and the writer."""
-        if not batch.num_rows or self.writer is None:
+    def write(self, made: Sequence[Piece], origins_of: Callable[[Rows | None], Origins | None]) -> None:
+        """Pass records to the task checkers and the writer in source order.
+
+        Args:
+            made: what the chain returned of one batch.
+            origins_of: returns where records of these rows came from.
+        """
+        if not made or self.writer is None:
             return
+        grouped = merged_by_schema(made, with_metadata=False)
         for check, asked in zip(self.branch.checks, self.checks, strict=True):
-            with self.at(check.name):
-                asked.see(batch)
+            for piece in grouped if check.checker.groups_schemas else in_source_order(grouped):
+                with self.at(check.name):
+                    asked.see(piece.records)
         with self._writing():
-            check_levels(batch.schema)
-            self.writer.write(batch, origins)
-        self.written += batch.num_rows
+            for piece in grouped:
+                check_levels(piece.records.schema)
+            origins = [origins_of(piece.rows) for piece in grouped]
+            whole = [(number, 0, piece.records.num_rows) for number, piece in enumerate(grouped)]
+            for number, begin, length in whole if self.writer.groups_schemas else runs_of(grouped):
+                of = origins[number]
+                run = (
+                    None if of is None else Origins(of.partitions.slice(begin, length), of.offsets.slice(begin, length))
+                )
+                self.writer.write(grouped[number].records.slice(begin, length), run)
+                self.written += length
 
     def ask(self, *, decides: bool) -> str:
         """Asks the task checkers.

@@ -60,6 +60,9 @@ class Converter(ABC):
 
     makes_several: ClassVar[bool] = False
     """Whether several records may come of one."""
+    groups_schemas: ClassVar[bool] = False
+    """Whether what becomes of a record depends on that record alone. Then records of one schema may come together. Else
+    a batch in which schemas alternate comes in runs, in source order, each run as a batch of its own."""
 
     @property
     def refuses_fields_by(self) -> str:
@@ -112,6 +115,9 @@ class Converter(ABC):
 class RowChecker(ABC):
     """Says of each record whether it is as it should be."""
 
+    groups_schemas: ClassVar[bool] = False
+    """As that of a converter."""
+
     def check_schema(self, schema: pa.Schema) -> None:  # noqa: B027 - optional hook
         """Asked before any record is read, where the schema is known by then.
 
@@ -159,6 +165,10 @@ class TaskCheck(ABC):
 class TaskChecker(ABC):
     """Decides, at the end of an attempt at a work unit, whether what it has made of a branch may be committed."""
 
+    groups_schemas: ClassVar[bool] = False
+    """Whether the outcome does not depend on the order of records. Then records of one schema may come together. Else a
+    batch in which schemas alternate comes in runs, in source order."""
+
     def check_schema(self, schema: pa.Schema) -> None:  # noqa: B027 - optional hook
         """Asked before any record is read, where the schema of what is written is known by then.
 
@@ -173,6 +183,9 @@ class TaskChecker(ABC):
 
 class ForkOperator(ABC):
     """Sends records to branches: to one of them, to several, or to none."""
+
+    groups_schemas: ClassVar[bool] = False
+    """As that of a converter."""
 
     def accepts(self, branch: str, schema: pa.Schema) -> bool:
         """Whether the branch takes records of that schema at all; else it is passed over for them. The default: yes."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from distcommit.model.committer import OpensCommitter
 from distcommit.model.extract import Extract
@@ -143,10 +143,16 @@ class SinkWriter(ABC):
     `prepares_apart`: as it is now, `prepare_commit` waits for a network and may be called in another thread, while
     other writers of the task are at work.
 
+    `groups_schemas`: whether the order of records with different schemas does not matter to the target, as where each
+    file has one schema. Then records of one schema come together, batch by batch. Else all come in source order, in
+    several calls where schemas alternate.
+
     Nothing it does is visible to readers of the target, unless its sink has a writer alone. After an error only `abort`
     is called. An attempt may die at any moment without `abort`, and what it has prepared may never be committed:
     another attempt may win.
     """
+
+    groups_schemas: ClassVar[bool] = False
 
     @property
     def prepares_apart(self) -> bool:

@@ -8,7 +8,7 @@ import os
 import uuid
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 from urllib.parse import urlparse
 
 import pyarrow as pa
@@ -147,6 +147,8 @@ class TableFiles(Protocol):
 
 class DataFileWriter(SinkWriter):
     """Rows wait in memory until they take 64 MB, and become a row group of each partition that they are of."""
+
+    groups_schemas: ClassVar[bool] = True
 
     def __init__(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> None:
         self._attempt, self._area = attempt, area

@@ -1,8 +1,12 @@
-"""Rows that wait in the attempt's own folder until a committer puts them into a table: Arrow streams of some MB."""
+"""Rows that wait in the attempt's own folder until a committer puts them into a table: files of some MB.
+
+A file holds one Arrow stream after the other: another one begins where the schema changes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
@@ -39,8 +43,6 @@ class StagedRows(SinkWriter):
         self._covering.add(batch, origins)
         if not batch.num_rows:
             return
-        if self._waiting and self._waiting[0].schema != batch.schema:
-            self._flush()
         self._waiting.append(batch)
         self._waiting_bytes += batch.nbytes
         if self._waiting_bytes >= FILE_BYTES:
@@ -67,9 +69,10 @@ class StagedRows(SinkWriter):
             return
         made = pa.BufferOutputStream()
         options = pa.ipc.IpcWriteOptions(compression="lz4")
-        with pa.ipc.new_stream(made, self._waiting[0].schema, options=options) as stream:
-            for batch in self._waiting:
-                stream.write_batch(batch)
+        for schema, batches in groupby(self._waiting, lambda batch: batch.schema):
+            with pa.ipc.new_stream(made, schema, options=options) as stream:
+                for batch in batches:
+                    stream.write_batch(batch)
         name = rows_name(len(self._files))
         file = self._area.fs.create(f"{self._area.folder}/{name}")
         try:
@@ -91,8 +94,13 @@ def rows_of(infos: Iterable[Mapping[str, Any]]) -> int:
     return sum(info["rows"] for info in infos)
 
 
-def staged_batches(context: CommitterContext, path: str, checksum: int | None) -> Iterator[pa.RecordBatch]:
-    """The rows of one staged file; all of them have one schema. `checksum`: None of a file that was staged without.
+def staged_runs(context: CommitterContext, path: str, checksum: int | None) -> Iterator[Sequence[pa.RecordBatch]]:
+    """Yield the rows of one staged file in order: batches of one schema, then those of the next.
+
+    Args:
+        context: says where staging is.
+        path: of the file, below the staging root.
+        checksum: None of a file that was staged without.
 
     Raises:
         LostError: if the file is gone, or is not what was staged.
@@ -104,4 +112,13 @@ def staged_batches(context: CommitterContext, path: str, checksum: int | None) -
         raise LostError("staged rows are gone", path=path) from error
     if checksum is not None and xxh3_64_intdigest(data) != checksum:
         raise LostError("staged rows are damaged", path=path, expected="the bytes that were staged", found="others")
-    yield from pa.ipc.open_stream(pa.py_buffer(data))
+    streams = pa.BufferReader(data)
+    while streams.tell() < len(data):
+        if batches := list(pa.ipc.open_stream(streams)):
+            yield batches
+
+
+def staged_batches(context: CommitterContext, path: str, checksum: int | None) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of one staged file in order, whatever their schemas. Raises as `staged_runs`."""
+    for batches in staged_runs(context, path, checksum):
+        yield from batches

@@ -13,7 +13,7 @@ from distcommit.decoding import converted
 from distcommit.model.committer import CommitRequest, CommitterContext
 from distcommit.model.errors import ConflictError
 from distcommit.model.ledger import Covered, LedgerRow
-from distcommit.sinks.staged_rows import files_of, rows_of, staged_batches
+from distcommit.sinks.staged_rows import files_of, rows_of, staged_runs
 from distcommit.sinks.table_committer import LEDGER, Key, RefusedError, TableCommitter
 from distcommit.sinks.table_sink import EPOCH, OF, TableSink, tag_of
 
@@ -98,8 +98,8 @@ class LoadingCommitter(TableCommitter):
 
     def load(self, request: CommitRequest, row: LedgerRow | None) -> None:
         table = None
-        for path, checksum in files_of(request.infos):
-            batches = [*staged_batches(self._context, path, checksum)]
+        files = files_of(request.infos)
+        for batches in (run for path, checksum in files for run in staged_runs(self._context, path, checksum)):
             if table is None:
                 table = self._table(request, row, batches[0].schema)
                 self._targets[request.dataset_urn, request.branch] = (table.shown, table.identity)

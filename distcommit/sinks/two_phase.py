@@ -32,7 +32,7 @@ from distcommit.model.ledger import LedgerRow
 from distcommit.model.sink import AttemptIdentity
 from distcommit.sinks.one_by_one import OneByOne
 from distcommit.sinks.retries import tries
-from distcommit.sinks.staged_rows import files_of, rows_of, staged_batches
+from distcommit.sinks.staged_rows import files_of, rows_of, staged_batches, staged_runs
 from distcommit.sinks.table_committer import CollisionError, Key, RefusedError
 from distcommit.sinks.table_loading import LoadingCommitter
 
@@ -214,9 +214,9 @@ class TwoPhaseCommitter(LoadingCommitter):
         if table is None or table.identity != identity:
             raise TransientError("the table was dropped, or made again, just now", dataset=asked.dataset_urn)
         for path, checksum in files_of(asked.infos):
-            batches = [*staged_batches(self._context, path, checksum)]
-            table.fit(batches[0].schema, add_columns=False)
-            table.copy(batches)
+            for batches in staged_runs(self._context, path, checksum):
+                table.fit(batches[0].schema, add_columns=False)
+                table.copy(batches)
 
     def _require_newest(self, epoch: int) -> None:
         newest = self.newest()

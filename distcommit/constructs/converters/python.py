@@ -32,6 +32,10 @@ class PythonConverter(OwnClass, ConstructSettings, Converter, frozen=True, extra
     def makes_several(self) -> bool:  # type: ignore[override]
         return self.made.makes_several
 
+    @property
+    def groups_schemas(self) -> bool:  # type: ignore[override]
+        return self.made.groups_schemas
+
     def convert_schema(self, schema: pa.Schema) -> pa.Schema | None:
         return self.made.convert_schema(schema)
 

@@ -28,6 +28,10 @@ class PythonFork(OwnClass, ForkOperatorSettings, frozen=True, extra="forbid"):
         """
         return make_named(ForkOperator, "fork", self.class_name, self.options)  # type: ignore[type-abstract]
 
+    @property
+    def groups_schemas(self) -> bool:  # type: ignore[override]
+        return self.made.groups_schemas
+
     def named_branches(self) -> frozenset[str] | None:
         return None
 

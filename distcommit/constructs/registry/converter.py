@@ -22,6 +22,7 @@ from distcommit.constructs.registry.client import (
     UnusableSchemaError,
     usual_subject,
 )
+from distcommit.constructs.registry.decoded_rows import DecodedRows, last_schema, with_nulls
 from distcommit.constructs.registry.policy import DatasetEvolution, EvolutionSettings, KnownSchemas
 from distcommit.constructs.registry.schema_bounds import check_size
 from distcommit.constructs.registry.wire import Framed, split
@@ -89,10 +90,11 @@ class RegistryConverter(
     """The section of a converter that a schema registry tells how to read a column.
 
     A message's fields become columns behind the others, and may all be null: a null value has null in each, and the
-    columns of the record before it. If there was none in the work unit, it has those of the newest schema that records
-    of the dataset are published with, else of the topic's subject, as producers name it (`TOPIC-value`, or `-key`), or
-    none if the registry knows no such subject. Records of several schemas come in several pieces, whose Arrow schemas
-    name the registry's id in their metadata.
+    columns of the record before it. If there was none in the work unit, it has those of the first record in its batch.
+    If that has none, it has those of the newest schema that records of the dataset are published with, else of the
+    topic's subject, as producers name it (`TOPIC-value`, or `-key`), or none if the registry knows no such subject.
+    Records of several schemas come in several pieces, in the order of their first records, whose Arrow schemas name the
+    registry's id in their metadata.
 
     Turned away is what is not in the wire format, or not of its schema, and what names a schema that the registry does
     not know, or that has no columns: the registry is asked once for each id in a task.
@@ -137,7 +139,7 @@ class RegistryConverter(
         field_of(batch.schema, self.column, self.type, _is_binary, "binary")
         found = split(batch.column(self.column))
         rejected = dict(found.rejected)
-        pieces = []
+        found_rows: list[DecodedRows] = []
         for framed in found.framed:
             decoder = self._admitted(framed.schema_id)
             if isinstance(decoder, str):
@@ -145,11 +147,12 @@ class RegistryConverter(
                 continue
             for decoded in decoder.decode(framed):
                 rejected |= {int(framed.rows[number]): reason for number, reason in decoded.wrong.items()}
-                pieces.append(self._placed(batch, framed, decoded))
-        if len(found.nulls) or not pieces:
-            pieces.append(self._nulls(batch, found.nulls))
-        for number, piece in enumerate(pieces):
-            yield Converted(piece.records, piece.rows, {} if number else rejected)
+                found_rows.append(_placed(framed, decoded))
+        known, decoded_rows = self._known, [each for each in found_rows if len(each.rows)]
+        made = with_nulls(decoded_rows, found.nulls, known.last, self._without_messages)
+        known.last = last_schema(decoded_rows) or (made[0].schema if made else known.last)
+        for number, each in enumerate(made or [DecodedRows.of_nulls(self._without_messages(), found.nulls)]):
+            yield self._joined(batch, each, {} if number else rejected)
 
     def begin_work_unit(self, dataset_urn: str) -> None:
         known = self._known
@@ -253,24 +256,9 @@ class RegistryConverter(
         kept = Columns.of(schema).beside(self.column, self.keep_column)
         return unique_names(Columns.of(pa.schema([*kept.known, *made], made.metadata)), self.type).known
 
-    def _placed(self, batch: pa.RecordBatch, framed: Framed, decoded: Decoded) -> _Piece:
-        """Decoded records beside the other columns, without those that are wrong."""
-        records, rows = decoded.records, framed.rows
-        rows = rows if decoded.numbers is None else rows[decoded.numbers]
-        if decoded.wrong:
-            wrong = framed.rows[np.fromiter(decoded.wrong, np.int64)]
-            good = ~np.isin(rows, wrong)
-            records, rows = records.filter(pa.array(good)), rows[good]
-        marked = records.schema.with_metadata({SCHEMA_ID: str(framed.schema_id).encode()})
-        self._known.last = marked
-        return self._joined(batch, records.columns, marked, rows)
-
-    def _nulls(self, batch: pa.RecordBatch, rows: NDArray[np.int64]) -> _Piece:
-        pinned = self._known.policy.pinned
-        if self._known.last is None and (len(rows) or pinned):
-            self._known.last = self._pinned_decoder().schema if pinned else self._newest()
-        last = self._known.last or pa.schema([])
-        return self._joined(batch, [pa.nulls(len(rows), each.type) for each in last], last, rows)
+    def _without_messages(self) -> pa.Schema:
+        """The columns of nulls where no message came before."""
+        return self._pinned_decoder().schema if self._known.policy.pinned else self._known.last or self._newest()
 
     def _newest(self) -> pa.Schema:
         """The columns of the newest schema of what is published, or else of the topic's, as far as the registry knows
@@ -288,13 +276,25 @@ class RegistryConverter(
         decoder = self._decoder(found.schema_id)
         return pa.schema([]) if isinstance(decoder, str) else decoder.schema
 
-    def _joined(
-        self, batch: pa.RecordBatch, columns: Sequence[pa.Array], made: pa.Schema, rows: NDArray[np.int64]
-    ) -> _Piece:
-        schema = self._beside(batch.schema, made)
+    def _joined(self, batch: pa.RecordBatch, decoded: DecodedRows, rejected: Mapping[int, str]) -> Converted:
+        """Decoded messages beside the other columns."""
+        schema, rows = self._beside(batch.schema, decoded.schema), decoded.rows
         kept = batch if self.keep_column else batch.drop_columns([self.column])
         taken = kept if len(rows) == batch.num_rows else kept.take(pa.array(rows))
-        return _Piece(pa.RecordBatch.from_arrays([*taken.columns, *columns], schema=schema), pa.array(rows, pa.int64()))
+        records = pa.RecordBatch.from_arrays([*taken.columns, *decoded.columns], schema=schema)
+        return Converted(records, pa.array(rows, pa.int64()), rejected)
+
+
+def _placed(framed: Framed, decoded: Decoded) -> DecodedRows:
+    """Decoded messages with their rows, without those that are wrong."""
+    records, rows = decoded.records, framed.rows
+    rows = rows if decoded.numbers is None else rows[decoded.numbers]
+    if decoded.wrong:
+        wrong = framed.rows[np.fromiter(decoded.wrong, np.int64)]
+        good = ~np.isin(rows, wrong)
+        records, rows = records.filter(pa.array(good)), rows[good]
+    marked = records.schema.with_metadata({SCHEMA_ID: str(framed.schema_id).encode()})
+    return DecodedRows(records.columns, marked, rows)
 
 
 def _checked(decoder: Decoder) -> Decoder:
@@ -302,12 +302,6 @@ def _checked(decoder: Decoder) -> Decoder:
     if column := too_deep(decoder.schema):
         raise UnusableSchemaError(f"field {column} has more than {MOST_LEVELS} levels, which no file could hold")
     return decoder
-
-
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    records: pa.RecordBatch
-    rows: pa.Array
 
 
 def _is_binary(kind: pa.DataType) -> bool:

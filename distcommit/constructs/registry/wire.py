@@ -44,7 +44,7 @@ class Split:
     """A column by the schemas that its values name.
 
     Attributes:
-        framed: by schema id.
+        framed: by schema id, in the order of their first rows.
         nulls: rows without a value.
         rejected: why others are not in this format, by row.
     """
@@ -71,7 +71,8 @@ def split(column: pa.Array) -> Split:
     ids = header[:, 1:].astype(np.int64) @ np.array([1 << 24, 1 << 16, 1 << 8, 1])
     good = long_enough & (header[:, 0] == 0) & (ids <= MOST_ID)
     framed = []
-    for schema_id in np.unique(ids[good]):
+    found, first = np.unique(ids[good], return_index=True)
+    for schema_id in found[np.argsort(first)]:
         rows = np.flatnonzero(good & (ids == schema_id))
         framed.append(Framed(int(schema_id), data, begin[rows] + HEADER_BYTES, end[rows], rows))
     return Split(tuple(framed), np.flatnonzero(null), dict(_wrong(column, np.flatnonzero(~null & ~good))))

@@ -27,6 +27,10 @@ class PythonTaskChecker(OwnClass, TaskCheckerSettings, frozen=True, extra="forbi
         """
         return make_named(TaskChecker, "task checker", self.class_name, self.options)  # type: ignore[type-abstract]
 
+    @property
+    def groups_schemas(self) -> bool:  # type: ignore[override]
+        return self.made.groups_schemas
+
     def check_schema(self, schema: pa.Schema) -> None:
         self.made.check_schema(schema)
 

@@ -142,6 +142,8 @@ class AttemptFiles(SinkWriter):
         max_open_files: when more are open, the one not written to for the longest time is finished.
     """
 
+    groups_schemas: ClassVar[bool] = True
+
     def __init__(
         self,
         area: StagingArea,

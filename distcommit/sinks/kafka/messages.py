@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -127,15 +128,13 @@ class KafkaWriter(SinkWriter):
         self._held_bytes = 0
 
     def write(self, batch: pa.RecordBatch, origins: Origins | None = None) -> None:
-        messages = self._mapping.messages(batch)
+        if not self._held or batch.schema != self._held[-1].schema:
+            self._mapping.check(batch.schema)
         self._covering.add(batch, origins)
-        rows_at_once = max(1, messages.num_rows * _FLUSH_BYTES // max(1, messages.nbytes))
-        for start in range(0, messages.num_rows, rows_at_once):
-            part = messages.slice(start, rows_at_once)
-            self._held.append(part)
-            self._held_bytes += part.nbytes
-            if self._held_bytes >= _FLUSH_BYTES:
-                self._flush()
+        self._held.append(batch)
+        self._held_bytes += batch.nbytes
+        if self._held_bytes >= _FLUSH_BYTES:
+            self._flush()
 
     def note_holes(self, holes: Iterable[SkippedRange]) -> None:
         self._covering.note_holes(holes)
@@ -160,12 +159,34 @@ class KafkaWriter(SinkWriter):
     def _flush(self) -> None:
         if not self._held:
             return
+        messages = self._in_order()
+        self._held, self._held_bytes = [], 0
+        rows_at_once = max(1, messages.num_rows * _FLUSH_BYTES // max(1, messages.nbytes))
+        for start in range(0, messages.num_rows, rows_at_once):
+            self._stage(messages.slice(start, rows_at_once))
+
+    def _in_order(self) -> pa.RecordBatch:
+        """Return the messages of all held batches in order. Those of one schema are made at once."""
+        groups: list[tuple[list[pa.RecordBatch], list[int]]] = []
+        for number, batch in enumerate(self._held):
+            group = next((group for group in groups if group[0][0].schema.equals(batch.schema)), None)
+            if group is None:
+                groups.append(([batch], [number]))
+            else:
+                group[0].append(batch)
+                group[1].append(number)
+        made = pa.concat_batches([self._mapping.messages(pa.concat_batches(batches)) for batches, _ in groups])
+        if len(groups) == 1:
+            return made
+        numbers = [(number, self._held[number].num_rows) for _, of in groups for number in of]
+        of_rows = np.repeat(*np.array(numbers, np.int64).T)
+        return made.take(pa.array(np.argsort(of_rows, kind="stable")))
+
+    def _stage(self, messages: pa.RecordBatch) -> None:
         name = messages_name(len(self._files))
         buffer = pa.BufferOutputStream()
         with pa.ipc.new_stream(buffer, _MESSAGE) as stream:
-            for part in self._held:
-                stream.write_batch(part)
-        self._held, self._held_bytes = [], 0
+            stream.write_batch(messages)
         file, written = self._area.fs.create(f"{self._area.folder}/{name}"), False
         try:
             file.write(buffer.getvalue())

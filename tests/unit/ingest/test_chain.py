@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from distcommit.app.job_file.built_in import validated
-from distcommit.ingest.chain import Chain, Piece
+from distcommit.ingest.chain import Chain
+from distcommit.ingest.piece import Piece
 from distcommit.ingest.task_flow import Stage
 from distcommit.model.constructs import Converted, Converter
 

@@ -11,8 +11,9 @@ from contextlib import suppress
 import pyarrow as pa
 import pytest
 
-from distcommit.ingest.chain import Chain, Piece
+from distcommit.ingest.chain import Chain
 from distcommit.ingest.overdue import at_most
+from distcommit.ingest.piece import Piece
 from distcommit.ingest.task_flow import Stage
 from distcommit.model.constructs import Converted, Converter
 from distcommit.model.error_kinds import is_permanent

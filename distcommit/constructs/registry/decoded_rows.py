@@ -1,0 +1,77 @@
+"""Decoded messages with their rows, and nulls put among them in source order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from distcommit.constructs.registry.wire import Indices
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedRows:
+    """Decoded messages of one schema.
+
+    Attributes:
+        columns: as long as `rows`.
+        schema: of the columns.
+        rows: of the batch that the messages are of, ascending.
+    """
+
+    columns: Sequence[pa.Array]
+    schema: pa.Schema
+    rows: Indices
+
+    @classmethod
+    def of_nulls(cls, schema: pa.Schema, rows: Indices) -> DecodedRows:
+        """Return rows whose columns are null."""
+        return cls([pa.nulls(len(rows), each.type) for each in schema], schema, rows)
+
+    def with_nulls(self, nulls: Indices) -> DecodedRows:
+        """Return the same with rows of nulls where they belong."""
+        if not len(nulls):
+            return self
+        rows = np.concatenate([self.rows, nulls])
+        order = np.argsort(rows, kind="stable")
+        indices = pa.array(order, mask=order >= len(self.rows))
+        return DecodedRows([column.take(indices) for column in self.columns], self.schema, rows[order])
+
+
+def last_schema(decoded: Sequence[DecodedRows]) -> pa.Schema | None:
+    """Return the schema of the message that came last."""
+    return max(decoded, key=lambda each: int(each.rows[-1])).schema if decoded else None
+
+
+def with_nulls(
+    decoded: Sequence[DecodedRows], nulls: Indices, before: pa.Schema | None, otherwise: Callable[[], pa.Schema]
+) -> list[DecodedRows]:
+    """Give each null the columns of the message before it.
+
+    Args:
+        decoded: messages of a batch by schema, none of them empty.
+        nulls: rows without a message, ascending.
+        before: the schema of the last message before the batch, which nulls at the beginning have. If None, they have
+            that of the first message in the batch.
+        otherwise: returns the schema of nulls if there is no message at all.
+    """
+    if not len(nulls):
+        return list(decoded)
+    if not decoded:
+        return [DecodedRows.of_nulls(otherwise() if before is None else before, nulls)]
+    rows = np.concatenate([each.rows for each in decoded])
+    order = np.argsort(rows, kind="stable")
+    owners = np.repeat(np.arange(len(decoded)), [len(each.rows) for each in decoded])[order]
+    place = np.searchsorted(rows[order], nulls) - 1
+    alike = (
+        [number for number, each in enumerate(decoded) if each.schema.equals(before, check_metadata=True)]
+        if (before is not None)
+        else [int(owners[0])]
+    )
+    owner = np.where(place < 0, alike[0] if alike else -1, owners[place])
+    made = [each.with_nulls(nulls[owner == number]) for number, each in enumerate(decoded)]
+    if before is not None and (owner < 0).any():
+        made.append(DecodedRows.of_nulls(before, nulls[owner < 0]))
+    return made

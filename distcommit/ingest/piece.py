@@ -1,0 +1,40 @@
+"""Records of one schema, each with the row of the extractor's batch that it came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Records of one schema.
+
+    Attributes:
+        records: themselves.
+        rows: for each the row of the extractor's batch that it came from; None: the same row, and every row has one.
+    """
+
+    records: pa.RecordBatch
+    rows: Rows | None = None
+
+    def origin_rows(self) -> Rows:
+        """The rows, also where they are the same."""
+        return np.arange(self.records.num_rows, dtype=np.int64) if self.rows is None else self.rows
+
+    def only(self, keep: npt.NDArray[np.bool_]) -> Piece:
+        """Those records for which `keep` is true."""
+        if keep.all():
+            return self
+        return Piece(self.records.filter(pa.array(keep)), self.origin_rows()[keep])
+
+    def slice(self, begin: int, length: int) -> Piece:
+        """Return so many of the records, from one on."""
+        if length == self.records.num_rows:
+            return self
+        return Piece(self.records.slice(begin, length), self.origin_rows()[begin : begin + length])
