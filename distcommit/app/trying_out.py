@@ -70,7 +70,8 @@ def throwaway(config: JobConfig) -> Iterator[JobConfig]:
     try:
         yield config.model_copy(update={"paths": paths, "commit": commit})
     finally:
-        delete_tree(open_file_system(root, durable=False), path_of(root))
+        folder = path_of(root)
+        delete_tree(open_file_system(root, durable=False, roots=(folder,)), folder)
 
 
 def first_records(config: JobConfig) -> tuple[list[ShownTable], int]:

@@ -20,6 +20,7 @@ from distcommit.engine.task_times import TaskTimes
 from distcommit.model.errors import DistcommitError, FencedError, StaleStoreError, TransientError
 from distcommit.model.lockstep import Work, in_step
 from distcommit.model.log_records import DatasetStatus
+from distcommit.model.ports import OutsideRootError
 from distcommit.protocol.fold import Fold
 from distcommit.stores.anchors import require_published, require_whole
 from distcommit.stores.claims import newest_end, read_marks
@@ -159,7 +160,7 @@ def _recover_bucket(
             replayed.left(fold)
             rows += replayed.rows
         for epoch in swept_epochs(seen.staged, settings.epoch, fold):
-            tally.add(RecoverCounts(files_swept=sweep_lost(settings, epoch, bucket, seen.past)))
+            tally.add(RecoverCounts(files_swept=_swept(settings, epoch, bucket, seen.past)))
         for number, kind in fold.ignored:
             logger.info("record ignored, not valid where it stands: %s %s", number, kind, extra={"log": log.folder})
         # Of runs that died it is looked for what their records say they have done: these stay longer.
@@ -184,7 +185,16 @@ def _sweep_other_generations(settings: RunSettings, seen: _Seen) -> int:
     fs, root = settings.store.fs, settings.store.roots.staging
     older = [epoch for epoch in seen.staged if epoch < settings.epoch]
     gone = [(epoch, b) for epoch in older for b in staged_buckets(fs, root, epoch) if b >= settings.store.buckets]
-    return sum(sweep_lost(settings, epoch, bucket, seen.past) for epoch, bucket in gone)
+    return sum(_swept(settings, epoch, bucket, seen.past) for epoch, bucket in gone)
+
+
+def _swept(settings: RunSettings, epoch: int, bucket: int, past: PastStates) -> int:
+    """Sweep as `sweep_lost`. What a link or a mount leads out of staging stays, and its bucket goes on."""
+    try:
+        return sweep_lost(settings, epoch, bucket, past)
+    except OutsideRootError as error:
+        logger.warning("orphaned files are not swept: %s", error, extra={"bucket": bucket, "epoch": epoch})
+        return 0
 
 
 def _replayed(done: Tally[CommitCounts]) -> Report[RecoverCounts]:

@@ -12,11 +12,15 @@ import grp
 import os
 import pwd
 import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Protocol
 
+from distcommit.fs.beneath import folder_below
 from distcommit.model.ports import FileStatus, FolderEntry
 
 _RENAME_NOREPLACE = 1
+_REFERENCE = getattr(os, "O_PATH", os.O_RDONLY) | os.O_CLOEXEC
 _HERE = -100  # AT_FDCWD
 _AS = (sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())  # what os.fsencode does, in a third of its time
 _witnesses: dict[int, int] = {}
@@ -48,15 +52,20 @@ class PosixCalls(Protocol):
 
 
 class RealPosixCalls:
-    """The kernel's own. `syncfs` reports failed writes since Linux 5.8."""
+    """The kernel's own. `syncfs` reports failed writes since Linux 5.8.
 
-    def __init__(self) -> None:
+    Args:
+        roots: absolute folders without links. What is listed or deleted beneath one of them is never outside of it.
+    """
+
+    def __init__(self, roots: Sequence[str] = ()) -> None:
+        self._roots = tuple(roots)
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._renameat2 = getattr(self._libc, "renameat2", None)
         self._syncfs = getattr(self._libc, "syncfs", None)
 
-    def __reduce__(self) -> tuple[type[RealPosixCalls], tuple[()]]:
-        return RealPosixCalls, ()
+    def __reduce__(self) -> tuple[type[RealPosixCalls], tuple[tuple[str, ...]]]:
+        return RealPosixCalls, (self._roots,)
 
     def open_new(self, path: str) -> int:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
@@ -94,17 +103,27 @@ class RealPosixCalls:
         os.chown(path, user_id, group_id)
 
     def scandir(self, path: str) -> list[FolderEntry]:
-        with os.scandir(path) as entries:
+        with self._confined(path, readable=True) as folder, os.scandir(path if folder is None else folder) as entries:
             return [FolderEntry(e.name, e.is_dir(follow_symlinks=False), e.inode()) for e in entries]
 
     def mkdir(self, path: str) -> None:
         os.mkdir(path)
 
     def rmdir(self, path: str) -> None:
-        os.rmdir(path)
+        folder, _, name = path.rpartition("/")
+        with self._confined(folder) as opened:
+            try:
+                os.rmdir(path if opened is None else name, dir_fd=opened)
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, path) from None
 
     def unlink(self, path: str) -> None:
-        os.unlink(path)
+        folder, _, name = path.rpartition("/")
+        with self._confined(folder) as opened:
+            try:
+                os.unlink(path if opened is None else name, dir_fd=opened)
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, path) from None
 
     def link(self, source: str, target: str) -> None:
         os.link(source, target, follow_symlinks=False)
@@ -144,7 +163,22 @@ class RealPosixCalls:
         return _witnesses[device]
 
     def realpath(self, path: str) -> str:
-        return os.path.realpath(path)
+        """Return the path without links: by one look of the kernel where there is a `/proc`."""
+        real = ""
+        with suppress(OSError):
+            opened = os.open(path, _REFERENCE)
+            try:
+                real = os.readlink(f"/proc/self/fd/{opened}")
+            finally:
+                os.close(opened)
+        return real if real.startswith("/") and not real.endswith(" (deleted)") else os.path.realpath(path)
+
+    def _confined(self, folder: str, *, readable: bool = False) -> AbstractContextManager[int | None]:
+        """Open a folder of the job beneath its root. None for a folder that is no root's."""
+        for root in self._roots:
+            if folder == root or folder.startswith(f"{root}/"):
+                return folder_below(root, folder, readable=readable)
+        return nullcontext()
 
 
 def _status(found: os.stat_result) -> FileStatus:

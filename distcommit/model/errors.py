@@ -236,6 +236,7 @@ REFUSALS = {
     " safe mode)",
     errno.EACCES: "correct the permissions: let this user write {}",
     errno.EPERM: "correct the permissions: let this user write {}",
+    errno.ELOOP: "remove the symbolic link or the mount at {}",
 }
 """By errno: refusals of a whole operation, before any of it has an effect, and what to do about them."""
 

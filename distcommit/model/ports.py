@@ -60,6 +60,10 @@ class NotPutError(OSError):
     """A put was refused before the file could get its name: surely nothing was put."""
 
 
+class OutsideRootError(OSError):
+    """A path below one of the job's roots leads out of it, through a symbolic link or a mount: nothing was done."""
+
+
 def not_put(error: OSError, path: str) -> OSError:
     """The error of a put that failed before the file could get its name, as the port has it."""
     return NotPutError(error.errno, error.strerror, path) if error.errno in REFUSALS else error

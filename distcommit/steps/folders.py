@@ -24,6 +24,7 @@ class GuardedFolders:
         self._links: dict[str, set[str]] = {}
         self._looking = threading.Lock()
         self._look_first = False
+        self._real_root = ""
 
     def check(self, folder: str) -> None:
         """Refuses a folder that leads out of the root; a missing one is fine. Costs a listing per folder above it.
@@ -120,8 +121,19 @@ class GuardedFolders:
             self._safe.discard(folder)
             folder = _above(folder)
 
+    def confirm(self, folder: str) -> None:
+        """Check a folder again after it was used: a link may have been put there after the first check.
+
+        Raises:
+            ConfigurationError: if it leads out of the root now.
+        """
+        if self._fs.has_links and folder != self._root:
+            self._inside(folder)
+
     def _inside(self, folder: str) -> None:
-        real, root = self._fs.real_path(folder), self._fs.real_path(self._root)
+        if not self._real_root:
+            self._real_root = self._fs.real_path(self._root)
+        real, root = self._fs.real_path(folder), self._real_root
         if not real.startswith(root.rstrip("/") + "/"):
             raise ConfigurationError(
                 "a folder leads out of its root through a symbolic link",

@@ -58,6 +58,7 @@ def publish_all(steps: Sequence[StagedMove], verdicts: Sequence[Verification] | 
     batch.move_folders(whole)
     batch.make_room([(group, group.target) for group in whole if not group.moved])
     batch.move_files([*whole, *single], verdicts)
+    batch.confirm_folders()
     batch.sync([(group, _folder_of(group.target) if group.moved else group.target) for group in groups])
     return batch.errors
 
@@ -242,6 +243,19 @@ class _Batch:
                 errors[index] = storage_error(error, "a staged file could not be published", path=step.target)
 
         in_flight(self._fs.parallel_calls, move, indices)
+
+    def confirm_folders(self) -> None:
+        """Fail the steps of each group whose folder leads out of its root by now. Between the first check and a rename
+        a link may have taken a folder's place; then a file may be somewhere else, and must not count as published."""
+        if not self._fs.has_links:
+            return
+        for group in self._sound(self.groups):
+            try:
+                self._targets.confirm(group.target)
+                if not group.moved:
+                    self._sources.confirm(group.source)
+            except (DistcommitError, OSError) as error:
+                self._fail(group, error, "a published folder could not be checked", group.target)
 
     def sync(self, wanted: Sequence[tuple[_Group, str]]) -> None:
         """Syncs the folders of sound groups. One folder's trouble fails the steps in it; the disk's, all."""

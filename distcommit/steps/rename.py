@@ -137,6 +137,7 @@ class FsRenameCommitStep(CommitStep):
     def withdraw(self) -> None:
         self._remove(self.source, self.context.staging_root)
         if self.folders[0]:  # the staging root itself stays
+            GuardedFolders(self.context.fs, self.context.staging_root).check(_folder_of(self.source))
             self.context.fs.delete_folder(_folder_of(self.source))  # with its last file: nobody can move it any more
 
     def undo(self) -> None:

@@ -44,8 +44,9 @@ class JobFolders:
     def places(self) -> tuple[FileSystem, Roots]:
         """The file system, and the folders there."""
         paths = self.config.paths
-        fs = open_file_system(paths.store, durable=self.config.commit.durability == "fsync")
-        return fs, Roots(path_of(paths.store), path_of(paths.staging), path_of(paths.output))
+        roots = Roots(path_of(paths.store), path_of(paths.staging), path_of(paths.output))
+        durable = self.config.commit.durability == "fsync"
+        return open_file_system(paths.store, durable=durable, roots=(roots.store, roots.staging, roots.output)), roots
 
     def has_store(self) -> bool:
         """Whether there is a store."""

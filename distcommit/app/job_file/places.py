@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from distcommit.fs.counted import counted
@@ -105,12 +105,13 @@ def check_places(places: Mapping[str, str]) -> None:
                 )
 
 
-def open_file_system(place: str, *, durable: bool) -> FileSystem:
+def open_file_system(place: str, *, durable: bool, roots: Sequence[str] = ()) -> FileSystem:
     """The file system that a normal place is on.
 
     Args:
         place: as `normal_place` returns it.
         durable: whether what is published has to survive a crash of the machines that keep it.
+        roots: the job's folders, as paths. What is deleted beneath one of them is never outside of it.
 
     What is written to an object store is durable, whether it has to be or not.
 
@@ -120,7 +121,7 @@ def open_file_system(place: str, *, durable: bool) -> FileSystem:
     """
     scheme, authority = _file_system_of(place)
     if not scheme:
-        return LocalFileSystem(counted(RealPosixCalls()), durable=durable)
+        return LocalFileSystem(counted(RealPosixCalls(roots)), durable=durable)
     try:
         fs = _remote(scheme, authority)
     except ImportError as error:

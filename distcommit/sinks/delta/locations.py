@@ -19,7 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from distcommit.fs.posix import RealPosixCalls
 from distcommit.model.errors import ConfigurationError, SinkUnavailableError
+from distcommit.protocol.path_checks import check_relative
 from distcommit.protocol.paths.temporary import table_probe_name
 from distcommit.sinks.data_files import PROBE_BYTES, probe_folder
 from distcommit.sinks.in_bucket import requests_to, take_away
@@ -86,7 +88,7 @@ class InFolder:
         self.options: dict[str, str] = {}
 
     def uri(self, path: str) -> str:
-        return f"{self._location}/{path}"
+        return f"{self._location.rstrip('/')}/{path}"
 
     def names(self, path: str) -> list[str]:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -106,8 +108,14 @@ class InFolder:
         return self._fs.open_output_stream(self.uri(path))
 
     def delete(self, path: str) -> None:
+        """Delete a file of a table.
+
+        Raises:
+            ConfigurationError, OutsideRootError: if the path leads out of the location.
+        """
+        check_relative(path)
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(self.uri(path))
+            RealPosixCalls((self._location.rstrip("/"),)).unlink(self.uri(path))
 
     def check(self) -> None:
         try:
@@ -162,6 +170,7 @@ class InBucket:
         return pa.PythonFile(S3Stream(self._requests, self._key(path)), mode="w")
 
     def delete(self, path: str) -> None:
+        check_relative(path)
         take_away(self._requests, self._key(path))
 
     def check(self) -> None:

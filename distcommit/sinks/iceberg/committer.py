@@ -128,7 +128,7 @@ class IcebergCommitter(SinkCommitter):
                 tables = list(self._tables.load(names).values()) if there else []
                 for table in tables:
                     self._rows_of(table)  # raises if nobody can tell what is committed
-                delete(self._tables, files.keys() - kept(tables, there, self._tables.parallel_calls))
+                delete(self._tables, files.keys() - kept(tables, there, self._tables.parallel_calls), tables)
         each.tell()
 
     def visible_rows(self, dataset_urn: str, branch: str) -> int | None:

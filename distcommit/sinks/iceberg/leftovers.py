@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from urllib.parse import urlsplit
 
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.manifest import ManifestFile
-from pyiceberg.table import Table
+from pyiceberg.table import Table, TableProperties
 
+from distcommit.fs.posix import RealPosixCalls
 from distcommit.model.committer import CommitterContext, LostAttempt
 from distcommit.model.parallel import in_flight
-from distcommit.sinks.data_files import left_by, tell_kept
+from distcommit.sinks.data_files import left_by, local_path, tell_kept
 from distcommit.sinks.iceberg.catalogs import Identifier, Tables
 from distcommit.sinks.in_bucket import requests_to, take_away
 
@@ -83,7 +85,10 @@ def kept(tables: Sequence[Table], files: Mapping[str, int], parallel_calls: int)
         if in_table := files.keys() & set().union(*in_flight(parallel_calls, _paths_of, manifests)):
             tell_kept(".".join(table.name()), in_table)
             found |= in_table
-    return found
+    places = _data_places(tables)
+    if foreign := {path for path in files if files and tables and not _place_of(path, places)}:
+        logger.warning("these files are in no folder of their table, and they stay: %s", ", ".join(sorted(foreign)[:3]))
+    return found | foreign
 
 
 def live(table: Table, files: AbstractSet[str], parallel_calls: int) -> set[str]:
@@ -95,8 +100,15 @@ def live(table: Table, files: AbstractSet[str], parallel_calls: int) -> set[str]
     return set(files & set().union(*in_flight(parallel_calls, _paths_of, manifests)))
 
 
-def delete(tables: Tables, paths: Iterable[str]) -> None:
-    """Deletes files, and in a bucket what their writers had begun to send; missing ones are fine."""
+def delete(tables: Tables, paths: Iterable[str], of: Sequence[Table]) -> None:
+    """Delete data files, and in a bucket also the parts that their writers had begun to send. Missing ones are fine.
+
+    Args:
+        tables: the catalog's.
+        paths: where the files are, or were.
+        of: the tables that they may be of. On this machine a file is deleted only beneath a folder of one of them.
+    """
+    places = _data_places(of)
     properties = tables.catalog.properties
     options = {ours: properties[name] for name, ours in _CLIENT.items() if name in properties}
 
@@ -106,9 +118,33 @@ def delete(tables: Tables, paths: Iterable[str]) -> None:
             take_away(requests_to(parts.netloc, "iceberg", options), parts.path.lstrip("/"))
             return
         with contextlib.suppress(FileNotFoundError):
-            load_file_io(properties, path).delete(path)
+            if local := local_path(path):
+                if place := _place_of(path, places):
+                    RealPosixCalls((place,)).unlink(local)
+            else:
+                load_file_io(properties, path).delete(path)
 
     in_flight(tables.parallel_calls, forget, sorted(paths))
+
+
+def _data_places(tables: Iterable[Table]) -> list[str]:
+    """Return the folders below which these tables have data files, as paths without scheme and authority."""
+    located = {place for t in tables for place in (t.location(), t.properties.get(TableProperties.WRITE_DATA_PATH, ""))}
+    return sorted(_plain(place) for place in located if place)
+
+
+def _place_of(path: str, places: Iterable[str]) -> str:
+    """Return the one of these folders that a path is below; empty if it is below none."""
+    plain = _plain(path)
+    if posixpath.normpath(plain) != plain:
+        return ""
+    return next((place for place in places if plain.startswith(f"{place}/")), "")
+
+
+def _plain(location: str) -> str:
+    """Return a location's path. Engines write one bucket's scheme in several ways, so that it says nothing."""
+    parts = urlsplit(location)
+    return (f"/{parts.netloc}{parts.path}" if parts.scheme in _S3 else parts.path).rstrip("/")
 
 
 def _paths_of(item: tuple[FileIO, ManifestFile]) -> set[str]:

@@ -4,6 +4,7 @@ takes its own away, and nobody else's."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from distcommit.fs.local import LocalFileSystem
 from distcommit.model.committer import CommitterContext, LostAttempt
+from distcommit.model.errors import DistcommitError
 from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.sinks.delta.sink import DeltaSink
@@ -83,3 +85,30 @@ def test_notes_of_older_programs_which_name_no_sink_count_where_there_is_no_fork
     note.write_text("\n".join(lines[:-1]))
     discard(sink, tmp_path)
     assert data_files(tmp_path / "tables") == 0
+
+
+@pytest.mark.parametrize("through_link", [False, True])
+@pytest.mark.parametrize("kind", ["iceberg", "delta"])
+def test_a_note_that_names_a_file_outside_the_table_deletes_nothing(
+    tmp_path: Path, kind: str, through_link: bool
+) -> None:
+    sink = made(kind, tmp_path / "tables", "")
+    write(sink, tmp_path, "")
+    (note,) = (tmp_path / "staging" / ATTEMPT).iterdir()
+    first, *more = note.read_text().split("\n")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    precious = outside / first.rpartition("/")[2]
+    precious.write_bytes(b"x")
+    folder = next((tmp_path / "tables").rglob("*.parquet")).parent
+    table = "a" if kind == "delta" else first.removeprefix("file://").rpartition("/")[0]
+    if through_link:
+        (folder / "link").symlink_to(outside)
+        path = f"{table}/{folder.name if kind == 'delta' and folder.name != 'a' else ''}/link/{precious.name}"
+        path = path.replace("//", "/")
+    else:
+        path = f"../outside/{precious.name}" if kind == "delta" else f"file://{precious}"
+    note.write_text("\n".join((path, *more)))
+    with suppress(DistcommitError, OSError):
+        discard(sink, tmp_path)
+    assert precious.exists()
