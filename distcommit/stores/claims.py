@@ -15,7 +15,7 @@ import msgspec
 
 from distcommit.model.errors import ConfigurationError, DistcommitError, StaleStoreError
 from distcommit.model.ports import FileSystem
-from distcommit.protocol.paths.output import is_published_name, mark_name, mark_of
+from distcommit.protocol.paths.output import mark_name, mark_of
 from distcommit.protocol.paths.parts import CLAIM_FOLDER, OWNER
 from distcommit.stores.documents import decode_document, encode_document
 
@@ -121,14 +121,3 @@ def put_mark(fs: FileSystem, output: str, epoch: int, mark: Mark) -> None:
         other_epoch, other = mark_of(entry.name) or (epoch, "")
         if other == mark and other_epoch < epoch:
             fs.delete(f"{folder}/{entry.name}")
-
-
-def a_published_file(fs: FileSystem, folder: str) -> str | None:
-    """The first file found below `folder` that a job has published there, by its name."""
-    below: list[str] = []
-    for entry in fs.list_folder(folder):
-        if entry.is_folder:
-            below.append(f"{folder}/{entry.name}")
-        elif is_published_name(entry.name):
-            return f"{folder}/{entry.name}"
-    return next((found for path in below if (found := a_published_file(fs, path)) is not None), None)

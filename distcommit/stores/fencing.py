@@ -11,6 +11,7 @@ from distcommit.model.log_records import DatasetStatus
 from distcommit.model.parallel import in_flight
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
+from distcommit.stores.apart import require_apart
 from distcommit.stores.claims import OWNER_VERSION, Mark, Owner, claim, newest_end, put_mark, read_marks, read_owner
 from distcommit.stores.generation import require_counting
 from distcommit.stores.job_store import JobStore
@@ -95,8 +96,10 @@ def claim_folders(store: JobStore) -> None:
     """Makes staging and output the job's own.
 
     Raises:
-        ConfigurationError, StaleStoreError: if they belong to another job, or to another store of this one.
+        ConfigurationError, StaleStoreError: if they belong to another job, or to another store of this one, or one of
+            the job's folders is inside another job's.
     """
+    require_apart(store.fs, store.roots.store, store.roots.staging, store.roots.output)
     owner = Owner(OWNER_VERSION, store.store_id, store.job, store.roots.store)
     for root in (store.roots.output, store.roots.staging):
         claim(store.fs, root, owner)

@@ -26,7 +26,8 @@ from distcommit.model.parallel import in_flight
 from distcommit.model.ports import FileSystem, ProbedFileSystem
 from distcommit.protocol.paths.store import GENERATIONS, JOB_LOG, STORE_MARKER, log_folder
 from distcommit.protocol.paths.temporary import is_store_probe, store_probe_name
-from distcommit.stores.claims import a_published_file, not_the_owner, read_owner
+from distcommit.stores.apart import first_published, require_apart
+from distcommit.stores.claims import not_the_owner, read_owner
 from distcommit.stores.deletion import delete_entry, delete_tree
 from distcommit.stores.documents import decode_document, encode_document
 from distcommit.stores.log import CommitLog
@@ -169,7 +170,9 @@ def _require_unpublished(fs: FileSystem, roots: Roots, job: str) -> None:
     owner = read_owner(fs, roots.output)
     if owner is not None:
         raise not_the_owner(roots.output, owner, job)
-    published = a_published_file(fs, roots.output)
+    for root in (roots.store, roots.staging):
+        first_published(fs, root)  # raises where another job has a folder there
+    published = first_published(fs, roots.output)
     if published is not None:
         raise StaleStoreError(
             "there is no store for an output that has published files",
@@ -231,6 +234,7 @@ def _create(fs: FileSystem, roots: Roots, job: str, buckets: int, lost_store_id:
     store = JobStore(fs, roots, job, buckets)
     logs = [store.job_log(), *map(store.bucket_log, range(buckets))]
     try:
+        require_apart(fs, roots.store, roots.staging, roots.output)
         if not lost_store_id:
             _require_unpublished(fs, roots, job)
         for root in (roots.store, roots.staging, roots.output):

@@ -11,8 +11,9 @@ from functools import cache, partial
 from distcommit.app.by_hand.rebuild import keep_store, known_states, plan_rebuild, rebuild_store
 from distcommit.model.errors import ConfigurationError, CorruptError, DistcommitError, StaleStoreError
 from distcommit.model.watermark import Watermark
+from distcommit.stores.apart import first_published
 from distcommit.stores.by_hand import set_watermarks
-from distcommit.stores.claims import Mark, a_published_file, read_marks
+from distcommit.stores.claims import Mark, read_marks
 from distcommit.stores.fencing import require_newest
 from distcommit.stores.job_store import open_store
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
@@ -196,7 +197,7 @@ def _refuse(machine: SimulatedPosix) -> None:
         ],
         ConfigurationError,
     )
-    if a_published_file(fs, ROOTS.output) is None:
+    if first_published(fs, ROOTS.output) is None:
         raise AssertionError("nothing is published")
 
 

@@ -1,0 +1,79 @@
+"""Folders of jobs that are inside one another are refused, whichever job was first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from distcommit.fs.local import LocalFileSystem
+from distcommit.model.errors import ConfigurationError
+from distcommit.stores.fencing import begin_run, claim_folders
+from distcommit.stores.job_store import JobStore, Roots, open_store
+
+NAMES = ("store", "staging", "output")
+
+
+def job(place: Path, name: str, **moved: Path) -> JobStore:
+    """A job that has begun a run, with the folders below `place/name` but for those that are moved."""
+    roots = Roots(*(str(moved.get(each, place / name / each)) for each in NAMES))
+    store = open_store(LocalFileSystem(durable=False), roots, name, 1, create=True)
+    begin_run(store, f"run of {name}")
+    return store
+
+
+@pytest.mark.parametrize("inner", NAMES)
+@pytest.mark.parametrize("outer", NAMES)
+@pytest.mark.parametrize("below", ["x", "_rejected/x", "x/y/z"])
+def test_a_folder_inside_a_folder_of_another_job_is_refused(tmp_path: Path, inner: str, outer: str, below: str) -> None:
+    first = job(tmp_path, "first")
+    place = Path(getattr(first.roots, outer)) / below
+    with pytest.raises(ConfigurationError, match="a job's folder is inside a folder of a job"):
+        job(tmp_path, "second", **{inner: place})
+    assert not place.exists(), "a refused job makes nothing"
+    begin_run(first, "again")
+
+
+@pytest.mark.parametrize("inner", NAMES)
+@pytest.mark.parametrize("outer", NAMES)
+def test_a_folder_around_a_folder_of_another_job_is_refused(tmp_path: Path, inner: str, outer: str) -> None:
+    job(tmp_path, "first", **{inner: tmp_path / "wide/below" / inner})
+    with pytest.raises(ConfigurationError, match="inside"):
+        job(tmp_path, "second", **{outer: tmp_path / "wide"})
+
+
+@pytest.mark.parametrize(("one", "other"), [(a, b) for a in NAMES for b in NAMES])
+def test_one_folder_of_two_jobs_is_refused(tmp_path: Path, one: str, other: str) -> None:
+    first = job(tmp_path, "first")
+    with pytest.raises(ConfigurationError, match=r"belongs to another job|inside a folder of a job"):
+        job(tmp_path, "second", **{other: Path(getattr(first.roots, one))})
+
+
+def test_jobs_that_began_at_the_same_time_are_refused_at_the_next_run(tmp_path: Path) -> None:
+    """Neither saw the other's claim as it made its store."""
+    outer = job(tmp_path, "outer")
+    inner = job(tmp_path, "inner")
+    moved = Path(outer.roots.output) / "inner"
+    Path(inner.roots.output).rename(moved)
+    again = open_store(inner.fs, Roots(inner.roots.store, inner.roots.staging, str(moved)), "inner", create=False)
+    with pytest.raises(ConfigurationError, match=f"found a folder of job 'outer' at {outer.roots.output}"):
+        claim_folders(again)
+
+
+def _plain_file(place: Path) -> None:
+    (place / "store.json").write_text("{}")
+
+
+def _empty_folder(place: Path) -> None:
+    (place / "other").mkdir()
+
+
+@pytest.mark.parametrize("neighbour", [_plain_file, _empty_folder])
+def test_folders_beside_one_another_and_foreign_files_are_fine(
+    tmp_path: Path, neighbour: Callable[[Path], None]
+) -> None:
+    neighbour(tmp_path)
+    for name in ("first", "second"):
+        job(tmp_path, name)
+    job(tmp_path, "third", output=tmp_path / "first/output2", staging=tmp_path / "first/staging-of-third")
