@@ -4,100 +4,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from distcommit.engine.counts import CommitCounts
 from distcommit.engine.reports import Tally
 from distcommit.engine.settings import RunSettings
 from distcommit.engine.task_events import DatasetQuarantined
-from distcommit.model.errors import (
-    CorruptError,
-    DistcommitError,
-    FencedError,
-    HeldBackError,
-    LostError,
-    SinkUnavailableError,
-    UnknownStepTypeError,
-    UnknownVersionError,
-    plain_text,
-    printable,
-)
+from distcommit.model.errors import DistcommitError, FencedError, printable
 from distcommit.model.lockstep import Work
 from distcommit.model.log_records import DatasetStatus, LeftSequence, SequenceName
 from distcommit.model.steps import CommitStep, StepContext
 from distcommit.protocol import next_record
-from distcommit.steps.outage import OutputProbe, SinkProbe
+from distcommit.steps.failures import Failure, judged, judging
 from distcommit.stores.fencing import require_fence
 from distcommit.stores.log import CommitLog
 
 logger = logging.getLogger(__name__)
-
-_NOT_FOR_US = (UnknownVersionError, UnknownStepTypeError, SinkUnavailableError, HeldBackError)
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Why a sequence is not finished. `outage`: its target does not work; then nobody's attempt has failed."""
-
-    kind: str
-    reason: str
-    lost: bool = False
-    not_for_us: bool = False
-    outage: bool = False
-
-
-def is_lost(error: DistcommitError) -> bool:
-    """Whether no run can ever finish the sequence, as far as this program can tell."""
-    return isinstance(error, LostError | CorruptError) and not isinstance(error, _NOT_FOR_US)
-
-
-def judged(error: DistcommitError, outage: str = "") -> Failure:
-    """What is told of a sequence that failed.
-
-    Args:
-        error: why it failed.
-        outage: what a probe of its target found, if that failed too.
-    """
-    if is_lost(error):
-        return Failure(type(error).__name__, plain_text(str(error)), lost=True)
-    if outage:
-        return Failure("outage", outage, outage=True)
-    return Failure(type(error).__name__, plain_text(str(error)), not_for_us=isinstance(error, _NOT_FOR_US))
-
-
-def judging(
-    failed: Mapping[SequenceName, DistcommitError],
-    loaded: Mapping[SequenceName, Sequence[CommitStep]],
-    context: StepContext,
-    bucket: int,
-) -> Work[dict[SequenceName, Failure]]:
-    """Tells the sequences that failed by themselves from those whose target does not work: the targets of what failed
-    are tried with something else, each once.
-
-    Args:
-        failed: why each failed.
-        loaded: the steps, of those whose steps could be read.
-        context: where the steps' effects go.
-        bucket: whose sequences they are.
-    """
-    found: dict[SequenceName, Failure] = {}
-    answers: dict[str, str] = {}
-    for name, error in failed.items():
-        outage = ""
-        if isinstance(error, SinkUnavailableError) and name in loaded:  # it could not even be opened
-            outage = plain_text(str(error), 1000)
-        elif name in loaded and not is_lost(error) and not isinstance(error, _NOT_FOR_US):
-            for sink in sorted({step.sink_name for step in loaded[name]}):
-                if sink not in answers:
-                    committer = context.committers.get(sink)
-                    if committer is not None:
-                        answers[sink] = yield SinkProbe(committer, context.for_committers)
-                    else:
-                        answers[sink] = yield OutputProbe(context, bucket)
-                outage = outage or answers[sink]
-        found[name] = judged(error, outage)
-    return found
 
 
 def noting_left(log: CommitLog, epoch: int, left: Mapping[SequenceName, Failure]) -> Work[None]:

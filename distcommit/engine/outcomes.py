@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from distcommit.engine.counts import DrainCounts
-from distcommit.engine.failures import Failure
 from distcommit.engine.reports import Tally
 from distcommit.model.errors import printable
 from distcommit.model.log_records import DatasetStatus
 from distcommit.model.work import DatasetPlan, positions_lost
 from distcommit.protocol.fold import Fold
+from distcommit.steps.failures import Failure
 from distcommit.stores.run_datasets import RunDataset
 
 logger = logging.getLogger(__name__)

@@ -9,12 +9,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from distcommit.model.errors import LostError
+from distcommit.model.errors import DistcommitError, LostError
 from distcommit.model.steps import CommitStep
 from distcommit.steps.execution import execute_sequences
 
 
-def _as_it_is(error: LostError) -> LostError:
+def _lost_as_it_is(error: LostError) -> LostError:
+    return error
+
+
+def _failed_as_it_is(error: DistcommitError) -> DistcommitError:
     return error
 
 
@@ -22,14 +26,16 @@ def _as_it_is(error: LostError) -> LostError:
 class CommitSequence:
     """All steps of one dataset, sealed together, in the order they are executed.
 
-    `close` is called once every step is done and durable; it records that in the store. `lose` is told that a step is
-    lost; it records that, and gives the error to be raised, which says what to do in this store.
+    `close` is called once every step is done and durable; it records that in the store. `lose` is called with the error
+    of a lost step, and `fail` with the error of a step that failed otherwise. Each records it in the store, and returns
+    the error to be raised, which says what to do in this store.
     """
 
     dataset_urn: str
     steps: tuple[CommitStep, ...]
     close: Callable[[], None] = field(repr=False)
-    lose: Callable[[LostError], LostError] = field(repr=False, default=_as_it_is)
+    lose: Callable[[LostError], LostError] = field(repr=False, default=_lost_as_it_is)
+    fail: Callable[[DistcommitError], DistcommitError] = field(repr=False, default=_failed_as_it_is)
 
     def commit(self) -> bool:
         """Verify and execute the steps in their order, make all effects durable, and close the sequence.
@@ -51,7 +57,7 @@ class CommitSequence:
             error = LostError(lost.what, expected=lost.expected, found=lost.found, todo=lost.todo, **ids)
             raise self.lose(error) from lost
         if failed is not None:
-            raise failed
+            raise self.fail(failed) from failed
         self.close()
         return True
 

@@ -8,18 +8,15 @@ from __future__ import annotations
 import logging
 import posixpath
 import uuid
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from functools import partial
 
 from distcommit.model.errors import (
     ConfigurationError,
     ConflictError,
     CorruptError,
-    LostError,
     TransientError,
     UnknownVersionError,
-    plain_text,
 )
 from distcommit.model.log_records import (
     DatasetState,
@@ -39,25 +36,13 @@ from distcommit.steps.watermark import as_one_move
 from distcommit.stores import by_hand
 from distcommit.stores.by_hand import Release
 from distcommit.stores.fencing import fence_bucket, fence_job, require_fence
-from distcommit.stores.generation import require_not_moved
 from distcommit.stores.job_store import JobStore, Roots, open_store, remove_store
 from distcommit.stores.log import CommitLog
+from distcommit.stores.sequence_end import OpenStore, SequenceEnd
 
 logger = logging.getLogger(__name__)
 
 _WHO = "LogCommitStepStore"
-
-
-@dataclass(slots=True)
-class _OpenStore:
-    """One job's store in this process: its logs fenced for one epoch, and the steps that are not sealed yet."""
-
-    store: JobStore
-    run_id: str
-    epoch: int
-    logs: dict[int, CommitLog] = field(default_factory=dict)
-    unfenced: set[int] = field(default_factory=set)
-    unsealed: dict[str, list[CommitStep]] = field(default_factory=dict)
 
 
 class LogCommitStepStore(CommitStepStore):
@@ -68,7 +53,9 @@ class LogCommitStepStore(CommitStepStore):
     watermark among a sequence's steps (`CommitStep.move`), each for partitions of its own, make one: it is compared at
     the seal, and takes effect in the record that closes.
 
-    A sequence of which a step is lost is quarantined by its `commit`: nobody gets it any more until it is released.
+    A sequence of which a step is lost is quarantined by its `commit`, and so is one that processes of as many epochs
+    as `max_attempts` could not redo: `get_commit_sequence` skips it until it is released. The process that sealed a
+    sequence may try it any number of times, and an outage of the target counts for nobody, as in a job's runs.
 
     A bucket whose log is corrupt stops its own datasets alone: what touches them raises CorruptError.
 
@@ -77,11 +64,15 @@ class LogCommitStepStore(CommitStepStore):
         folder: where the stores are.
         context: the roots that file steps stay below.
         buckets: logs per job, for new stores.
+        max_attempts: failed redos of a sequence before it is quarantined, as a job's `replay.max_attempts`.
     """
 
-    def __init__(self, fs: FileSystem, folder: str, context: StepContext, buckets: int = 4) -> None:
+    def __init__(
+        self, fs: FileSystem, folder: str, context: StepContext, buckets: int = 4, max_attempts: int = 3
+    ) -> None:
         self._fs, self._folder, self._context, self._buckets = fs, folder, context, buckets
-        self._open: dict[str, _OpenStore] = {}
+        self._max_attempts = max_attempts
+        self._open: dict[str, OpenStore] = {}
 
     def create(self, store: str, urn: str | None = None) -> bool:
         """Opens the job, making its store if there is none, and fences it. With `urn`: makes room for its steps.
@@ -171,31 +162,17 @@ class LogCommitStepStore(CommitStepStore):
         opened, name = self._opened(store), SequenceName(urn, sequence.epoch)
         log = self._log(opened, opened.store.bucket_of(urn))
         log.make_durable()
+        end = SequenceEnd(opened, log, name)
         try:
             steps = tuple(load_steps(sequence.steps, self._context))
         except UnknownVersionError:
             raise
         except CorruptError as error:
-            self._quarantine(opened, log, name, str(error))
+            end.quarantine(str(error))
             raise
-
-        def lose(error: LostError) -> LostError:
-            self._quarantine(opened, log, name, str(error))
-            ids = {key: value for key, value in error.ids.items() if key not in ("store", "dataset")}
-            todo = (
-                f"restore what is named and call release({store!r}, {urn!r}, 'retry'), then commit; or release it with"
-            )
-            return LostError(
-                error.what,
-                expected=error.expected,
-                found=error.found,
-                todo=f"{todo} 'accept' (what it has not published is lost) or 'abandon'",
-                store=store,
-                dataset=urn,
-                **ids,
-            )
-
-        return CommitSequence(urn, steps, self._closer(opened, log, name), lose)
+        return CommitSequence(
+            urn, steps, end.close, end.lose, partial(end.fail, steps, self._context, self._max_attempts)
+        )
 
     def release(self, store: str, urn: str, how: str, who: str = "") -> None:
         """Lets a quarantined dataset go: "retry", its sequence can be committed again; "accept", it counts as done as
@@ -227,19 +204,11 @@ class LogCommitStepStore(CommitStepStore):
         """
         by_hand.quarantine(self._opened(store).store, urn, who or _WHO)
 
-    def _quarantine(self, opened: _OpenStore, log: CommitLog, name: SequenceName, reason: str) -> None:
-        fold = log.settle(
-            partial(next_record.fail, epoch=opened.epoch, name=name, reason=plain_text(reason), for_good=True)
-        )
-        if fold.sequence(name) is not None and fold.state_of(name.dataset_urn).status is DatasetStatus.PENDING:
-            require_fence(fold, opened.epoch, log.folder)
-        require_not_moved(opened.store, fold)
-
     def watermark(self, store: str, urn: str) -> Watermark | None:
         """The dataset's watermark; moves when a sequence is closed. Reads only."""
         return self._look(store, urn).watermark
 
-    def _next_round(self, opened: _OpenStore, urn: str) -> _OpenStore:
+    def _next_round(self, opened: OpenStore, urn: str) -> OpenStore:
         """A dataset is sealed once in an epoch: for its next sequence a process that is not fenced begins a new one."""
         fold = self._log(opened, opened.store.bucket_of(urn)).refresh()
         if fold.state_of(urn).closed_epoch < opened.epoch or fold.state_of(urn).sequence is not None:
@@ -251,18 +220,9 @@ class LogCommitStepStore(CommitStepStore):
         opened.logs, opened.unfenced = again.logs, again.unfenced
         return opened
 
-    def _closer(self, opened: _OpenStore, log: CommitLog, name: SequenceName) -> Callable[[], None]:
-        def close() -> None:
-            fold = log.settle(partial(next_record.close, epoch=opened.epoch, names=(name,)))
-            if fold.sequence(name) is not None:
-                require_fence(fold, opened.epoch, log.folder)
-            require_not_moved(opened.store, fold)
-
-        return close
-
-    def _fence(self, store: JobStore) -> _OpenStore:
+    def _fence(self, store: JobStore) -> OpenStore:
         run_id = uuid.uuid4().hex
-        opened = _OpenStore(store, run_id, fence_job(store, run_id))
+        opened = OpenStore(store, run_id, fence_job(store, run_id))
         for bucket in range(store.buckets):
             log = opened.logs[bucket] = store.bucket_log(bucket, opened.epoch)
             try:
@@ -285,14 +245,14 @@ class LogCommitStepStore(CommitStepStore):
         found = open_store(self._fs, self._roots(store), store, create=False)
         return found.bucket_log(found.bucket_of(urn)).refresh().state_of(urn)
 
-    def _opened(self, store: str) -> _OpenStore:
+    def _opened(self, store: str) -> OpenStore:
         if store not in self._open:
             if not self.exists(store):
                 raise ConfigurationError("there is no such commit step store", store=store, todo="create it first")
             self.create(store)
         return self._open[store]
 
-    def _log(self, opened: _OpenStore, bucket: int) -> CommitLog:
+    def _log(self, opened: OpenStore, bucket: int) -> CommitLog:
         if bucket not in opened.logs:
             opened.logs[bucket] = opened.store.bucket_log(bucket, opened.epoch)
         if bucket in opened.unfenced:  # it could not be read; restored since, it has to be fenced before it is used

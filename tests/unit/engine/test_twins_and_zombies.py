@@ -10,7 +10,7 @@ import pytest
 
 from distcommit.engine.committer import BucketCommitter
 from distcommit.engine.drain import drain_partition, publish_partition
-from distcommit.engine.failures import Failure, noting_failed, noting_left
+from distcommit.engine.failures import noting_failed, noting_left
 from distcommit.engine.ingest import ingest_partition
 from distcommit.engine.planner import plan_partition
 from distcommit.engine.recover import recover_partition
@@ -21,6 +21,7 @@ from distcommit.model.log_records import SealedSequence, SequenceName
 from distcommit.model.watermark import Watermark, as_offset
 from distcommit.model.work import WorkUnit
 from distcommit.protocol.fold import Fold
+from distcommit.steps.failures import Failure
 from distcommit.stores.fencing import fence_bucket, fence_job
 from distcommit.stores.retention import Retention, forget_runs
 from distcommit.stores.task_states import record_ingest_ended

@@ -1,0 +1,87 @@
+"""Why a sequence is not finished: its own failure, an outage of its target, or this program's age."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from distcommit.model.errors import (
+    CorruptError,
+    DistcommitError,
+    HeldBackError,
+    LostError,
+    SinkUnavailableError,
+    UnknownStepTypeError,
+    UnknownVersionError,
+    plain_text,
+)
+from distcommit.model.lockstep import Work
+from distcommit.model.log_records import SequenceName
+from distcommit.model.steps import CommitStep, StepContext
+from distcommit.steps.outage import OutputProbe, SinkProbe
+
+_NOT_FOR_US = (UnknownVersionError, UnknownStepTypeError, SinkUnavailableError, HeldBackError)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a sequence is not finished. `outage`: its target does not work; then nobody's attempt has failed."""
+
+    kind: str
+    reason: str
+    lost: bool = False
+    not_for_us: bool = False
+    outage: bool = False
+
+
+def is_lost(error: DistcommitError) -> bool:
+    """Whether no run can ever finish the sequence, as far as this program can tell."""
+    return isinstance(error, LostError | CorruptError) and not isinstance(error, _NOT_FOR_US)
+
+
+def judged(error: DistcommitError, outage: str = "") -> Failure:
+    """What is told of a sequence that failed.
+
+    Args:
+        error: why it failed.
+        outage: what a probe of its target found, if that failed too.
+    """
+    if is_lost(error):
+        return Failure(type(error).__name__, plain_text(str(error)), lost=True)
+    if outage:
+        return Failure("outage", outage, outage=True)
+    return Failure(type(error).__name__, plain_text(str(error)), not_for_us=isinstance(error, _NOT_FOR_US))
+
+
+def judging(
+    failed: Mapping[SequenceName, DistcommitError],
+    loaded: Mapping[SequenceName, Sequence[CommitStep]],
+    context: StepContext,
+    bucket: int,
+) -> Work[dict[SequenceName, Failure]]:
+    """Tells the sequences that failed by themselves from those whose target does not work: the targets of what failed
+    are tried with something else, each once.
+
+    Args:
+        failed: why each failed.
+        loaded: the steps, of those whose steps could be read.
+        context: where the steps' effects go.
+        bucket: whose sequences they are.
+    """
+    found: dict[SequenceName, Failure] = {}
+    answers: dict[str, str] = {}
+    for name, error in failed.items():
+        outage = ""
+        if isinstance(error, SinkUnavailableError) and name in loaded:  # it could not even be opened
+            outage = plain_text(str(error), 1000)
+        elif name in loaded and not is_lost(error) and not isinstance(error, _NOT_FOR_US):
+            for sink in sorted({step.sink_name for step in loaded[name]}):
+                if sink not in answers:
+                    committer = context.committers.get(sink)
+                    if committer is not None:
+                        answers[sink] = yield SinkProbe(committer, context.for_committers)
+                    else:
+                        answers[sink] = yield OutputProbe(context, bucket)
+                outage = outage or answers[sink]
+        found[name] = judged(error, outage)
+    return found

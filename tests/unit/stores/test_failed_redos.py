@@ -1,0 +1,136 @@
+"""The commit step store counts failed redos as a job's runs do, and skips a dataset after the limit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import pytest
+
+from distcommit.fs.local import LocalFileSystem
+from distcommit.model.errors import ConflictError, DistcommitError
+from distcommit.model.log_records import DatasetState
+from distcommit.model.steps import CommitStep, StepContext
+from distcommit.model.watermark import Watermark
+from distcommit.steps.registry import register
+from distcommit.steps.watermark import HighWatermarkCommitStep
+from distcommit.stores.commit_step_store import LogCommitStepStore
+from distcommit.stores.job_store import Roots, open_store
+
+LIMIT = 3
+
+
+@register
+class GateCommitStep(CommitStep):
+    """Fails until a file opens it."""
+
+    type_name: ClassVar[str] = "test-gate"
+
+    def __init__(self, folder: str) -> None:
+        self.folder = Path(folder)
+
+    def verify(self) -> bool:
+        return (self.folder / "done").exists()
+
+    def execute(self) -> bool:
+        if (self.folder / "open").exists():
+            (self.folder / "done").touch()
+        return self.verify()
+
+    def to_row(self) -> list[Any]:
+        return [str(self.folder)]
+
+    @classmethod
+    def from_row(cls, row: list[Any], version: int, context: StepContext) -> Self:
+        return cls(*row)
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> StepContext:
+    return StepContext(LocalFileSystem(durable=False), f"{tmp_path}/staging", f"{tmp_path}/output")
+
+
+def process(context: StepContext, tmp_path: Path) -> LogCommitStepStore:
+    """The store as one more process opens it, which fences the one before."""
+    store = LogCommitStepStore(context.fs, f"{tmp_path}/stores", context, max_attempts=LIMIT)
+    store.create("job")
+    return store
+
+
+def state(context: StepContext, tmp_path: Path) -> DatasetState:
+    roots = Roots(f"{tmp_path}/stores/job", context.staging_root, context.output_root)
+    store = open_store(context.fs, roots, "job", create=False)
+    return store.bucket_log(store.bucket_of("d")).refresh().state_of("d")
+
+
+def tried(store: LogCommitStepStore) -> str:
+    """What a process that goes on with the dataset is told: why it failed, or that there is nothing to do."""
+    sequence = store.get_commit_sequence("job", "d")
+    if sequence is None:
+        return "skipped"
+    try:
+        return f"returned {sequence.commit()}"
+    except DistcommitError as error:
+        return str(error)
+
+
+def sealed(context: StepContext, tmp_path: Path) -> LogCommitStepStore:
+    store = process(context, tmp_path)
+    store.put("job", "d", GateCommitStep(str(tmp_path)))
+    store.put("job", "d", HighWatermarkCommitStep("d", None, Watermark({"": 5})))
+    store.seal("job", "d")
+    return store
+
+
+def test_the_process_that_sealed_a_sequence_may_try_it_any_number_of_times(
+    context: StepContext, tmp_path: Path
+) -> None:
+    store = sealed(context, tmp_path)
+    for _ in range(LIMIT + 2):
+        assert "it returned False" in tried(store)
+    assert state(context, tmp_path).tried_epochs == ()
+    (tmp_path / "open").touch()
+    assert tried(store) == "returned True"
+
+
+def test_failed_redos_of_as_many_processes_quarantine_and_later_ones_skip(context: StepContext, tmp_path: Path) -> None:
+    sealed(context, tmp_path)
+    for number in range(1, LIMIT + 1):
+        store = process(context, tmp_path)
+        for _ in range(2):  # attempts count processes, not tries
+            if number < LIMIT:
+                assert "it returned False" in tried(store)
+        if number == LIMIT:
+            assert f"quarantined after {LIMIT} failed redos" in tried(store)
+        assert len(state(context, tmp_path).tried_epochs) == number
+    after = process(context, tmp_path)
+    assert tried(after) == "skipped"
+    assert after.exists("job", "d")
+    assert after.watermark("job", "d") is None
+    with pytest.raises(ConflictError, match=r"release\('job', 'd', how\)"):
+        after.put("job", "d", GateCommitStep(str(tmp_path)))
+
+
+@pytest.mark.parametrize("how", ["retry", "accept"])
+def test_a_quarantined_sequence_is_released(context: StepContext, tmp_path: Path, how: str) -> None:
+    sealed(context, tmp_path)
+    for _ in range(LIMIT):
+        tried(process(context, tmp_path))
+    store = process(context, tmp_path)
+    store.release("job", "d", how)
+    (tmp_path / "open").touch()
+    assert tried(store) == ("returned True" if how == "retry" else "skipped")
+    assert store.watermark("job", "d") == Watermark({"": 5})
+
+
+def test_an_outage_of_the_output_counts_for_nobody(context: StepContext, tmp_path: Path) -> None:
+    sealed(context, tmp_path)
+    output = Path(context.output_root)
+    for _ in range(LIMIT + 1):
+        store = process(context, tmp_path)
+        output.rename(f"{output}.away")
+        assert "it returned False" in tried(store)
+        Path(f"{output}.away").rename(output)
+    assert state(context, tmp_path).tried_epochs == ()
+    (tmp_path / "open").touch()
+    assert tried(process(context, tmp_path)) == "returned True"
