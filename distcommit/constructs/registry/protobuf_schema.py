@@ -1,123 +1,28 @@
-"""Protobuf schemas of a registry: descriptors of their messages, and what is read of these.
-
-A registry gives what was registered: a `.proto` file's text, which protoc (of grpcio-tools) compiles, or a descriptor
-in Base64, as confluent-kafka for Python registers it.
-"""
+"""Protobuf schemas of a registry: which message the bytes are of, and what is read of it."""
 
 from __future__ import annotations
 
-import base64
-import binascii
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator
-from dataclasses import replace
-from importlib.util import find_spec
-from pathlib import Path, PurePosixPath
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
-import ptars
 import pyarrow as pa
-from google.protobuf import descriptor_pb2, descriptor_pool, message
-from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
+from google.protobuf.descriptor import Descriptor, FileDescriptor
 from numpy.typing import NDArray
 
 from distcommit.constructs.by_halves import by_halves
-from distcommit.constructs.evolution import nullable
 from distcommit.constructs.registry.client import FoundSchema, UnusableSchemaError
 from distcommit.constructs.registry.converter import Decoded
+from distcommit.constructs.registry.protobuf_files import file_of
+from distcommit.constructs.registry.protobuf_layout import Columns
+from distcommit.constructs.registry.protobuf_messages import MessageParser
+from distcommit.constructs.registry.protobuf_pins import PinnedType
 from distcommit.constructs.registry.wire import Framed
-from distcommit.model.errors import ConfigurationError
 
-_CONFIG = ptars.PtarsConfig(timestamp_unit="us", time_unit="us", duration_unit="us", enum_repr="string")
-_MAIN = "registered.proto"
-_PROTOC_S = 60.0
 _FIRST = (0,)
 _MOST_BYTES = 100
 """More than the indexes of a message take."""
 Indexes = tuple[int, ...]
-
-
-def file_of(found: FoundSchema) -> FileDescriptor:
-    """The schema's file, with all that it imports.
-
-    Raises:
-        UnusableSchemaError: if it can't be compiled.
-        ConfigurationError: if the compiler is needed and not installed.
-    """
-    texts = {**dict(found.references), _MAIN: found.text}
-    try:
-        files = [_decoded(name, text) for name, text in texts.items()]
-    except (ValueError, message.DecodeError):
-        files = list(_compiled(texts).file)
-    pool = descriptor_pool.DescriptorPool()
-    added: set[str] = set()
-    try:
-        for each in files:
-            for name in each.dependency:
-                _add_known(pool, name, added | {file.name for file in files})
-            pool.Add(each)
-            added.add(each.name)
-        return pool.FindFileByName(_MAIN)
-    except (TypeError, KeyError) as error:
-        raise UnusableSchemaError(f"its descriptor is not complete: {error}") from error
-
-
-def _decoded(name: str, text: str) -> descriptor_pb2.FileDescriptorProto:
-    try:
-        made = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
-    except binascii.Error as error:
-        raise ValueError(str(error)) from error
-    made.name = name
-    return made
-
-
-def _add_known(pool: Any, name: str, added: set[str]) -> None:
-    """A file of Google's own that descriptors in Base64 name and do not hold."""
-    if name in added:
-        return
-    known = descriptor_pb2.FileDescriptorProto()
-    module = name.removesuffix(".proto").replace("/", ".") + "_pb2"
-    if not name.startswith("google/protobuf/") or find_spec(module) is None:
-        raise KeyError(name)
-    __import__(module)
-    file = descriptor_pool.Default().FindFileByName(name)
-    for each in file.dependencies:
-        _add_known(pool, each.name, added)
-    file.CopyToProto(known)
-    pool.Add(known)
-    added.add(name)
-
-
-def _compiled(texts: dict[str, str]) -> descriptor_pb2.FileDescriptorSet:
-    tools = find_spec("grpc_tools")
-    if tools is None or tools.origin is None:
-        raise ConfigurationError(
-            "the compiler of Protobuf schemas is not installed",
-            expected="distcommit[registry], on the driver's machine and on each executor's",
-            found="no grpcio-tools",
-            todo="pip install 'distcommit[registry]'",
-        )
-    with tempfile.TemporaryDirectory(prefix="distcommit-proto-") as folder:
-        for name, text in texts.items():
-            path = PurePosixPath(name)
-            if path.is_absolute() or ".." in path.parts:
-                raise UnusableSchemaError(f"it imports a file of a name that is none: {name!r:.100}")
-            Path(folder, path).parent.mkdir(parents=True, exist_ok=True)
-            Path(folder, path).write_text(text, encoding="utf-8")
-        made = Path(folder, ".descriptors")
-        includes = [f"-I{folder}", f"-I{Path(tools.origin).parent / '_proto'}"]
-        command = [sys.executable, "-m", "grpc_tools.protoc", *includes, "--include_imports"]
-        command += [f"--descriptor_set_out={made}", _MAIN]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_PROTOC_S, cwd=folder)
-        except subprocess.TimeoutExpired as error:
-            raise UnusableSchemaError(f"protoc has not compiled it within {_PROTOC_S:g} s") from error
-        if done.returncode:
-            raise UnusableSchemaError(f"protoc refuses it: {done.stderr.strip()[:500]}")
-        return descriptor_pb2.FileDescriptorSet.FromString(made.read_bytes())
 
 
 def message_at(file: FileDescriptor, indexes: Indexes) -> Descriptor:
@@ -135,41 +40,6 @@ def message_at(file: FileDescriptor, indexes: Indexes) -> Descriptor:
     return found
 
 
-def check_readable(writer: Descriptor, reader: Descriptor, seen: frozenset[str] = frozenset()) -> None:
-    """That messages of one type can be read as another: a field that both have by number has to be of one kind.
-
-    Raises:
-        UnusableSchemaError: else, naming the field.
-    """
-    if writer.full_name in seen:
-        return
-    for number, field in reader.fields_by_number.items():
-        written = writer.fields_by_number.get(number)
-        if written is None:
-            continue
-        if _kind(written) != _kind(field) or written.is_repeated != field.is_repeated:
-            raise UnusableSchemaError(
-                f"field {number} ({writer.full_name}.{written.name}) is of another kind than {field.name} of the pinned"
-            )
-        if field.message_type is not None:
-            check_readable(written.message_type, field.message_type, seen | {writer.full_name})
-
-
-_F = FieldDescriptor
-_KINDS = [
-    {_F.TYPE_INT32, _F.TYPE_INT64, _F.TYPE_UINT32, _F.TYPE_UINT64, _F.TYPE_BOOL, _F.TYPE_ENUM},
-    {_F.TYPE_SINT32, _F.TYPE_SINT64},
-    {_F.TYPE_FIXED32, _F.TYPE_SFIXED32},
-    {_F.TYPE_FIXED64, _F.TYPE_SFIXED64},
-    {_F.TYPE_STRING, _F.TYPE_BYTES},
-]
-
-
-def _kind(field: FieldDescriptor) -> int:
-    """A number that fields share whose bytes mean the same to Protobuf (its rules of updating a message type)."""
-    return next((-number for number, kinds in enumerate(_KINDS, 1) if field.type in kinds), int(field.type))
-
-
 class ProtobufDecoder:
     """Decodes messages of a file, each as the type that it names; or all as one type, if a reader's is given.
 
@@ -179,51 +49,67 @@ class ProtobufDecoder:
 
     def __init__(self, file: FileDescriptor, reader: FileDescriptor | None) -> None:
         self._file, self._reader = file, reader
-        self._handlers: dict[Indexes, Any | str] = {}
+        self._handlers: dict[Indexes, _Reader | UnusableSchemaError] = {}
         first = self._handler(_FIRST)
-        if isinstance(first, str):
-            raise UnusableSchemaError(first)
-        self.schema = nullable(first.schema())
+        if isinstance(first, UnusableSchemaError):
+            raise first
+        self.schema = first.columns.schema
 
     def decode(self, framed: Framed) -> Iterator[Decoded]:
         wrong: dict[int, str] = {}
         for indexes, (numbers, begin) in _by_type(framed, wrong).items():
             handler = self._handler(indexes)
-            if isinstance(handler, str):
-                wrong |= dict.fromkeys(numbers.tolist(), handler)
+            if isinstance(handler, UnusableSchemaError):
+                wrong |= dict.fromkeys(numbers.tolist(), str(handler))
             else:
                 of_type = replace(framed, begin=begin, end=framed.end[numbers], rows=framed.rows[numbers])
-                yield _read(handler, of_type.messages(), numbers)
+                yield handler.read(of_type.messages(), numbers)
         if wrong:
             yield Decoded(pa.RecordBatch.from_pylist([], schema=self.schema), np.empty(0, np.int64), wrong)
 
-    def _handler(self, indexes: Indexes) -> Any | str:
+    def _handler(self, indexes: Indexes) -> _Reader | UnusableSchemaError:
         if indexes not in self._handlers:
             try:
-                found = message_at(self._file, indexes)
+                found, pinned = message_at(self._file, indexes), None
                 if self._reader is not None:
                     reader = message_at(self._reader, indexes)
-                    check_readable(found, reader)
+                    pinned = PinnedType(found, reader)
                     found = reader
-                self._handlers[indexes] = ptars.HandlerPool([found.file], _CONFIG).get_for_message(found)
+                self._handlers[indexes] = _Reader(Columns(found), MessageParser(found, pinned))
             except UnusableSchemaError as error:
-                self._handlers[indexes] = str(error)
+                self._handlers[indexes] = error
         return self._handlers[indexes]
 
 
-def _read(handler: Any, messages: pa.Array, numbers: NDArray[np.int64]) -> Decoded:
-    schema = nullable(handler.schema())
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads messages of one type."""
 
-    def make(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, None]:
-        made = handler.array_to_record_batch(batch.column(0))
-        columns = [column.cast(each.type) for column, each in zip(made.columns, schema, strict=True)]
-        return pa.RecordBatch.from_arrays(columns, schema=schema), None
+    columns: Columns
+    parser: MessageParser
 
-    bodies = pa.RecordBatch.from_arrays([messages], ["body"])
-    found = by_halves(bodies, make, schema, ValueError, lambda error, _: str(error))
-    rows = None if found.rows is None else found.rows.to_numpy()
-    wrong = {int(numbers[row]): f"it is no message of its type: {reason}" for row, reason in found.rejected.items()}
-    return Decoded(found.records, numbers if rows is None else numbers[rows], wrong)
+    def read(self, messages: pa.Array, numbers: NDArray[np.int64]) -> Decoded:
+        canonical: list[bytes] = []
+        good: list[int] = []
+        wrong: dict[int, str] = {}
+        for number, body in zip(numbers.tolist(), messages.to_pylist(), strict=True):
+            try:
+                canonical.append(self.parser.canonical(body))
+                good.append(number)
+            except ValueError as error:
+                wrong[number] = _reason(error)
+        bodies = pa.RecordBatch.from_arrays([pa.array(canonical, pa.binary())], ["body"])
+        found = by_halves(bodies, self._made, self.columns.schema, ValueError, lambda error, _: _reason(error))
+        rows = range(len(good)) if found.rows is None else found.rows.to_pylist()
+        wrong |= {good[row]: reason for row, reason in found.rejected.items()}
+        return Decoded(found.records, np.array([good[row] for row in rows], np.int64), wrong)
+
+    def _made(self, bodies: pa.RecordBatch) -> tuple[pa.RecordBatch, None]:
+        return self.columns.read(bodies.column(0)), None
+
+
+def _reason(error: Exception) -> str:
+    return f"it is no message of its type: {error}"
 
 
 def _by_type(framed: Framed, wrong: dict[int, str]) -> dict[Indexes, tuple[NDArray[np.int64], NDArray[np.int64]]]:

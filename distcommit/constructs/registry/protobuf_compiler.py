@@ -1,0 +1,95 @@
+"""The compiler of `.proto` texts, in a process of its own.
+
+Texts and names come from a registry, so that neither may do more than be compiled. The process is isolated: it imports
+from the parent's import path alone, never from its working folder, it inherits no secrets in its environment, and its
+time and memory are bounded. Each text is compiled by itself under one fixed file name. Texts that were compiled before
+are handed on as descriptors, so that no name of a registry becomes a path, a module or an argument.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from importlib.abc import InspectLoader
+from importlib.util import find_spec
+from pathlib import Path
+
+from google.protobuf import descriptor_pb2
+
+from distcommit.constructs.registry import protoc_child
+from distcommit.constructs.registry.client import UnusableSchemaError
+from distcommit.constructs.registry.protoc_child import KNOWN_FILE
+from distcommit.constructs.registry.schema_bounds import SchemaTooLargeError
+from distcommit.model.errors import ConfigurationError
+
+COMPILE_S = 60
+"""Seconds after which the process is killed."""
+_INHERITED = ("LD_LIBRARY_PATH", "PATH", "TMPDIR")
+
+
+def compile_texts(
+    texts: Sequence[tuple[str, str]], known: descriptor_pb2.FileDescriptorSet
+) -> descriptor_pb2.FileDescriptorSet:
+    """Return the descriptors of texts and of all that they import.
+
+    Args:
+        texts: name and text of each, behind those that it imports.
+        known: descriptors of files that texts may import.
+
+    Raises:
+        UnusableSchemaError: if a text can't be compiled.
+        SchemaTooLargeError: if the compiler exceeds its time.
+        ConfigurationError: if the compiler is not installed.
+    """
+    tools = find_spec("grpc_tools")
+    if tools is None or tools.origin is None:
+        raise ConfigurationError(
+            "the compiler of Protobuf schemas is not installed",
+            expected="distcommit[registry], on the driver's machine and on each executor's",
+            found="no grpcio-tools",
+            todo="pip install 'distcommit[registry]'",
+        )
+    with tempfile.TemporaryDirectory(prefix="distcommit-proto-") as folder:
+        Path(folder, KNOWN_FILE).write_bytes(known.SerializeToString())
+        job = {
+            "import_path": [os.path.abspath(path) for path in sys.path if path],
+            "seconds": COMPILE_S,
+            "include": str(Path(tools.origin).parent / "_proto"),
+            "texts": texts,
+        }
+        try:
+            done = subprocess.run(
+                [sys.executable, "-I", "-c", _program()],
+                input=json.dumps(job).encode(),
+                capture_output=True,
+                check=False,
+                timeout=COMPILE_S,
+                cwd=folder,
+                env={name: os.environ[name] for name in _INHERITED if name in os.environ},
+            )
+        except subprocess.TimeoutExpired as error:
+            raise SchemaTooLargeError(f"protoc has not compiled it within {COMPILE_S} s, the most allowed") from error
+        if done.returncode:
+            said = done.stderr.decode(errors="replace").strip()[-500:]
+            reason = said or f"it ended with code {done.returncode}"
+            raise UnusableSchemaError(f"protoc refuses it: {reason}")
+        return descriptor_pb2.FileDescriptorSet.FromString(Path(folder, KNOWN_FILE).read_bytes())
+
+
+def _program() -> str:
+    """The text of the child's program, wherever the package lies: in a folder or in an archive."""
+    name = protoc_child.__name__
+    spec = find_spec(name)
+    source = spec.loader.get_source(name) if spec is not None and isinstance(spec.loader, InspectLoader) else None
+    if source is None:
+        raise ConfigurationError(
+            "the text of a module is not there",
+            module=name,
+            expected="its source, from which a process is started",
+            todo="install distcommit with its sources",
+        )
+    return source

@@ -1,0 +1,170 @@
+"""The columns of a Protobuf message: how ptars reads the output of `protobuf_messages`.
+
+ptars panics at some valid descriptors: editions, fields whose names differ in case alone, a message that has the name
+of one of Google's own and other fields. Therefore it is given a generated descriptor that reads the same bytes. This is
+of proto3, with generated names, and holds each message once for each place where it occurs. The columns get their own
+names afterwards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import ptars
+import pyarrow as pa
+from google.protobuf import descriptor_pb2, descriptor_pool
+from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
+
+from distcommit.constructs.registry.client import UnusableSchemaError
+from distcommit.constructs.registry.protobuf_messages import KNOWN_FIELDS, is_known, is_map
+from distcommit.constructs.registry.schema_bounds import Expansion
+
+_CONFIG = ptars.PtarsConfig(timestamp_unit="us", time_unit="us", duration_unit="us", enum_repr="string")
+_PACKAGE, _FILE = "layout", "layout.proto"
+_NO_VALUE = "value 0, which the enum does not have"
+_F = FieldDescriptor
+_Kind = tuple[int, str]
+"""A field's type, and the full name of its message or enum."""
+
+
+class Columns:
+    """Reads canonical messages of one type as columns, which may all be null.
+
+    Raises:
+        UnusableSchemaError: if a field can't be a column.
+        SchemaTooLargeError: if there are too many columns, or they are nested too deep.
+    """
+
+    def __init__(self, source: Descriptor) -> None:
+        layout = _Layout()
+        root = layout.message(source, "", frozenset())
+        self._names, self._maps = layout.names, frozenset(layout.maps)
+        self._handler = _handler(layout.file, root)
+        self.schema: pa.Schema = pa.schema([self._field(each) for each in self._handler.schema()])
+
+    def read(self, messages: pa.Array) -> pa.RecordBatch:
+        """Return the columns of messages.
+
+        Raises:
+            ValueError: if there is a message that ptars can't read.
+        """
+        if not len(self.schema):
+            return pa.RecordBatch.from_struct_array(pa.array([{}] * len(messages), pa.struct([])))
+        read = self._handler.array_to_record_batch(messages)
+        columns = [_typed(array, each.type) for array, each in zip(read.columns, self.schema, strict=True)]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _field(self, made: pa.Field) -> pa.Field:
+        kind = self._type(made.type)
+        if made.name in self._maps:
+            kind = pa.map_(*(each.type for each in kind.value_type))
+        return pa.field(self._names[made.name], kind)
+
+    def _type(self, made: pa.DataType) -> pa.DataType:
+        if pa.types.is_struct(made):
+            return pa.struct([self._field(each) for each in made])
+        if pa.types.is_list(made):
+            return pa.list_(pa.field("item", self._type(made.value_type)))
+        return made
+
+
+def _typed(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The array as a type of the same layout, whose fields have other names and may be null."""
+    if array.type.num_fields == 0:
+        return array
+    if pa.types.is_struct(kind):
+        children = [_typed(array.field(number), kind.field(number).type) for number in range(kind.num_fields)]
+    else:
+        children = [_typed(array.values, kind.field(0).type)]
+    own = array.buffers()[: 1 if pa.types.is_struct(kind) else 2]
+    return pa.Array.from_buffers(kind, len(array), own, array.null_count, array.offset, children)
+
+
+def _handler(file: descriptor_pb2.FileDescriptorProto, root: str) -> Any:
+    pool = descriptor_pool.DescriptorPool()
+    for package in sorted({name.rpartition(".")[0] for name in KNOWN_FIELDS}):
+        known = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto3")
+        for full_name, fields in KNOWN_FIELDS.items():
+            if full_name.rpartition(".")[0] == package:
+                made = known.message_type.add(name=full_name.rpartition(".")[2])
+                for number, (name, kind) in enumerate(fields, 1):
+                    made.field.add(name=name, number=number, type=kind, label=_F.LABEL_OPTIONAL)
+        pool.Add(known)
+        file.dependency.append(known.name)
+    pool.Add(file)
+    found = ptars.HandlerPool([pool.FindFileByName(file.name)], _CONFIG)
+    return found.get_for_message(pool.FindMessageTypeByName(root))
+
+
+@dataclass(slots=True)
+class _Layout:
+    """The descriptor that ptars is given. `names`: of columns, by the names of its fields; `maps`: names of its fields
+    that are lists of a map's entries."""
+
+    file: descriptor_pb2.FileDescriptorProto = field(
+        default_factory=lambda: descriptor_pb2.FileDescriptorProto(name=_FILE, package=_PACKAGE, syntax="proto3")
+    )
+    names: dict[str, str] = field(default_factory=dict)
+    maps: set[str] = field(default_factory=set)
+    expansion: Expansion = field(default_factory=Expansion)
+    _enums: dict[str, str] = field(default_factory=dict)
+
+    def message(self, source: Descriptor, path: str, within: frozenset[str]) -> str:
+        """Add a message, and return its full name."""
+        made = self.file.message_type.add(name=f"M{len(self.file.message_type)}")
+        for each in source.fields:
+            below = f"{path}.{each.name}" if path else each.name
+            with self.expansion.column(below):
+                self._field(made, each, below, within | {source.full_name})
+        return f"{_PACKAGE}.{made.name}"
+
+    def _field(self, holder: Any, source: FieldDescriptor, path: str, within: frozenset[str]) -> None:
+        name = f"f{len(self.names)}"
+        self.names[name] = source.name
+        if is_map(source):
+            self.maps.add(name)
+            entry = holder.nested_type.add(name=name.upper())  # ptars panics at maps of Google's own messages
+            for number, part in enumerate(("key", "value"), 1):
+                kind = self._kind(source.message_type.fields_by_number[number], path, within)
+                self.names[f"{name}{part}"] = part
+                _add(entry, f"{name}{part}", number, kind, _F.LABEL_OPTIONAL)
+            kind = _F.TYPE_MESSAGE, f"{_PACKAGE}.{holder.name}.{entry.name}"
+        else:
+            kind = self._kind(source, path, within)
+        made = _add(holder, name, source.number, kind, _F.LABEL_REPEATED if source.is_repeated else _F.LABEL_OPTIONAL)
+        if source.has_presence and kind[0] != _F.TYPE_MESSAGE:
+            made.proto3_optional = True
+            made.oneof_index = len(holder.oneof_decl)
+            holder.oneof_decl.add(name=f"o{name}")
+
+    def _kind(self, source: FieldDescriptor, path: str, within: frozenset[str]) -> _Kind:
+        below: Descriptor | None = source.message_type
+        if source.type == _F.TYPE_GROUP:
+            raise UnusableSchemaError(f"field {path} is a group (an encoding with delimiters), which can't be read")
+        if source.enum_type is not None:
+            return _F.TYPE_ENUM, self._enum(source.enum_type)
+        if below is None:
+            return source.type, ""
+        if is_known(below):
+            return _F.TYPE_MESSAGE, below.full_name
+        if below.full_name in within or not below.fields:
+            return _F.TYPE_BYTES, ""
+        return _F.TYPE_MESSAGE, self.message(below, path, within)
+
+    def _enum(self, source: EnumDescriptor) -> str:
+        if source.full_name not in self._enums:
+            holder = self.file.message_type.add(name=f"E{len(self._enums)}")
+            made = holder.enum_type.add(name="E")
+            by_number = source.values_by_number
+            for number in [0, *(each for each in by_number if each)]:  # proto3 wants 0, and in front
+                made.value.add(name=by_number[number].name if number in by_number else _NO_VALUE, number=number)
+            self._enums[source.full_name] = f"{_PACKAGE}.{holder.name}.E"
+        return self._enums[source.full_name]
+
+
+def _add(holder: Any, name: str, number: int, kind: _Kind, label: int) -> Any:
+    made = holder.field.add(name=name, number=number, type=kind[0], label=label)
+    if kind[1]:
+        made.type_name = f".{kind[1]}"
+    return made

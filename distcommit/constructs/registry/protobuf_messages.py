@@ -1,0 +1,208 @@
+"""Protobuf messages in one canonical encoding, by the official parser.
+
+A message that the official parser refuses is refused. Else its value is what the official parser reads: of a oneof the
+last member, of a singular field the last value, of a map each key once. Values that no column can hold are refused as
+well: incomplete dates, times of day beyond a day, timestamps and durations beyond their range, and numbers that a
+closed enum does not have.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from google.protobuf import message, message_factory
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+Check = Callable[[Any], None]
+_MIN_TIMESTAMP_S, _MAX_TIMESTAMP_S = -62_135_596_800, 253_402_300_799
+_MAX_DURATION_S = 315_576_000_000
+_MAX_NANOS = 999_999_999
+_F = FieldDescriptor
+
+
+def _check_timestamp(value: Any) -> None:
+    if not (_MIN_TIMESTAMP_S <= value.seconds <= _MAX_TIMESTAMP_S and 0 <= value.nanos <= _MAX_NANOS):
+        raise ValueError(f"a timestamp of {value.seconds} s and {value.nanos} ns is beyond the years 1 to 9999")
+
+
+def _check_duration(value: Any) -> None:
+    has_one_sign = value.seconds == 0 or value.nanos == 0 or (value.seconds < 0) == (value.nanos < 0)
+    if not (abs(value.seconds) <= _MAX_DURATION_S and abs(value.nanos) <= _MAX_NANOS and has_one_sign):
+        raise ValueError(f"{value.seconds} s and {value.nanos} ns are not a duration of at most 10000 years")
+
+
+def _check_date(value: Any) -> None:
+    try:
+        datetime.date(value.year, value.month, value.day)
+    except ValueError as error:
+        raise ValueError(f"{value.year}-{value.month}-{value.day} is not a full date") from error
+
+
+def _check_time(value: Any) -> None:
+    is_time = 0 <= value.hours < 24 and 0 <= value.minutes < 60 and 0 <= value.seconds < 60
+    if not (is_time and 0 <= value.nanos <= _MAX_NANOS):
+        shown = f"{value.hours}:{value.minutes}:{value.seconds} and {value.nanos} ns"
+        raise ValueError(f"{shown} is not a time within a day")
+
+
+_WRAPPED = {
+    "Double": _F.TYPE_DOUBLE,
+    "Float": _F.TYPE_FLOAT,
+    "Int64": _F.TYPE_INT64,
+    "UInt64": _F.TYPE_UINT64,
+    "Int32": _F.TYPE_INT32,
+    "UInt32": _F.TYPE_UINT32,
+    "Bool": _F.TYPE_BOOL,
+    "String": _F.TYPE_STRING,
+    "Bytes": _F.TYPE_BYTES,
+}
+KNOWN_FIELDS: Mapping[str, tuple[tuple[str, int], ...]] = {
+    "google.protobuf.Timestamp": (("seconds", _F.TYPE_INT64), ("nanos", _F.TYPE_INT32)),
+    "google.protobuf.Duration": (("seconds", _F.TYPE_INT64), ("nanos", _F.TYPE_INT32)),
+    "google.type.Date": tuple((name, _F.TYPE_INT32) for name in ("year", "month", "day")),
+    "google.type.TimeOfDay": tuple((name, _F.TYPE_INT32) for name in ("hours", "minutes", "seconds", "nanos")),
+    **{f"google.protobuf.{name}Value": (("value", kind),) for name, kind in _WRAPPED.items()},
+}
+"""Google's own messages that become one value, and their fields: names and types, numbered from 1."""
+_CHECKS: Mapping[str, Check] = {
+    "google.protobuf.Timestamp": _check_timestamp,
+    "google.protobuf.Duration": _check_duration,
+    "google.type.Date": _check_date,
+    "google.type.TimeOfDay": _check_time,
+}
+
+
+def is_known(source: Descriptor) -> bool:
+    """Whether a message is one of Google's own that become one value: by name, and by what it has."""
+    fields = tuple((field.name, field.type) for field in source.fields if not field.is_repeated)
+    numbers = [field.number for field in source.fields]
+    return KNOWN_FIELDS.get(source.full_name) == fields and numbers == [*range(1, len(fields) + 1)]
+
+
+def is_map(field: FieldDescriptor) -> bool:
+    """Whether a field is a map."""
+    return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
+
+
+@dataclass(frozen=True, slots=True)
+class _Type:
+    """The checks of a message type, and its fields whose messages are checked, too."""
+
+    checks: tuple[Check, ...]
+    fields: tuple[tuple[FieldDescriptor, Descriptor], ...]
+
+
+class Comparison(Protocol):
+    """Compares a message with what was read of it as another type."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether there is nothing to compare."""
+
+    def compare(self, body: bytes, read: Any) -> None:
+        """Raise ValueError if a value is another one."""
+
+
+class MessageParser:
+    """Parses messages as one type. `pinned`: compares them, if they are of another type themselves."""
+
+    def __init__(self, source: Descriptor, pinned: Comparison | None = None) -> None:
+        self._pinned = None if pinned is None or pinned.is_exact else pinned
+        self._class: Any = message_factory.GetMessageClass(source)
+        self._name = source.full_name
+        self._types = _checked_types(source)
+
+    def canonical(self, body: bytes) -> bytes:
+        """Return the message in its canonical encoding.
+
+        Raises:
+            ValueError: if the official parser refuses it, or a value is none that its column can hold.
+        """
+        try:
+            parsed = self._class.FromString(body)
+            if self._types:
+                self._check(parsed, (self._name,))
+            if self._pinned is not None:
+                self._pinned.compare(body, parsed)
+            if not parsed.IsInitialized():
+                raise ValueError("a required field is missing")
+            # not SerializeToString: to name a missing field, it ends the process (protobuf 7.36)
+            return bytes(parsed.SerializePartialToString(deterministic=True))
+        except message.Error as error:
+            raise ValueError(str(error)) from error
+
+    def _check(self, parsed: Any, within: tuple[str, ...]) -> None:
+        """Check a message. `within`: the types that it is in, its own at the end; one of them again is bytes."""
+        found = self._types.get(within[-1])
+        if found is None:
+            return
+        for check in found.checks:
+            check(parsed)
+        for field, below in found.fields:
+            if below.full_name in within:
+                continue
+            if is_map(field):
+                values = getattr(parsed, field.name).values()
+            elif field.is_repeated:
+                values = getattr(parsed, field.name)
+            else:
+                values = (getattr(parsed, field.name),) if parsed.HasField(field.name) else ()
+            for value in values:
+                self._check(value, (*within, below.full_name))
+
+
+def _checked_types(root: Descriptor) -> dict[str, _Type]:
+    """The message types of which values are checked, those that hold such ones included."""
+    found: dict[str, _Type] = {}
+    waiting = [root]
+    while waiting:
+        source = waiting.pop()
+        if source.full_name in found:
+            continue
+        below = [(field, child) for field in source.fields if (child := _message_of(field)) is not None]
+        waiting += [child for _, child in below]
+        checks = [_CHECKS[source.full_name]] if source.full_name in _CHECKS and is_known(source) else []
+        numbers = frozenset(field.number for field in source.fields if _may_be_set_aside(field))
+        if numbers:
+            checks.append(_NothingSetAside(source, numbers))
+        found[source.full_name] = _Type(tuple(checks), tuple(below))
+    checked = {name for name, each in found.items() if each.checks}
+    size = -1
+    while size < len(checked):
+        size = len(checked)
+        checked |= {n for n, each in found.items() if any(child.full_name in checked for _, child in each.fields)}
+    return {
+        name: _Type(each.checks, tuple(pair for pair in each.fields if pair[1].full_name in checked))
+        for name, each in found.items()
+        if name in checked
+    }
+
+
+def _message_of(field: FieldDescriptor) -> Descriptor | None:
+    """The message type of a field's values."""
+    if is_map(field):
+        return _message_of(field.message_type.fields_by_name["value"])
+    return field.message_type
+
+
+def _may_be_set_aside(field: FieldDescriptor) -> bool:
+    return is_map(field) or (field.enum_type is not None and field.enum_type.is_closed)
+
+
+@dataclass(frozen=True, slots=True)
+class _NothingSetAside:
+    """Refuses messages of which the official parser takes a value of a known field for an unknown field: a number that
+    a closed enum does not have, or a map's entry that has such a number or another field."""
+
+    source: Descriptor
+    numbers: frozenset[int]
+
+    def __call__(self, parsed: Any) -> None:
+        for unknown in UnknownFieldSet(parsed):
+            if unknown.field_number in self.numbers:
+                name = self.source.fields_by_number[unknown.field_number].name
+                raise ValueError(f"{self.source.full_name}.{name} has a value that is not of its type")
