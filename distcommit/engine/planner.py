@@ -19,6 +19,7 @@ from distcommit.engine.sharing import Loads, lent, packed
 from distcommit.engine.unread import why_stopped
 from distcommit.engine.urgency import with_urgency
 from distcommit.ingest.known_schemas import knowing
+from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import (
     ConfigurationError,
     DistcommitError,
@@ -166,7 +167,7 @@ def _plan(settings: RunSettings, partition: int, states: dict[int, dict[str, Dat
         if isinstance(found, SourceFact):
             result.found[f"source.{found.name}"] = found.pin
             continue
-        planned = checked_plan(found, owned, names, settings.store.groups)
+        planned = without_loop(settings.flow, checked_plan(found, owned, names, settings.store.groups))
         if isinstance(planned, PassedOver):
             tally.note(planned.dataset_urn, "passed over", planned.reason)
             continue
@@ -198,6 +199,22 @@ def _plan(settings: RunSettings, partition: int, states: dict[int, dict[str, Dat
         if settings.flow.discarding:
             make_notes_durable(settings.store.fs, settings.store.roots.staging, settings.epoch, bucket)
     result.files |= write_plans(fs, root, settings.run_id, plans)
+
+
+def without_loop(
+    flow: TaskFlow, planned: DatasetPlan | DatasetProblem | PassedOver
+) -> DatasetPlan | DatasetProblem | PassedOver:
+    """Return what is planned; of a dataset whose sink writes to what the source reads, the problem."""
+    if not isinstance(planned, DatasetPlan) or not (target := flow.loop_of(planned.dataset_urn)):
+        return planned
+    error = SourceError(
+        "the sink writes to what the source reads: each run would read what the last one wrote",
+        dataset=planned.dataset_urn,
+        expected="a sink and a source that are apart",
+        found=target,
+        todo="leave it out of the source (such as source.exclude), or let the sink write elsewhere",
+    )
+    return DatasetProblem(planned.dataset_urn, str(error))
 
 
 def _set_urgency(

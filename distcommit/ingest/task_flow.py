@@ -182,6 +182,14 @@ class TaskFlow:
         """Whether what is published can be, in all branches."""
         return all(sink.abilities.audit for sink in self.sinks)
 
+    def loop_of(self, dataset_urn: str) -> str:
+        """Return what the source reads of what the sinks write of a dataset, in words; empty if it reads nothing."""
+        for branch in self.branches:
+            for target in branch.sink.targets(dataset_urn):
+                if self.source.reads(target):
+                    return f"{target.kind} {target.name}"
+        return ""
+
     def published_in(self, dataset_urn: str, output: str) -> str:
         """Where a reader finds what is published of a dataset, in words for people; of several branches with their
         names."""

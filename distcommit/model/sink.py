@@ -17,6 +17,7 @@ from distcommit.model.pins import Pin
 from distcommit.model.ports import FileAccess, FileSystem
 from distcommit.model.provenance import Provenance
 from distcommit.model.steps import CommitStep, StepContext
+from distcommit.model.targets import Target
 from distcommit.model.work import MAIN_BRANCH, BranchResult, SkippedRange, StagedFile
 
 if TYPE_CHECKING:
@@ -361,6 +362,11 @@ class Sink(ABC):
 
         Whoever asks with the same request gets the same steps. Nothing is looked at or changed.
         """
+
+    def targets(self, dataset_urn: str) -> Iterable[Target]:
+        """Return the topics, tables and folders that a commit of the dataset writes to, apart from the job's own
+        folders, so that a source that reads one of them is refused. The default names none."""
+        return ()
 
     @property
     def writes_to(self) -> str:

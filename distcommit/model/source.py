@@ -14,6 +14,7 @@ from distcommit.model.log_records import DatasetState
 from distcommit.model.pins import Pin, SourceFact
 from distcommit.model.provenance import Provenance
 from distcommit.model.sink import AttemptIdentity, Filtered, StagingArea
+from distcommit.model.targets import Target
 from distcommit.model.watermark import Position, Watermark
 from distcommit.model.work import BranchResult, DatasetPlan, SkippedRange, WorkUnit
 
@@ -194,6 +195,11 @@ class Source(ABC):
         connected to. The default takes any."""
         return True
 
+    def reads(self, target: Target) -> bool:
+        """Return whether the settings select this topic, table or folder, or a part of it. Records that a sink writes
+        there would be read, and written, again and again. Nothing is connected to. The default selects none."""
+        return False
+
     @property
     def location(self) -> str:
         """Where its tables are, for systems that keep lineage, as `kafka://HOST:PORT`; empty if it does not say."""
@@ -261,6 +267,11 @@ class Source(ABC):
 
 class SourceSettings(Source):
     """A source that is the section `source` of a job file, of that type."""
+
+    @property
+    def named_datasets(self) -> Sequence[str]:
+        """The datasets that the settings name one by one; those that a pattern selects are not among them."""
+        return ()
 
     @property
     def reads_again(self) -> bool:

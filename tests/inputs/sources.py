@@ -9,8 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from distcommit.model.errors import SourceError
+from distcommit.model.errors import ConfigurationError, SourceError
 from tests.inputs.case import Case
+from tests.unit.app.test_loops import APART, LOOPS, parsed
 from tests.unit.constructs.test_cast_values import CASTS, REJECTED, array_of, cast_to
 from tests.unit.sources.rest_pages import TIMES, UNIQUE, Pages, paging_of, read_from
 
@@ -89,4 +90,32 @@ _CASTS = [
     for kind, written, value, right in CASTS
 ]
 
-CASES: list[Case] = [*_REST, *_CASTS]
+
+def _loop(source: dict[str, Any], sink: dict[str, Any]) -> Callable[[Path], str]:
+    def run(folder: Path) -> str:
+        try:
+            parsed(source, sink, folder)
+        except ConfigurationError as error:
+            return "rejected: a loop" if "which the source reads" in str(error) else str(error)
+        return "accepted"
+
+    return run
+
+
+def _pair(source: dict[str, Any], sink: dict[str, Any]) -> str:
+    read = source.get("topics") or source.get("topic_patterns") or source.get("tables") or source.get("table_patterns")
+    written = sink.get("topic") or sink.get("table") or sink["type"]
+    of = source.get("format", source["type"])
+    where = sink.get("schema", sink.get("url", "")) or source.get("schema", "")
+    return f"{of} {read or source['datasets']} to {sink['type']} {written} {where} {source.get('schema', '')}"[:120]
+
+
+_TIMESTAMPS = "tests/unit/sources/test_kafka_timestamps.py::"
+_KAFKA = [
+    *(Case("loops", _pair(*pair), "rejected: a loop", _loop(*pair)) for pair in LOOPS),
+    *(Case("loops", f"apart: {_pair(*pair)}"[:120], "accepted", _loop(*pair)) for pair in APART),
+    Case("kafka", "timestamp -1", "null", test=_TIMESTAMPS + "test_record_without_a_timestamp_has_none"),
+    Case("kafka", "timestamp -2000", "1969-12-31T23:59:58Z", test=_TIMESTAMPS + "test_times_before_1970_are_kept"),
+]
+
+CASES: list[Case] = [*_REST, *_CASTS, *_KAFKA]

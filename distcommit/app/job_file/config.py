@@ -34,6 +34,7 @@ from distcommit.app.job_file.schedule_settings import ScheduleSettings
 from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.freshness import NO_TARGETS, Freshness
+from distcommit.model.targets import Target
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.protocol.retries import RetryPolicy
 from distcommit.spark.settings import SparkSettings
@@ -125,6 +126,21 @@ class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allow
             raise ValueError(
                 "alerts.after_failed_runs counts runs that are kept: let retention.runs be as many at least"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _source_does_not_read_what_sinks_write(self) -> JobConfig:
+        """As far as the settings tell: of datasets that only a pattern selects each plan is checked."""
+        sinks = self.sink_sections()
+        for name, sink in sinks.items():
+            fixed = {*sink.targets("a")} & {*sink.targets("b")}
+            named = {target for urn in self.source.named_datasets for target in sink.targets(urn)}
+            for target in sorted({*fixed, *named}, key=str):
+                if self.source.reads(target):
+                    raise ValueError(
+                        f"{name} writes to {target.kind} {target.name}, which the source reads: each run would read"
+                        " what the last one wrote. Leave it out of the source, or let the sink write elsewhere"
+                    )
         return self
 
     @model_validator(mode="after")
@@ -241,6 +257,15 @@ def parse_config(tree: Mapping[str, Any], file: Path) -> JobConfig:
         ) from None
     places = {name: normal_place(value, file.parent) for name, value in config.paths.model_dump().items()}
     check_places(places)
+    for name, place in places.items():
+        if config.source.reads(Target("root", place)):
+            raise ConfigurationError(
+                "the source reads the job's own folders",
+                path=file,
+                expected=f"a source whose files are not in paths.{name}, and the other way round",
+                found=place,
+                todo="give the job folders apart from what it reads",
+            )
     needs_access = any(sink.file_access for sink in config.sink_sections().values())
     if not keeps_access(places["output"]) and needs_access:
         raise ConfigurationError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
@@ -10,6 +10,7 @@ import pyarrow as pa
 from distcommit.model.committer import CommitterContext, SinkCommitter
 from distcommit.model.pins import Pin
 from distcommit.model.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
+from distcommit.model.targets import Target
 from distcommit.model.work import MAIN_BRANCH
 from distcommit.sinks.clients import needing_client
 from distcommit.sinks.data_file_sink import DataFileSink
@@ -29,6 +30,9 @@ class DeltaSink(DeltaSettings, DataFileSink):
     @property
     def writes_to(self) -> str:
         return f"Delta tables {self.shown(self.table)}"
+
+    def targets(self, dataset_urn: str) -> Iterable[Target]:
+        return [Target("folder", self.shown(self.table_of(dataset_urn)))]
 
     def published_in(self, dataset_urn: str, output: str, branch: str = MAIN_BRANCH) -> str:
         return f"Delta table {self.shown(self.table_of(dataset_urn))}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
@@ -10,6 +10,7 @@ import pyarrow as pa
 from distcommit.model.committer import CommitterContext, SinkCommitter
 from distcommit.model.pins import Pin
 from distcommit.model.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
+from distcommit.model.targets import ICEBERG, Target
 from distcommit.model.work import MAIN_BRANCH
 from distcommit.sinks.clients import needing_client
 from distcommit.sinks.data_file_sink import DataFileSink
@@ -29,6 +30,9 @@ class IcebergSink(IcebergSettings, DataFileSink):
     @property
     def writes_to(self) -> str:
         return f"Iceberg tables {self.shown(self.table)} of {self.catalog.uri}"
+
+    def targets(self, dataset_urn: str) -> Iterable[Target]:
+        return [Target("table", ".".join(self.table_of(dataset_urn)), frozenset({ICEBERG}))]
 
     def published_in(self, dataset_urn: str, output: str, branch: str = MAIN_BRANCH) -> str:
         return f"Iceberg table {'.'.join(self.table_of(dataset_urn))}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pyarrow as pa
@@ -12,6 +12,7 @@ from distcommit.fs.secret_files import with_secret_files
 from distcommit.model.committer import CommitterContext, SinkCommitter
 from distcommit.model.pins import Pin
 from distcommit.model.sink import Abilities, AttemptIdentity, Origin, SinkSettings, SinkWriter, StagingArea
+from distcommit.model.targets import Target, broker_addresses
 from distcommit.model.work import MAIN_BRANCH
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.sinks.kafka import messages
@@ -109,6 +110,10 @@ class KafkaSink(BaseModel, CommitterSink, SinkSettings):
 
     def published_in(self, dataset_urn: str, output: str, branch: str = MAIN_BRANCH) -> str:
         return f"topic {topic_of(self.topic, dataset_urn)} of {self.brokers}"
+
+    def targets(self, dataset_urn: str) -> Iterable[Target]:
+        brokers = broker_addresses(self.brokers)
+        return [Target("topic", name, brokers) for name in (topic_of(self.topic, dataset_urn), self.ledger)]
 
     @property
     def grouped_by(self) -> str:

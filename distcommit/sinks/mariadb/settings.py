@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal
 from urllib.parse import unquote, urlsplit
 
@@ -10,6 +10,7 @@ from pydantic import field_validator, model_validator
 
 from distcommit.fs.database_tls import check_mysql_url
 from distcommit.model.pins import Pin
+from distcommit.model.targets import Target, database_address
 from distcommit.model.work import MAIN_BRANCH
 from distcommit.sinks.table_committer import LEDGER, PROOFS
 from distcommit.sinks.table_names import table_name
@@ -53,6 +54,10 @@ class MariadbTables(ServerSink):
     def pins(self) -> Mapping[str, Pin]:
         """Where rows and ledger are: the database by its name, as servers may be renamed, and the table."""
         return {**super().pins(), "database": Pin(self.database, ANOTHER_TARGET)}
+
+    def targets(self, dataset_urn: str) -> Iterable[Target]:
+        names = (self.table_of(dataset_urn), LEDGER, PROOFS)
+        return [Target("table", name, database_address(self.url)) for name in names]
 
     def published_in(self, dataset_urn: str, output: str, branch: str = MAIN_BRANCH) -> str:
         server = urlsplit(self.url).netloc.rpartition("@")[2]

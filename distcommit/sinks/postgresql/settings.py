@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal
 from urllib.parse import unquote, urlsplit
 
@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from distcommit.fs.database_tls import check_postgresql_url
 from distcommit.model.pins import Pin
+from distcommit.model.targets import Target, database_address
 from distcommit.model.work import MAIN_BRANCH
 from distcommit.sinks.table_committer import LEDGER, PROOFS
 from distcommit.sinks.table_names import table_name
@@ -52,6 +53,11 @@ class PostgresqlTables(ServerSink):
     @property
     def writes_to(self) -> str:
         return f"{super().writes_to}, schema {self.schema_name}"
+
+    def targets(self, dataset_urn: str) -> Iterable[Target]:
+        ledgers = self.ledger_schema or self.schema_name
+        names = (f"{self.schema_name}.{self.table_of(dataset_urn)}", f"{ledgers}.{LEDGER}", f"{ledgers}.{PROOFS}")
+        return [Target("table", name, database_address(self.url)) for name in names]
 
     def published_in(self, dataset_urn: str, output: str, branch: str = MAIN_BRANCH) -> str:
         parts = urlsplit(self.url)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal
 
@@ -26,6 +26,7 @@ from distcommit.model.sink import (
     StagingArea,
 )
 from distcommit.model.steps import CommitStep, StepContext
+from distcommit.model.targets import Target
 from distcommit.model.user_class import make_named
 from distcommit.model.work import MAIN_BRANCH
 
@@ -101,6 +102,9 @@ class PythonSink(BaseModel, SinkSettings):
 
     def published_in(self, dataset_urn: str, output: str, branch: str = MAIN_BRANCH) -> str:
         return self.made.published_in(dataset_urn, output, branch)
+
+    def targets(self, dataset_urn: str) -> Iterable[Target]:
+        return self.made.targets(dataset_urn)
 
     @property
     def writes_to(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 from typing import ClassVar, Literal
 
@@ -12,6 +12,7 @@ from pydantic import field_validator
 from distcommit.model.committer import CommitterContext
 from distcommit.model.pins import Pin
 from distcommit.model.sink import Abilities
+from distcommit.model.targets import Target, database_address
 from distcommit.model.work import MAIN_BRANCH
 from distcommit.sinks.clients import committing_by
 from distcommit.sinks.sqlite.columns import column_type
@@ -52,6 +53,10 @@ class SqliteSink(TableSink):
     @property
     def writes_to(self) -> str:
         return f"tables {self.table} of {self.path}"
+
+    def targets(self, dataset_urn: str) -> Iterable[Target]:
+        database = database_address(f"sqlite:///{self.path}")
+        return [Target("table", name, database) for name in (self.table_of(dataset_urn), LEDGER)]
 
     def published_in(self, dataset_urn: str, output: str, branch: str = MAIN_BRANCH) -> str:
         return f"table {self.table_of(dataset_urn)} of {self.path}"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from distcommit.fs.input_files import InputFile, InputFolder
 from distcommit.model.errors import SourceError, error_text
+from distcommit.model.targets import is_within
 
 DATASET = "{dataset}"
 _ANY_DEPTH = "**"
@@ -57,8 +59,31 @@ class PathPattern:
         """Whether `{dataset}` is in it."""
         return any(DATASET in part for part in self.parts)
 
+    def may_match_in(self, folder: str, least: int = 1) -> bool:
+        """Return whether files in a folder may be among those that it selects: files at that depth or deeper."""
+        own = self.folder if "://" in self.folder else os.path.realpath(self.folder)
+        if is_within(own, folder):
+            return True
+        if not is_within(folder, own):
+            return False
+        names = [name for name in folder[len(own) :].split("/") if name]
+        return _may_lead_to(self.parts, names, least)
+
     def __str__(self) -> str:
         return "/".join(self.parts)
+
+
+def _may_lead_to(parts: Sequence[str], names: Sequence[str], least: int) -> bool:
+    """Return whether the folders of a path may be the first ones of what the parts of a pattern match."""
+    if not names:
+        return len(parts) >= least or _ANY_DEPTH in parts
+    if len(parts) < 2:
+        return False
+    if names[0].startswith(_HIDDEN) and not parts[0].startswith(_HIDDEN):
+        return False
+    if parts[0] == _ANY_DEPTH:
+        return _may_lead_to(parts, names[1:], least) or _may_lead_to(parts[1:], names, least)
+    return _compiled(parts[0]).fullmatch(names[0]) is not None and _may_lead_to(parts[1:], names[1:], least)
 
 
 def _compiled(part: str) -> re.Pattern[str]:

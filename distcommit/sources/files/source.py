@@ -18,6 +18,7 @@ from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.pins import Pin
 from distcommit.model.provenance import Provenance
 from distcommit.model.source import DatasetProblem, Extractor, SourceSettings, SourceState
+from distcommit.model.targets import Target
 from distcommit.model.watermark import Position
 from distcommit.model.watermark_types import WATERMARK_PIN
 from distcommit.model.work import DatasetPlan
@@ -118,6 +119,10 @@ class FilesSource(BaseModel, SourceSettings):
         folders = [pattern.folder.split("/") for pattern in patterns if times[str(pattern)] > 1]
         shared = sum(1 for _ in takewhile(lambda parts: len(set(parts)) == 1, zip(*folders, strict=False)))
         return ["/".join(folder[shared:]) for folder in folders]
+
+    def reads(self, target: Target) -> bool:
+        least = {"folder": 1, "root": 2}.get(target.kind)
+        return least is not None and any(each.may_match_in(target.name, least) for each in self._patterns())
 
     def extract_of(self, dataset_urn: str) -> Extract:
         """By the columns that are added. A row of a file that is read again counts as another one."""

@@ -18,3 +18,5 @@ BATCH_SCHEMA: pa.Schema = pa.schema(
     ]
 )
 """What extraction yields. Headers are null where a message has none, timestamps where the broker has none."""
+NO_TIMESTAMP_MS = -1
+"""The timestamp of a record that was written without one, whatever its type says."""

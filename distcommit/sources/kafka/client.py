@@ -22,7 +22,7 @@ from confluent_kafka.admin._metadata import ClusterMetadata
 
 from distcommit.model.errors import ConfigurationError, SourceError, TransientError
 from distcommit.model.watermark import Position
-from distcommit.sources.kafka.batches import BATCH_SCHEMA, HEADERS, TIMESTAMP
+from distcommit.sources.kafka.batches import BATCH_SCHEMA, HEADERS, NO_TIMESTAMP_MS, TIMESTAMP
 from distcommit.sources.kafka.names import READER, PartitionLog, PartitionName, Start, TopicFound
 
 logger = logging.getLogger(__name__)
@@ -307,7 +307,7 @@ def to_batch(messages: Sequence[Message]) -> tuple[pa.RecordBatch, dict[str, Pos
         pa.array(headers, HEADERS) if any(headers) else pa.nulls(len(messages), HEADERS),
         pa.array(partitions, pa.int32()),
         pa.array(offsets, pa.int64()),
-        *_timestamps(messages),
+        *timestamps(list(map(Message.timestamp, messages))),
     ]
     size = keys.total_values_length + values.total_values_length
     last = dict(zip(partitions, offsets, strict=True))  # offsets of a partition ascend
@@ -315,9 +315,11 @@ def to_batch(messages: Sequence[Message]) -> tuple[pa.RecordBatch, dict[str, Pos
     return pa.RecordBatch.from_arrays(columns, schema=BATCH_SCHEMA), reached, size
 
 
-def _timestamps(messages: Sequence[Message]) -> tuple[pa.Array, pa.Array]:
-    """When, and by whose clock: null where the broker has no time."""
-    kinds, times = zip(*map(Message.timestamp, messages), strict=True)
+def timestamps(found: Sequence[tuple[int, int]]) -> tuple[pa.Array, pa.Array]:
+    """Return when records were written and by whose clock, from the client's types and times; null without a time."""
+    kinds, times = zip(*found, strict=True)
+    if NO_TIMESTAMP_MS in times:
+        kinds = tuple(0 if time_ms == NO_TIMESTAMP_MS else kind for kind, time_ms in zip(kinds, times, strict=True))
     if kinds.count(kinds[0]) == len(kinds) and kinds[0]:
         return pa.array(times, TIMESTAMP), pa.repeat(_TIMESTAMP_SCALARS[kinds[0]], len(kinds))
     known = [time_ms if kind else None for kind, time_ms in zip(kinds, times, strict=True)]

@@ -14,6 +14,7 @@ from confluent_kafka import TopicPartition
 from distcommit.model.log_records import DatasetState
 from distcommit.model.source import Lag
 from distcommit.model.watermark import as_offset
+from distcommit.sources.kafka.batches import NO_TIMESTAMP_MS
 from distcommit.sources.kafka.client import ClientNotes, KafkaConnection, KafkaQueries, close_consumer
 from distcommit.sources.kafka.names import KafkaDataset, PartitionName
 from distcommit.sources.kafka.plan import stored_positions
@@ -90,7 +91,7 @@ def _first_times(connection: KafkaConnection, unread: Mapping[PartitionName, int
                 if message.error() or topic is None or number is None or (topic, number) in found:
                     continue
                 has_time, at_ms = message.timestamp()
-                found[topic, number] = at_ms if has_time else int(time.time() * 1000)
+                found[topic, number] = at_ms if has_time and at_ms != NO_TIMESTAMP_MS else int(time.time() * 1000)
                 got = [*got, (topic, number)]
             if got:
                 consumer.incremental_unassign([TopicPartition(*name) for name in got])

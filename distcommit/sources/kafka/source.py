@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
-from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
+from distcommit.fs.secret_files import check_absolute, with_secret_files
 from distcommit.model.errors import ConfigurationError, DistcommitError, SourceError
 from distcommit.model.extract import Extract, TableType
 from distcommit.model.log_records import DatasetState, DatasetStatus
@@ -26,6 +26,7 @@ from distcommit.model.source import (
     SourceSettings,
     SourceState,
 )
+from distcommit.model.targets import Target, broker_addresses
 from distcommit.model.watermark import Position
 from distcommit.model.work import DatasetPlan
 from distcommit.sources.kafka.batches import BATCH_SCHEMA
@@ -131,11 +132,8 @@ class KafkaSource(BaseModel, SourceSettings):
             )
         texts = {key: str(v).lower() if isinstance(v, bool | int | float) else v for key, v in client.items()}
         for key, text in texts.items():
-            for path in SECRET_FILE.findall(text) if isinstance(text, str) else ():
-                if not path.startswith("/"):
-                    raise ConfigurationError(
-                        "a secret's file has to be named by an absolute path", key=key, found=f"${{file:{path}}}"
-                    )
+            if isinstance(text, str):
+                check_absolute(text, key)
         return texts
 
     @model_validator(mode="after")
@@ -164,8 +162,15 @@ class KafkaSource(BaseModel, SourceSettings):
         return self.dataset_of(topic_named_by(dataset_urn), partition)
 
     def selects(self, dataset_urn: str, partition: str) -> bool:
-        topic = self.topic_of(dataset_urn)
+        topic = topic_named_by(dataset_urn)
         return is_number(partition) and topic in self.selection and dataset_urn == self.dataset_of(topic, partition)
+
+    def reads(self, target: Target) -> bool:
+        return target.kind == "topic" and target.name in self.selection and target.is_in(broker_addresses(self.brokers))
+
+    @property
+    def named_datasets(self) -> Sequence[str]:
+        return self.topics if self.dataset == "topic" else ()
 
     @property
     def location(self) -> str:
@@ -236,10 +241,6 @@ class KafkaSource(BaseModel, SourceSettings):
     def dataset_of(self, topic: str, partition: str) -> str:
         """The URN of the dataset that a partition belongs to."""
         return topic if self.dataset == "topic" else f"{topic}@{partition}"
-
-    def topic_of(self, urn: str) -> str:
-        """The topic of a dataset."""
-        return urn if self.dataset == "topic" else urn.rpartition("@")[0]
 
     def connection(self) -> KafkaConnection:
         """How to reach the brokers."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import ClassVar, Literal
 
@@ -14,9 +14,11 @@ from distcommit.fs.secret_files import check_absolute, with_secret_files
 from distcommit.model.errors import DistcommitError, SourceError
 from distcommit.model.extract import Extract, TableType
 from distcommit.model.source import Extractor, Planned, SourceSettings, SourceState
+from distcommit.model.targets import Target
 from distcommit.model.urn import check_urn
 from distcommit.model.watermark import Position
 from distcommit.sources.snapshots import is_count
+from distcommit.sources.spark.places import selects
 from distcommit.sources.watermark_column import PARTITION, Kind, is_position
 
 _HOW_FETCHED = frozenset(
@@ -105,6 +107,13 @@ class SparkSource(BaseModel, SourceSettings):
 
     def selects(self, dataset_urn: str, partition: str) -> bool:
         return dataset_urn in self.datasets
+
+    def reads(self, target: Target) -> bool:
+        return any(selects({**self.options, **own}, self.format, target) for own in self.datasets.values())
+
+    @property
+    def named_datasets(self) -> Sequence[str]:
+        return tuple(self.datasets)
 
     def extract_of(self, dataset_urn: str) -> Extract:
         return extract_by(self.format, self.watermark, dataset_urn)

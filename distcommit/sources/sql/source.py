@@ -4,7 +4,7 @@ it."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -19,6 +19,7 @@ from distcommit.model.log_records import DatasetStatus
 from distcommit.model.patterns import check_patterns
 from distcommit.model.pins import Pin
 from distcommit.model.source import Planned, SourceSettings, SourceState
+from distcommit.model.targets import Target, database_address
 from distcommit.model.watermark import Position
 from distcommit.sources.sql.positions import position_problems
 from distcommit.sources.sql.queries import check_condition, queries_of
@@ -203,6 +204,19 @@ class SqlSource(BaseModel, SourceSettings):
 
     def selects(self, dataset_urn: str, partition: str) -> bool:
         return dataset_urn in self.selection
+
+    def reads(self, target: Target) -> bool:
+        """Tables are compared by name: without `schema` a table of any schema is taken for the one that is read."""
+        schema, _, table = target.name.rpartition(".")
+        is_there = target.kind == "table" and target.is_in(database_address(self.url))
+        in_schema = schema == self.schema_name or not (schema and self.schema_name)
+        if self._dialect == "mysql" and self.schema_name:
+            in_schema = self.schema_name == unquote(urlsplit(self.url).path.strip("/"))
+        return is_there and in_schema and self.selection.has_table(table)
+
+    @property
+    def named_datasets(self) -> Sequence[str]:
+        return self.tables
 
     def extract_of(self, dataset_urn: str) -> Extract:
         """By the settings. Work units know the primary key, too."""

@@ -1,0 +1,119 @@
+"""Jobs whose sink writes to what their source reads: each run would read, and write, what the last one wrote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from distcommit.app.job_file.config import JobConfig, parse_config
+from distcommit.engine.planner import without_loop
+from distcommit.model.errors import ConfigurationError
+from distcommit.model.source import DatasetProblem
+from distcommit.model.targets import Target, broker_addresses, database_address
+from distcommit.model.watermark import Watermark
+from distcommit.model.work import DatasetPlan
+from distcommit.sources.files.patterns import PathPattern
+
+KAFKA = {"type": "kafka", "brokers": "broker1:9092,Broker2:9093"}
+TO_KAFKA = {"type": "kafka", "brokers": "broker2:9093", "ledger": "ledger"}
+SQL = {"type": "sql", "url": "postgresql://reader@db/shop", "watermark": "id", "lookback": 0}
+SQLITE = {"type": "sql", "url": "sqlite:////data/shop.db", "watermark": "id", "lookback": 0}
+MYSQL = {"type": "sql", "url": "mysql://reader@localhost/shop", "watermark": "id", "lookback": 0}
+TO_POSTGRESQL = {"type": "postgresql", "url": "postgresql://writer@db:5432/shop"}
+DELTA = {"type": "delta", "location": "/data/lake"}
+ICEBERG = {"type": "iceberg", "namespace": "shop", "catalog": {"type": "sql", "uri": "sqlite:////data/catalog.db"}}
+
+
+def spark(kind: str, **options: str) -> dict[str, Any]:
+    return {"type": "spark", "format": kind, "watermark": "id", "lookback": 0, "datasets": {"orders": options}}
+
+
+def parsed(source: dict[str, Any], sink: dict[str, Any], folder: Path) -> JobConfig:
+    paths = {name: str(folder / name) for name in ("store", "staging", "output")}
+    return parse_config({"job": "j", "source": source, "sink": sink, "paths": paths}, folder / "job.yaml")
+
+
+LOOPS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({**KAFKA, "topics": ["orders"]}, {**TO_KAFKA, "topic": "orders"}),
+    ({**KAFKA, "topics": ["orders", "copy-orders"]}, {**TO_KAFKA, "topic": "copy-{dataset}"}),
+    ({**KAFKA, "topics": ["orders"]}, {**TO_KAFKA, "topic": "{dataset}"}),
+    ({**KAFKA, "topic_patterns": [".*"]}, {**TO_KAFKA, "topic": "all"}),
+    ({**KAFKA, "topic_patterns": ["l.*"]}, {**TO_KAFKA, "topic": "all"}),
+    ({**KAFKA, "topics": ["orders", "ledger"]}, {**TO_KAFKA, "topic": "all"}),
+    ({**SQL, "tables": ["orders"]}, TO_POSTGRESQL),
+    ({**SQL, "table_patterns": ["orders.*"]}, {**TO_POSTGRESQL, "table": "orders_copy"}),
+    ({**SQL, "table_patterns": ["distcommit_.*"]}, {**TO_POSTGRESQL, "table": "copy"}),
+    ({**SQL, "schema": "public", "tables": ["orders"]}, TO_POSTGRESQL),
+    ({**SQLITE, "table_patterns": [".*"]}, {"type": "sqlite", "path": "/data/shop.db", "table": "copy"}),
+    ({**MYSQL, "tables": ["orders"]}, {"type": "mariadb", "url": "mariadb://writer@127.0.0.1:3306/shop"}),
+    (spark("jdbc", url="jdbc:postgresql://db/shop", dbtable="public.orders"), TO_POSTGRESQL),
+    (spark("delta", path="/data/lake/orders"), DELTA),
+    (spark("parquet", path="/data/*/orders"), DELTA),
+    (spark("iceberg", path="lake.shop.orders"), ICEBERG),
+    (spark("kafka", **{"kafka.bootstrap.servers": "broker2:9093", "subscribe": "a,all"}), {**TO_KAFKA, "topic": "all"}),
+]
+APART: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({**KAFKA, "topics": ["orders"]}, {**TO_KAFKA, "topic": "copy-{dataset}"}),
+    ({**KAFKA, "topics": ["orders"]}, {**TO_KAFKA, "topic": "orders", "brokers": "elsewhere:9092"}),
+    ({**KAFKA, "topic_patterns": [".*"], "exclude": ["all", "ledger"]}, {**TO_KAFKA, "topic": "all"}),
+    ({**SQL, "tables": ["orders"]}, {**TO_POSTGRESQL, "table": "copy_{dataset}"}),
+    ({**SQL, "tables": ["orders"]}, {**TO_POSTGRESQL, "url": "postgresql://writer@db/warehouse"}),
+    ({**SQL, "schema": "public", "tables": ["orders"]}, {**TO_POSTGRESQL, "schema": "copy"}),
+    (spark("delta", path="/data/lake/orders_raw"), {**DELTA, "table": "copy_{dataset}"}),
+    (spark("iceberg", path="lake.raw.orders"), ICEBERG),
+]
+
+
+@pytest.mark.parametrize(("source", "sink"), LOOPS)
+def test_sink_that_writes_to_what_the_source_reads_is_refused(
+    source: dict[str, Any], sink: dict[str, Any], tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigurationError, match="which the source reads"):
+        parsed(source, sink, tmp_path)
+
+
+@pytest.mark.parametrize(("source", "sink"), APART)
+def test_sink_and_source_of_one_system_that_are_apart_are_accepted(
+    source: dict[str, Any], sink: dict[str, Any], tmp_path: Path
+) -> None:
+    parsed(source, sink, tmp_path)
+
+
+@pytest.mark.parametrize("pattern", ["output/*/*.csv", "output/d/x.csv", "**/*.csv", "*/*/*.csv", "store/**/*.csv"])
+def test_files_below_the_jobs_own_folders_are_refused(pattern: str, tmp_path: Path) -> None:
+    source = {"type": "files", "format": "csv", "dataset": "d", "paths": [f"{tmp_path}/{pattern}"]}
+    with pytest.raises(ConfigurationError, match="the source reads the job's own folders"):
+        parsed(source, {"type": "files"}, tmp_path)
+
+
+@pytest.mark.parametrize("pattern", ["*.csv", "*/*.csv", "in/**/*.csv", "in*/x.csv"])
+def test_files_beside_the_jobs_own_folders_are_accepted(pattern: str, tmp_path: Path) -> None:
+    source = {"type": "files", "format": "csv", "dataset": "d", "paths": [f"{tmp_path}/{pattern}"]}
+    parsed(source, {"type": "files"}, tmp_path)
+
+
+def test_dataset_of_a_pattern_whose_own_topic_the_pattern_selects_is_a_loop(tmp_path: Path) -> None:
+    """Only the name of the dataset tells: planning leaves it out of the run."""
+    source = {**KAFKA, "topic_patterns": ["orders.*"]}
+    flow = parsed(source, {**TO_KAFKA, "topic": "{dataset}-copy"}, tmp_path).task_flow()
+    assert flow.loop_of("orders") == "topic orders-copy"
+    assert flow.loop_of("customers") == ""
+    plans = [DatasetPlan(urn, None, Watermark({}), ()) for urn in ("orders", "customers")]
+    problem, planned = (without_loop(flow, plan) for plan in plans)
+    assert isinstance(problem, DatasetProblem)
+    assert "topic orders-copy" in problem.error
+    assert planned == plans[1]
+
+
+def test_folders_whose_names_begin_with_a_dot_are_not_read_by_wildcards() -> None:
+    assert not PathPattern.parse("/data/**/*.csv").may_match_in("/data/.jobs/j/output")
+    assert PathPattern.parse("/data/.jobs/*/output/*/*.csv").may_match_in("/data/.jobs/j/output")
+
+
+def test_addresses_are_compared_whatever_their_form() -> None:
+    assert database_address("mariadb://u@LOCALHOST/shop") == database_address("mysql://127.0.0.1:3306/shop")
+    assert database_address("jdbc:postgresql://db/shop") == database_address("postgresql://u@db:5432/shop")
+    assert broker_addresses("SSL://A:1, b:2") == {"a:1", "b:2"}
+    assert not Target("topic", "t", broker_addresses("a:1")).is_in(broker_addresses("a:2"))
