@@ -18,6 +18,7 @@ from distcommit.model.sink import Filtered, Origin, Origins, Prepared, SinkWrite
 from distcommit.model.work import SkippedRange
 from distcommit.protocol.paths.staging import rows_name
 from distcommit.sinks.covering import Covering
+from distcommit.sinks.newest import with_positions
 
 FILE_BYTES = 16 << 20
 """About what a writer and a committer hold in memory, and how much is in one file, before it is compressed."""
@@ -25,16 +26,21 @@ FILE_BYTES = 16 << 20
 
 class StagedRows(SinkWriter):
     """Stages batches as they come. Its commit info says which files there are, in order, and what they stand for:
-    `{"files": [[path below the staging root, xxh3-64 of its bytes], ...], "rows": ..., "covered": ..., "ledger": ...}`.
+    `{"files": [[path below the staging root, xxh3-64 of its bytes], ...], "rows": ..., "covered": ..., "ledger": ...}`;
+    of rows that are fed again from error files also `"epochs"`, in which these were written.
 
     Args:
         area: where they wait.
         origin: where they come from.
         ledger: the identity of the ledger that they are committed by; asked in the end, of one that has rows.
+        with_positions: whether each row gets its source partition and position, in two columns more.
     """
 
-    def __init__(self, area: StagingArea, origin: Origin, ledger: Callable[[], str]) -> None:
+    def __init__(
+        self, area: StagingArea, origin: Origin, ledger: Callable[[], str], *, with_positions: bool = False
+    ) -> None:
         self._area, self._covering, self._ledger = area, Covering(origin), ledger
+        self._origin, self._with_positions = origin, with_positions
         self._files: list[list[Any]] = []
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_bytes = 0
@@ -43,6 +49,8 @@ class StagedRows(SinkWriter):
         self._covering.add(batch, origins)
         if not batch.num_rows:
             return
+        if self._with_positions:
+            batch = with_positions(batch, self._origin, origins)
         self._waiting.append(batch)
         self._waiting_bytes += batch.nbytes
         if self._waiting_bytes >= FILE_BYTES:
@@ -59,7 +67,8 @@ class StagedRows(SinkWriter):
             return Prepared(holes=self._covering.holes_left)
         self._flush()
         info = {"files": self._files, "rows": self._covering.rows, "covered": self._covering.covered()}
-        return Prepared([{**info, "ledger": self._ledger()}])
+        again = {"epochs": [*self._origin.replaces]} if self._origin.replaces else {}
+        return Prepared([{**info, "ledger": self._ledger(), **again}])
 
     def abort(self) -> None:
         self._waiting.clear()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 import msgspec
@@ -13,9 +13,10 @@ from distcommit.decoding import converted
 from distcommit.model.committer import CommitRequest, CommitterContext
 from distcommit.model.errors import ConflictError
 from distcommit.model.ledger import Covered, LedgerRow
-from distcommit.sinks.staged_rows import files_of, rows_of, staged_runs
+from distcommit.sinks.newest import EPOCH, OF, ORDER_COLUMNS, Newer, oldest_first, with_order
+from distcommit.sinks.staged_rows import rows_of, staged_runs
 from distcommit.sinks.table_committer import LEDGER, Key, RefusedError, TableCommitter
-from distcommit.sinks.table_sink import EPOCH, OF, TableSink, tag_of
+from distcommit.sinks.table_sink import TableSink, tag_of
 
 LEDGER_COLUMNS = "dataset, branch, epoch, base, revoked, commit_id, covered"
 """Of a ledger, in the order of `as_row`."""
@@ -50,8 +51,9 @@ class Table(Protocol):
         """
         ...
 
-    def upsert(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str]) -> None:
-        """Puts each row in the place of the one with the same keys; of several that are sent the last one stays.
+    def upsert(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> None:
+        """Puts each row in the place of the one with the same keys, if it is newer; of several that are sent the last
+        one is.
 
         Raises:
             RefusedError: as `copy`.
@@ -98,8 +100,7 @@ class LoadingCommitter(TableCommitter):
 
     def load(self, request: CommitRequest, row: LedgerRow | None) -> None:
         table = None
-        files = files_of(request.infos)
-        for batches in (run for path, checksum in files for run in staged_runs(self._context, path, checksum)):
+        for batches, is_fed_again in self._runs(request):
             if table is None:
                 table = self._table(request, row, batches[0].schema)
                 self._targets[request.dataset_urn, request.branch] = (table.shown, table.identity)
@@ -107,9 +108,25 @@ class LoadingCommitter(TableCommitter):
                     self._delete_older(table, request)
             table.fit(batches[0].schema, add_columns=self._settings.evolve == "add_columns")
             if self._settings.mode == "upsert":
-                table.upsert(batches, self._settings.keys)
+                table.upsert(batches, self._settings.keys, Newer(self._settings.version, is_fed_again))
             else:
                 table.copy(batches)
+
+    def _runs(self, request: CommitRequest) -> Iterator[tuple[Sequence[pa.RecordBatch], bool]]:
+        """Yield staged batches of one schema after the other, as they are sent; and whether they are fed again."""
+        of = tag_of(self._context.store_id, request.dataset_urn, request.branch)
+        for info in request.infos:
+            epochs = info.get("epochs", ())
+            for path, checksum in info["files"]:
+                for batches in staged_runs(self._context, path, checksum):
+                    if self._settings.has_order_columns:
+                        epoch = min(epochs, default=request.epoch)
+                        ready = [with_order(batch, of, epoch) for batch in batches]
+                        yield oldest_first(ready, ""), bool(epochs)
+                    elif self._settings.version:
+                        yield oldest_first(batches, self._settings.version), bool(epochs)
+                    else:
+                        yield batches, bool(epochs)
 
     def unload(self, request: CommitRequest) -> None:
         urn, epoch = request.dataset_urn, request.epoch
@@ -229,8 +246,10 @@ def missing_columns(
         )
     if missing and not add_columns:
         names = ", ".join(repr(each.name) for each in missing)
+        of_order = any(each.name in ORDER_COLUMNS for each in missing)
+        instead = ", or name a `version` column of the records" if of_order else ""
         raise RefusedError(
-            f"table {shown} has no column {names}; add it, or set `evolve: add_columns`, then release the dataset with"
-            " retry"
+            f"table {shown} has no column {names}; add it, or set `evolve: add_columns`{instead}, then release the"
+            " dataset with retry"
         )
     return missing

@@ -20,6 +20,7 @@ from distcommit.model.committer import CommitterContext
 from distcommit.model.errors import ConfigurationError, DistcommitError, TransientError, error_text
 from distcommit.model.pins import Pin
 from distcommit.model.sink import Abilities, AttemptIdentity, Origin, SinkSettings, SinkWriter, StagingArea
+from distcommit.sinks.newest import ORDER_COLUMNS
 from distcommit.sinks.prepared_rows import PreparedRows, Preparing
 from distcommit.sinks.staged_rows import StagedRows
 from distcommit.sinks.stored_names import StoredName
@@ -27,9 +28,6 @@ from distcommit.sinks.table_committer import TableCommitter
 from distcommit.sinks.table_groups import GroupsByTable
 from distcommit.sinks.table_names import DATASET, check_template
 
-OF, EPOCH = "_distcommit_of", "_distcommit_epoch"
-"""Columns of tags, both integers of 64 bits: which store, dataset and branch a row is of, and which epoch put it
-there."""
 ANOTHER_TARGET = (
     "put it back: what was committed, and the ledger that says so, are at the old one. For a new target give the job"
     " new folders (paths)"
@@ -41,10 +39,12 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
 
     Attributes:
         table: the table's name; `{dataset}` in it stands for the dataset's URN. Without it all datasets share a table.
-        mode: `append` adds rows. `upsert` puts each in the place of the one with the same keys; of several the last
-            one stays. `replace` puts what a run has read in the place of all that is there of the dataset: it
-            goes with policy `full`, and with neither `limits.seconds`, optional branches nor `reprocess`.
+        mode: `append` adds rows. `upsert` puts each in the place of the one with the same keys, unless that is newer;
+            of several the last one stays. `replace` puts what a run has read in the place of all that is there of the
+            dataset: it goes with policy `full`, and with neither `limits.seconds`, optional branches nor `reprocess`.
         keys: of `upsert`, the columns that tell rows apart, on which the table has a unique index.
+        version: of `upsert`, the column of integers, decimals, floats or times whose greater value is newer. Without
+            it a row's position in its source partition says so, for which the table has four columns more.
         tags: whether each row says where it is from, in two columns more. So a committed epoch can be taken back, and
             datasets that share a table can be replaced.
         create: whether tables that are missing are made.
@@ -58,6 +58,7 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
     table: str = DATASET
     mode: Literal["append", "upsert", "replace"] = "append"
     keys: tuple[str, ...] = ()
+    version: str = ""
     tags: bool = False
     create: bool = True
     evolve: Literal["none", "add_columns"] = "none"
@@ -73,6 +74,8 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
             raise ValueError("`keys` names the columns of mode `upsert`, and of no other")
         if len(set(self.keys)) < len(self.keys):
             raise ValueError("`keys` names a column twice")
+        if self.version and (self.mode != "upsert" or self.version in self.keys):
+            raise ValueError("`version` goes with mode `upsert`, and is none of its `keys`")
         if self.mode == "upsert" and self.tags:
             raise ValueError("`tags` goes with append and replace: an upsert leaves nothing that could be taken back")
         if self.mode == "replace" and self.shares_tables and not self.tags:
@@ -106,7 +109,12 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
         return self.tags and self.mode == "append"
 
     def asked_columns(self) -> Sequence[str]:
-        return self.keys
+        return (*self.keys, *([self.version] if self.version else []))
+
+    @property
+    def has_order_columns(self) -> bool:
+        """Whether rows go to tables with columns that say which of two is newer."""
+        return self.mode == "upsert" and not self.version
 
     def check_schema(self, schema: pa.Schema) -> None:
         """Raises:
@@ -116,13 +124,21 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
         wrong = [key for key in self.keys if key not in names]
         if wrong:
             raise ConfigurationError("there is no such column", key="keys", column=wrong[0], found=", ".join(names))
-        wrong = [name for name in names if names.count(name) > 1 or name in (OF, EPOCH)]
+        if self.version and not _has_order(schema, self.version):
+            raise ConfigurationError(
+                "the version column must be an integer, a decimal, a float or a time",
+                key="version",
+                column=self.version,
+                found=str(schema.field(self.version).type) if self.version in names else "no such column",
+                todo="convert it with the converter `cast`, or name another one",
+            )
+        wrong = [name for name in names if names.count(name) > 1 or name in ORDER_COLUMNS]
         if wrong:
             todo = "rename it with the converter `rename`"
             raise ConfigurationError("a table can't have this column", column=wrong[0], todo=todo)
 
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
-        return StagedRows(area, origin, self.ledger_of(attempt))
+        return StagedRows(area, origin, self.ledger_of(attempt), with_positions=self.has_order_columns)
 
     @abstractmethod
     def open_committer(self, context: CommitterContext) -> TableCommitter:
@@ -256,6 +272,13 @@ def _begun(sink: ServerSink, store_id: str, run_id: str, epoch: int) -> None:
     """Tells the server of a run whose writers come, once in each process."""
     with closing(sink.open_two_phase(CommitterContext(LocalFileSystem(), "", "", store_id))) as preparing:
         preparing.begin(epoch)
+
+
+def _has_order(schema: pa.Schema, name: str) -> bool:
+    kind = schema.field(name).type if name in schema.names else pa.null()
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    return is_number or (pa.types.is_temporal(kind) and not pa.types.is_duration(kind))
 
 
 def tag_of(store_id: str, dataset_urn: str, branch: str) -> int:

@@ -30,6 +30,7 @@ from distcommit.sinks.mariadb.tables import Table
 from distcommit.sinks.table_committer import CollisionError
 from tests.servers.mariadb import MariadbServer
 from tests.unit.sinks.committing import numbers, refused
+from tests.unit.sinks.newest_cases import NewestCases
 from tests.unit.sinks.table_sink_cases import ServerTableSinkCases, ServerTarget
 
 
@@ -70,7 +71,7 @@ def target(mariadb_server: MariadbServer, tmp_path: Path) -> Iterator[Target]:
     made.sql(f"DROP DATABASE {made.database}")
 
 
-class TestMariadb(ServerTableSinkCases):
+class TestMariadb(ServerTableSinkCases, NewestCases):
     """As any database."""
 
 
@@ -246,7 +247,7 @@ def test_upsert_goes_by_its_keys_and_by_no_other_index(target: Target) -> None:
         "CREATE TABLE counted (id bigint AUTO_INCREMENT PRIMARY KEY, n bigint UNIQUE)",
     )
     assert target.rows("naive", "*") == [(1, 10)], "row 2 is gone"
-    sink = target.sink(mode="upsert", keys=["n"])
+    sink = target.sink(mode="upsert", keys=["n"], evolve="add_columns")
     clash = pa.record_batch({"n": [2], "other": [10]})
     refused(target.beside_others(sink, target.prepare(sink, "two", 1, clash)), "there is other, too")
     assert target.rows("two", "*") == [(1, 10)]

@@ -27,6 +27,7 @@ from distcommit.sinks.postgresql.sink import PostgresqlSink
 from distcommit.sinks.postgresql.tables import Table
 from tests.servers.postgresql import PostgresServer
 from tests.unit.sinks.committing import numbers, refused
+from tests.unit.sinks.newest_cases import NewestCases
 from tests.unit.sinks.table_sink_cases import ServerTableSinkCases, ServerTarget
 
 
@@ -65,7 +66,7 @@ def target(postgres_server: PostgresServer, tmp_path: Path) -> Iterator[Target]:
     made.sql(f"DROP SCHEMA {made.schema} CASCADE")
 
 
-class TestPostgresql(ServerTableSinkCases):
+class TestPostgresql(ServerTableSinkCases, NewestCases):
     """As any database."""
 
 
@@ -151,7 +152,7 @@ def test_integers_go_into_columns_with_fewer_digits_than_their_type_could_have(t
 
 def test_upsert_waits_for_an_index_on_its_keys(target: Target) -> None:
     target.sql("CREATE TABLE without (n bigint)")
-    sink = target.sink(mode="upsert", keys=["n"])
+    sink = target.sink(mode="upsert", keys=["n"], evolve="add_columns")
     (outcome,) = target.commit(sink, target.prepare(sink, "without", 1))
     assert isinstance(outcome, RetryLater), "until somebody makes the index"
     assert "no unique or exclusion constraint" in outcome.reason
@@ -167,7 +168,7 @@ def test_what_does_not_keep_rows_is_refused(target: Target, made: str) -> None:
     refused(target.beside_others(sink, target.prepare(sink, "bad", 1)), "no ordinary table")
 
 
-@pytest.mark.parametrize("settings", [{}, {"mode": "upsert", "keys": ["n"]}], ids=["append", "upsert"])
+@pytest.mark.parametrize("settings", [{}, {"mode": "upsert", "keys": ["n"], "version": "v"}], ids=["append", "upsert"])
 def test_a_trigger_that_leaves_rows_out_is_found(target: Target, settings: dict[str, Any]) -> None:
     target.sql("CREATE TABLE bad (n bigint UNIQUE, v bigint)")
     body = "BEGIN IF NEW.n = 2 THEN RETURN NULL; END IF; RETURN NEW; END"
@@ -183,7 +184,7 @@ def test_a_trigger_that_leaves_rows_out_is_found(target: Target, settings: dict[
 def test_rows_without_a_key_are_refused_and_not_taken_for_the_same(target: Target) -> None:
     """A unique index that is no primary key takes any number of them."""
     target.sql("CREATE TABLE a (n bigint UNIQUE, v bigint)")
-    sink = target.sink(mode="upsert", keys=["n"])
+    sink = target.sink(mode="upsert", keys=["n"], evolve="add_columns")
     rows = pa.record_batch({"n": pa.array([1, None, None], pa.int64()), "v": [1, 2, 3]})
     refused(target.commit(sink, target.prepare(sink, "a", 1, rows))[0], "null in a key")
     assert target.rows("a") == []

@@ -37,9 +37,10 @@ from distcommit.sinks.mariadb.connection import (
     savepoint,
     transaction,
 )
+from distcommit.sinks.newest import OF
 from distcommit.sinks.table_committer import LEDGER, Key
 from distcommit.sinks.table_loading import LEDGER_COLUMNS, LoadingCommitter, as_row
-from distcommit.sinks.table_sink import OF, TableSink, tag_of
+from distcommit.sinks.table_sink import TableSink, tag_of
 
 _MADE = f"""
 CREATE TABLE IF NOT EXISTS {LEDGER} (

@@ -17,6 +17,7 @@ from pymysql.err import MySQLError
 
 from distcommit.sinks.mariadb.columns import Column, check_fits, column_of, column_type, values, wider_type
 from distcommit.sinks.mariadb.connection import NO_SUCH_TABLE, code_of, execute
+from distcommit.sinks.newest import Newer
 from distcommit.sinks.plain_arrays import refused_value
 from distcommit.sinks.table_committer import RefusedError
 from distcommit.sinks.table_loading import missing_columns, tagged, with_tags
@@ -81,15 +82,19 @@ class Table:
             if found != rows:
                 raise RefusedError(f"table {self.shown} did not take all rows: {rows} were sent, {found} came in")
 
-    def upsert(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str]) -> None:
-        """Puts each row in the place of the one with the same keys. Raises as `table_loading.Table`."""
+    def upsert(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> None:
+        """Puts each row in the place of the one with the same keys. Raises as `table_loading.Table`.
+
+        The server sets one column after another, and each sees what is set before it.
+        """
         names = batches[0].schema.names
         self._check_keys(names, keys)
         for key in keys:
             if any(batch.column(key).null_count for batch in batches):
                 raise refused_value(key, self.columns[key].shown, "null in a key, which is never the same as another")
-        others = [quoted(name) for name in names if name not in keys] or [quoted(keys[0])]
-        changed = ", ".join(f"{name} = VALUES({name})" for name in others)
+        others = [quoted(name) for name in newer.last(names) if name not in keys] or [quoted(keys[0])]
+        is_newer = newer.condition(lambda name: f"VALUES({quoted(name)})", quoted)
+        changed = ", ".join(f"{name} = IF({is_newer}, VALUES({name}), {name})" for name in others)
         for _, statement in self._statements(batches, f" ON DUPLICATE KEY UPDATE {changed}"):
             self._insert(statement)
 

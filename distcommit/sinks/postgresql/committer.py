@@ -17,12 +17,13 @@ from psycopg.types.json import Jsonb
 from distcommit.model.committer import CommitOutcome, CommitterContext, RetryLater
 from distcommit.model.errors import TransientError
 from distcommit.model.ledger import LedgerRow
+from distcommit.sinks.newest import OF
 from distcommit.sinks.postgresql import tables
 from distcommit.sinks.postgresql.connection import outcome_of, transaction
 from distcommit.sinks.postgresql.settings import PostgresqlTables
 from distcommit.sinks.table_committer import LEDGER, Key
 from distcommit.sinks.table_loading import LEDGER_COLUMNS, LoadingCommitter, as_row
-from distcommit.sinks.table_sink import OF, tag_of
+from distcommit.sinks.table_sink import tag_of
 
 _MADE = """
 CREATE TABLE IF NOT EXISTS {ledger} (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, LiteralString
 
@@ -13,6 +13,7 @@ from pgpq import ArrowToPostgresBinaryEncoder
 from psycopg import sql
 
 from distcommit.model.errors import plain_text
+from distcommit.sinks.newest import Newer
 from distcommit.sinks.plain_arrays import refused_value
 from distcommit.sinks.postgresql.columns import Column, check_fits, column_type, encoder_of, fitted, wider_type
 from distcommit.sinks.table_committer import RefusedError
@@ -22,6 +23,7 @@ logger = logging.getLogger(__name__)
 
 _ROWS = sql.Identifier("_distcommit_rows")
 _ORDER = sql.Identifier("_distcommit_order")
+_THERE = sql.Identifier("_distcommit_t")
 _COLUMNS = """
 SELECT a.attname, CASE t.typtype WHEN 'e' THEN 'text' WHEN 'd' THEN b.typname ELSE t.typname END,
     CASE t.typtype WHEN 'd' THEN t.typtypmod ELSE a.atttypmod END, format_type(a.atttypid, a.atttypmod)
@@ -115,12 +117,8 @@ class Table:
             if cursor.rowcount != sent:
                 raise self._left_out(sent, cursor.rowcount)
 
-    def upsert(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str]) -> None:
-        """Puts each row in the place of the one with the same keys; of several that are sent the last one stays.
-
-        Raises:
-            RefusedError: as `copy`.
-        """
+    def upsert(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> None:
+        """Puts each row in the place of the one with the same keys. Raises as `table_loading.Table`."""
         for key in keys:
             if any(batch.column(key).null_count for batch in batches):
                 raise refused_value(key, self.columns[key].shown, "null in a key, which is never the same as another")
@@ -131,11 +129,15 @@ class Table:
         self._execute("ALTER TABLE {rows} ADD COLUMN {order} bigint GENERATED ALWAYS AS IDENTITY", parts)
         self.copy(batches, into=_ROWS)
         others = [sql.Identifier(name) for name in names if name not in keys]
-        changed = sql.SQL(", ").join(sql.SQL("{0} = EXCLUDED.{0}").format(name) for name in others)
+        is_newer = sql.SQL(newer.condition(self._named("EXCLUDED"), self._named("_distcommit_t")))
+        changed = sql.SQL(", ").join(
+            sql.SQL("{0} = CASE WHEN {1} THEN EXCLUDED.{0} ELSE {2}.{0} END").format(name, is_newer, _THERE)
+            for name in others
+        )
         asked = "SELECT count(*) FROM (SELECT DISTINCT {by} FROM {rows}) AS keys"
         (sent,) = self._execute(asked, parts).fetchone() or (0,)
         found = self._execute(
-            "INSERT INTO {table} ({listed}) SELECT {listed} FROM"
+            "INSERT INTO {table} AS _distcommit_t ({listed}) SELECT {listed} FROM"
             " (SELECT DISTINCT ON ({by}) * FROM {rows} ORDER BY {by}, {order} DESC) AS newest"
             " ON CONFLICT ({by}) DO " + ("UPDATE SET {changed}" if others else "NOTHING"),
             {**parts, "changed": changed},
@@ -143,6 +145,10 @@ class Table:
         if others and found != sent:
             raise self._left_out(sent, found)
         self._execute("DROP TABLE {rows}", parts)
+
+    def _named(self, row: str) -> Callable[[str], str]:
+        """Return what writes a column of one of the rows that an upsert compares."""
+        return lambda name: f"{row}.{sql.Identifier(name).as_string(self.connection)}"
 
     def _execute(self, statement: LiteralString, parts: Mapping[str, sql.Composable]) -> psycopg.Cursor[Any]:
         return self.connection.execute(sql.SQL(statement).format(**parts))

@@ -13,11 +13,12 @@ import pyarrow as pa
 
 from distcommit.model.committer import CommitOutcome, CommitterContext, RetryLater
 from distcommit.model.ledger import LedgerRow
+from distcommit.sinks.newest import OF
 from distcommit.sinks.sqlite import tables
 from distcommit.sinks.sqlite.connection import outcome_of, savepoint, transaction
 from distcommit.sinks.table_committer import LEDGER, Key
 from distcommit.sinks.table_loading import LEDGER_COLUMNS, LoadingCommitter, as_row
-from distcommit.sinks.table_sink import OF, TableSink, tag_of
+from distcommit.sinks.table_sink import TableSink, tag_of
 
 _MADE = f"""
 CREATE TABLE IF NOT EXISTS {LEDGER} (

@@ -10,6 +10,7 @@ import pyarrow as pa
 from pydantic import field_validator
 
 from distcommit.model.committer import CommitterContext
+from distcommit.model.errors import ConfigurationError
 from distcommit.model.pins import Pin
 from distcommit.model.sink import Abilities
 from distcommit.model.targets import Target, database_address
@@ -74,6 +75,13 @@ class SqliteSink(TableSink):
         super().check_schema(schema)
         for field in schema:
             column_type(field, schema)
+        if self.version and pa.types.is_decimal(schema.field(self.version).type):
+            raise ConfigurationError(
+                "SQLite keeps decimals as text, which has another order",
+                key="version",
+                column=self.version,
+                todo="convert it with the converter `cast`, or name another one",
+            )
 
     def open_committer(self, context: CommitterContext) -> TableCommitter:
         return committing_by(connected(self.path), lambda made: SqliteCommitter(made, self, context))

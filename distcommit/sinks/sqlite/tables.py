@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from distcommit.sinks.newest import Newer
 from distcommit.sinks.plain_arrays import refused_value
 from distcommit.sinks.sqlite.columns import Column, check_fits, column_type, values
 from distcommit.sinks.table_committer import RefusedError
@@ -41,14 +42,21 @@ class Table:
         """Adds batches, all of one schema. Raises as `table_loading.Table`."""
         self._insert(batches, "")
 
-    def upsert(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str]) -> None:
+    def upsert(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> None:
         """Puts each row in the place of the one with the same keys. Raises as `table_loading.Table`."""
         for key in keys:
             if any(batch.column(key).null_count for batch in batches):
                 raise refused_value(key, self.columns[key].shown, "null in a key, which is never the same as another")
         others = [quoted(name) for name in batches[0].schema.names if name not in keys]
-        changed = ", ".join(f"{name} = excluded.{name}" for name in others or [quoted(keys[0])])
+        is_newer = newer.condition(lambda name: f"excluded.{quoted(name)}", self._there)
+        changed = ", ".join(
+            f"{name} = CASE WHEN {is_newer} THEN excluded.{name} ELSE {quoted(self.shown)}.{name} END"
+            for name in others or [quoted(keys[0])]
+        )
         self._insert(batches, f" ON CONFLICT ({', '.join(map(quoted, keys))}) DO UPDATE SET {changed}")
+
+    def _there(self, name: str) -> str:
+        return f"{quoted(self.shown)}.{quoted(name)}"
 
     def _insert(self, batches: Sequence[pa.RecordBatch], on_conflict: str) -> None:
         """By OR ABORT, whatever the table's constraints say of conflicts: else they may leave out rows in silence."""

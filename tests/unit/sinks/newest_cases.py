@@ -1,0 +1,139 @@
+"""An upsert leaves the newest row of each key, in whatever order, run and way rows come."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from distcommit.model.committer import CommitRequest, Committed
+from distcommit.model.provenance import Provenance
+from distcommit.model.sink import Origin
+from tests.unit.sinks.committing import refused
+from tests.unit.sinks.table_sink_cases import TableTarget
+
+_PROVENANCE = Provenance("p", "o")
+Row = tuple[str, int, int, str | None]
+"""Key, source partition, offset and value."""
+
+
+def rows_of(*rows: Row) -> pa.RecordBatch:
+    columns = [pa.array([row[place] for row in rows]) for place in range(3)]
+    columns.append(pa.array([row[3] for row in rows], pa.string()))
+    return pa.record_batch(columns, names=["k", "p", "o", "v"])
+
+
+def origin(*, incarnation: str = "one", again: tuple[int, ...] = ()) -> Origin:
+    """Where rows come from; `again`: the epochs of the error files that are fed again."""
+    return Origin(_PROVENANCE, incarnation, replaces=again)
+
+
+class NewestCases:
+    """To be subclassed where there is a fixture `target`, a `TableTarget`."""
+
+    @staticmethod
+    def request(
+        target: TableTarget, epoch: int, *batches: pa.RecordBatch, of: Origin | None = None, **settings: Any
+    ) -> CommitRequest:
+        sink = target.sink(mode="upsert", keys=["k"], **settings)
+        return target.prepare(sink, "a", epoch, *batches, origin=of or origin())
+
+    def put(
+        self, target: TableTarget, epoch: int, *batches: pa.RecordBatch, of: Origin | None = None, **settings: Any
+    ) -> None:
+        sink = target.sink(mode="upsert", keys=["k"], **settings)
+        assert target.commit(sink, self.request(target, epoch, *batches, of=of, **settings)) == [Committed()]
+
+    def test_value_tombstone_value_in_one_commit_ends_as_the_last_value(self, target: TableTarget) -> None:
+        self.put(target, 1, rows_of(("k", 0, 1, "first"), ("k", 0, 2, None), ("k", 0, 3, "last")))
+        assert target.rows("a", "k, v") == [("k", "last")]
+
+    def test_value_tombstone_value_over_three_commits_ends_as_the_last_value(self, target: TableTarget) -> None:
+        for epoch, value in enumerate(("first", None, "last"), 1):
+            self.put(target, epoch, rows_of(("k", 0, epoch, value)))
+            assert target.rows("a", "k, v") == [("k", value)]
+
+    def test_rows_that_a_converter_has_grouped_by_schema_end_as_the_newest(self, target: TableTarget) -> None:
+        values = rows_of(("k", 0, 1, "old"), ("k", 0, 3, "new"), ("l", 0, 4, "old"))
+        self.put(target, 1, values, rows_of(("k", 0, 2, None), ("l", 0, 5, None)))
+        assert target.rows("a", "k, v") == [("k", "new"), ("l", None)]
+
+    def test_schemas_that_evolve_to_and_fro_end_as_the_newest(self, target: TableTarget) -> None:
+        narrow = rows_of(("k", 0, 1, "1"), ("k", 0, 3, "3"))
+        wide = rows_of(("k", 0, 2, "2")).append_column("w", pa.array([2]))
+        self.put(target, 1, narrow, evolve="add_columns")
+        self.put(target, 2, wide, narrow, evolve="add_columns")
+        assert target.rows("a", "k, v, w") == [("k", "3", None)]
+
+    def test_a_range_that_is_read_again_takes_the_place_of_no_newer_row(self, target: TableTarget) -> None:
+        self.put(target, 1, rows_of(("k", 0, 7, "new"), ("l", 0, 1, "wrong")))
+        self.put(target, 2, rows_of(("k", 0, 6, "old"), ("l", 0, 1, "corrected"), ("m", 0, 2, "more")))
+        assert target.rows("a", "k, v") == [("k", "new"), ("l", "corrected"), ("m", "more")]
+
+    def test_a_reprocessed_row_takes_the_place_of_no_newer_one(self, target: TableTarget) -> None:
+        self.put(target, 1, rows_of(("k", 0, 1, "before")))
+        self.put(target, 2, rows_of(("k", 0, 9, "new")))
+        self.put(target, 3, rows_of(("k", 0, 5, "mended"), ("only", 0, 6, "mended")), of=origin(again=(1,)))
+        assert target.rows("a", "k, v") == [("k", "new"), ("only", "mended")]
+
+    def test_a_reprocessed_row_takes_the_place_of_an_older_one(self, target: TableTarget) -> None:
+        self.put(target, 1, rows_of(("k", 0, 1, "before")))
+        self.put(target, 2, rows_of(("k", 0, 5, "mended")), of=origin(again=(1,)))
+        assert target.rows("a", "k, v") == [("k", "mended")]
+
+    def test_a_reprocessed_row_of_another_partition_is_compared_by_its_run(self, target: TableTarget) -> None:
+        self.put(target, 1, rows_of(("k", 0, 1, "first"), ("l", 0, 2, "first")))
+        self.put(target, 3, rows_of(("l", 0, 3, "third")))
+        self.put(target, 4, rows_of(("k", 1, 1, "second"), ("l", 1, 2, "second")), of=origin(again=(2,)))
+        assert target.rows("a", "k, v") == [("k", "second"), ("l", "third")]
+
+    def test_a_row_of_another_partition_takes_the_place_of_an_earlier_one(self, target: TableTarget) -> None:
+        self.put(target, 1, rows_of(("k", 0, 100, "first")))
+        self.put(target, 2, rows_of(("k", 1, 1, "second")))
+        assert target.rows("a", "k, v") == [("k", "second")]
+
+    def test_rows_of_a_recreated_topic_are_newer_than_all_of_the_former_one(self, target: TableTarget) -> None:
+        self.put(target, 1, rows_of(("k", 0, 100, "former")))
+        self.put(target, 2, rows_of(("k", 0, 1, "present")), of=origin(incarnation="two"))
+        self.put(target, 3, rows_of(("k", 0, 101, "mended")), of=origin(again=(1,)))
+        assert target.rows("a", "k, v") == [("k", "present")]
+
+    def test_a_commit_that_is_replayed_after_a_later_one_changes_nothing(self, target: TableTarget) -> None:
+        sink = target.sink(mode="upsert", keys=["k"])
+        first = self.request(target, 1, rows_of(("k", 0, 1, "old")))
+        assert target.commit(sink, first) == [Committed()]
+        self.put(target, 2, rows_of(("k", 0, 2, "new")))
+        target.commit(sink, first)
+        assert target.rows("a", "k, v") == [("k", "new")]
+
+    def test_a_source_without_positions_upserts_in_the_order_of_reading(self, target: TableTarget) -> None:
+        for epoch, value in ((1, "first"), (2, "second")):
+            self.put(target, epoch, rows_of(("k", 0, 1, value)), of=Origin())
+        self.put(target, 3, rows_of(("k", 0, 1, "mended")), of=Origin(replaces=(1,)))
+        assert target.rows("a", "k, v") == [("k", "second")]
+
+    def test_a_version_column_says_which_row_is_newer(self, target: TableTarget) -> None:
+        target.sql("CREATE TABLE a (k varchar(9) PRIMARY KEY, p bigint, o bigint, v varchar(9))")
+        self.put(target, 1, rows_of(("k", 5, 1, "new"), ("k", 4, 2, "old"), ("l", 1, 3, "old")), version="p")
+        self.put(target, 2, rows_of(("k", 3, 9, "older"), ("l", 2, 1, "new")), version="p")
+        self.put(target, 3, rows_of(("k", 1, 0, "mended")), of=origin(again=(2,)), version="p")
+        assert target.rows("a", "k, v") == [("k", "new"), ("l", "new")]
+
+    def test_a_row_without_version_is_older_than_one_with(self, target: TableTarget) -> None:
+        null = rows_of(("k", 0, 2, "old")).set_column(1, "p", pa.nulls(1, pa.int64()))
+        self.put(target, 1, null, of=Origin(), version="p")
+        assert target.rows("a", "k, v") == [("k", "old")]
+        self.put(target, 2, rows_of(("k", 1, 1, "new")), null, of=Origin(), version="p")
+        self.put(target, 3, null, of=Origin(), version="p")
+        assert target.rows("a", "k, v") == [("k", "new")]
+
+    @pytest.mark.parametrize("evolve", ["none", "add_columns"])
+    def test_a_table_without_columns_of_order_gets_them_or_is_refused(self, target: TableTarget, evolve: str) -> None:
+        target.sql("CREATE TABLE a (k varchar(9) PRIMARY KEY, p bigint, o bigint, v varchar(9))")
+        target.sql("INSERT INTO a (k, v) VALUES ('k', 'theirs')")
+        sink = target.sink(mode="upsert", keys=["k"], evolve=evolve)
+        (outcome,) = target.commit(sink, self.request(target, 1, rows_of(("k", 0, 1, "ours")), evolve=evolve))
+        if evolve == "none":
+            refused(outcome, "_distcommit_position", "name a `version` column")
+        assert target.rows("a", "k, v") == [("k", "theirs" if evolve == "none" else "ours")]
