@@ -23,7 +23,14 @@ from rich.padding import Padding
 from rich.text import Text
 
 from distcommit.engine.launch import JobFailedError
-from distcommit.model.errors import ConflictError, DistcommitError, escaped_in_json, printable, storage_error
+from distcommit.model.errors import (
+    ConflictError,
+    DistcommitError,
+    error_text,
+    escaped_in_json,
+    printable,
+    storage_error,
+)
 
 Result = TypeVar("Result", bound=msgspec.Struct)
 
@@ -73,6 +80,11 @@ class Terminal:
             except Exception as error:  # noqa: BLE001 - the process ends here
                 text, code = _from_executor(error)
                 self._fail(error, code, text, with_noise=True)
+            except (SystemExit, GeneratorExit):
+                raise
+            except BaseException as error:  # noqa: BLE001 - a panic of native code
+                code = 1
+                self._fail(error, code, error_text(error), with_noise=True)
         if code:
             sys.exit(code)
 

@@ -10,10 +10,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkAttributeError, PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from distcommit.model.errors import ConfigurationError
+from distcommit.model.errors import ConfigurationError, DistcommitError, ProcessLostError, TransientError
 from distcommit.spark.settings import SparkSettings
 
 logger = logging.getLogger(__name__)
@@ -21,6 +22,8 @@ logger = logging.getLogger(__name__)
 MINIMUM_JAVA = 17
 
 _KNOCK_S = 10
+_NOT_OF_SETTINGS = re.compile(r"java\.(net|io|nio)\.(?!.*(UnknownHost|URISyntax|MalformedURL|FileNotFound|NoSuchFile))")
+"""Classes of Java exceptions that the same settings may not meet again."""
 _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -69,7 +72,9 @@ def open_session(settings: SparkSettings, app_name: str) -> SparkSession:
     """A session as the job file wants it. The caller stops it.
 
     Raises:
-        ConfigurationError: if Java or the packages for Spark Connect are missing, or Spark can't start.
+        ConfigurationError: if Java or the packages for Spark Connect are missing, or Spark refuses its settings.
+        ProcessLostError: if the JVM died while Spark started.
+        TransientError: if Spark can't reach its cluster, or a port or a file that it needs.
     """
     if settings.remote:
         return _open_remote(settings.remote)
@@ -83,12 +88,36 @@ def open_session(settings: SparkSettings, app_name: str) -> SparkSession:
     try:
         return builder.getOrCreate()
     except Exception as error:
-        raise ConfigurationError(
-            "Spark does not start",
-            master=settings.master,
-            found=_first_line(error),
-            todo="correct spark.master and spark.conf; the log above says more",
-        ) from error
+        raise not_started(error, settings.master) from error
+
+
+def not_started(error: Exception, master: str) -> DistcommitError:
+    """Return the error of a Spark that did not start: by whether another start may succeed with the same settings."""
+    try:
+        text, answers = str(error), True
+    except Exception as silence:  # noqa: BLE001 - py4j asks the JVM for the text, and the JVM is gone
+        text, answers = f"{type(error).__name__}: {silence}", False
+    found, what = (text.strip().splitlines() or [type(error).__name__])[0], "Spark does not start"
+    lost = (Py4JError, OSError, EOFError)
+    if (
+        not answers
+        or "JAVA_GATEWAY_EXITED" in text
+        or (isinstance(error, lost) and not isinstance(error, Py4JJavaError))
+    ):
+        return ProcessLostError(
+            "the JVM died while Spark started",
+            master=master,
+            found=found,
+            todo="start again. If it comes again, look for a killed Java process (memory), or correct"
+            " spark.driver.memory and the Java options of spark.conf; the log above says more",
+        )
+    causes = re.findall(r"^(?:Caused by)?: ([\w.$]+)", text, re.MULTILINE)
+    if causes and _NOT_OF_SETTINGS.match(causes[-1]):
+        todo = "see that the cluster of spark.master, its ports and disks work, and start again"
+        return TransientError(what, master=master, found=found, todo=todo)
+    return ConfigurationError(
+        what, master=master, found=found, todo="correct spark.master and spark.conf; the log above says more"
+    )
 
 
 def is_alive(spark: SparkSession) -> bool:

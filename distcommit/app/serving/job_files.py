@@ -76,7 +76,9 @@ def _read(path: Path, overrides: Sequence[str], known: JobFile | None) -> JobFil
         return JobFile(path.name, said, job, _plan(job))
     except OSError as error:
         return JobFile(path.name, b"", problem=f"it can't be read: {error}")
-    except Exception as error:  # noqa: BLE001 - whatever a class of a user's own raises, the other jobs go on
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - whatever a custom class raises, the other jobs go on
         text = str(error) if isinstance(error, DistcommitError) else error_text(error)
         return JobFile(path.name, said, problem=text)
 

@@ -14,7 +14,17 @@ from distcommit.app.observing.metrics import require_client
 from distcommit.app.observing.scraping import ServiceMetrics, scraped
 from distcommit.app.observing.served import Served, Tell
 from distcommit.app.serving.job_files import JobFile, read_job_files, require_served
-from distcommit.app.serving.served_job import Began, Ended, Launcher, Looked, Message, Outcome, ServedJob, Taken
+from distcommit.app.serving.served_job import (
+    Began,
+    Ended,
+    Launcher,
+    Looked,
+    Message,
+    Outcome,
+    Restarted,
+    ServedJob,
+    Taken,
+)
 from distcommit.engine.clock import SystemClock
 from distcommit.engine.events import Observer
 from distcommit.engine.observed import Several
@@ -223,6 +233,8 @@ class Service:
                 self._schedule = self._schedule.taken(name, self._moment())
             case Began(name, epoch):
                 self._tell(name, "began", epoch=epoch)
+            case Restarted(name, reason):
+                self._tell(name, "restarted", f"its thread had died: {reason}")
             case Ended():
                 self._take_end(message)
 

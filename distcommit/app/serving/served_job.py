@@ -67,6 +67,14 @@ class Began:
 
 
 @dataclass(frozen=True, slots=True)
+class Restarted:
+    """The thread of a job had died, for that reason, and was started again."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Ended:
     """A run is over. `epoch`: 0 if it never had one."""
 
@@ -77,7 +85,7 @@ class Ended:
     text: str
 
 
-Message = Looked | Taken | Began | Ended
+Message = Looked | Taken | Began | Restarted | Ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +121,7 @@ class ServedJob:
         self._began_ms: int | None = None
         self._failures = self._epoch = 0
         self._wanted: frozenset[str] = frozenset()
-        self._thread = threading.Thread(target=self._work, name=f"job {name}", daemon=True)
+        self._thread = threading.Thread(target=self._supervise, name=f"job {name}", daemon=True)
         self._thread.start()
 
     def run(self, *, is_triggered: bool) -> None:
@@ -140,6 +148,18 @@ class ServedJob:
         except Exception as error:  # noqa: BLE001 - whatever storage raises, it is tried again
             logger.warning("the run can't be told to end: %s", error, extra={"job": self.name})
 
+    def _supervise(self) -> None:
+        """Work until the job leaves. If the work ends in any other way, report why and begin again."""
+        while True:
+            try:
+                self._work()
+            except BaseException as error:
+                logger.exception("the thread of a job is started again", extra={"job": self.name})
+                self._inbox.put(Restarted(self.name, error_text(error)))
+                threading.Event().wait(self._look_s)
+            else:
+                return
+
     def _work(self) -> None:
         while True:
             self._inbox.put(self._look())
@@ -149,7 +169,7 @@ class ServedJob:
                 continue
             match order:
                 case _Run(is_triggered):
-                    self._inbox.put(self._run(is_triggered=is_triggered))
+                    self._inbox.put(self._run_supervised(is_triggered=is_triggered))
                 case _Change(job):
                     self._job, self._place = job, None
                 case _Leave():
@@ -164,9 +184,18 @@ class ServedJob:
                 self._began_ms = newest.began_ms if newest else None
                 self._place = fs, roots.store
             asked = read_asked(*self._place)
-        except Exception as error:  # noqa: BLE001 - whatever storage raises, the job stays, and is looked at again
+        except BaseException as error:  # noqa: BLE001 - whatever storage or the job raises, it is looked at again
             return Looked(self.name, Asked(), self._began_ms, error_text(error))
         return Looked(self.name, asked, self._began_ms)
+
+    def _run_supervised(self, *, is_triggered: bool) -> Ended:
+        """Run the job once. An end is reported however the run ends: else its place would never be free again."""
+        try:
+            return self._run(is_triggered=is_triggered)
+        except BaseException as error:
+            logger.exception("a run could not be ended as it should be", extra={"job": self.name})
+            epoch, self._epoch = self._epoch, 0
+            return Ended(self.name, Outcome.FAILED, epoch, 0, error_text(error))
 
     def _run(self, *, is_triggered: bool) -> Ended:
         found = self._look()
@@ -190,7 +219,7 @@ class ServedJob:
             return Outcome.HELD, str(error)
         except RunCancelledError as error:
             return Outcome.CANCELLED, str(error)
-        except Exception as error:
+        except BaseException as error:  # also SystemExit, which would end this thread without a word
             logger.debug("the run failed", exc_info=True)
             return Outcome.FAILED, str(error) if isinstance(error, DistcommitError) else error_text(error)
         totals = result.totals

@@ -1,0 +1,86 @@
+"""Why Spark did not start: what another start may help, and what an operator has to correct first."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from pyspark.errors import PySparkRuntimeError
+
+from distcommit.model.errors import ConfigurationError, ProcessLostError, TransientError
+from distcommit.spark.session import not_started
+
+
+class JavaError(Py4JJavaError):  # type: ignore[misc]
+    """An exception of the JVM, with the text that py4j would ask it for."""
+
+    def __init__(self, text: str | None) -> None:
+        self.text = text
+
+    def __str__(self) -> str:
+        if self.text is None:
+            raise Py4JNetworkError("Answer from Java side is empty")
+        return self.text
+
+
+def caused_by(cause: str) -> JavaError:
+    return JavaError(f"An error occurred while calling X.\n: org.apache.spark.SparkException: no\nCaused by: {cause}\n")
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "exit_code"),
+    [
+        (PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={}), ProcessLostError, 4),
+        (Py4JNetworkError("Answer from Java side is empty"), ProcessLostError, 4),
+        (
+            Py4JError("An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext"),
+            ProcessLostError,
+            4,
+        ),
+        (ConnectionRefusedError(111, "Connection refused"), ProcessLostError, 4),
+        (EOFError(), ProcessLostError, 4),
+        (JavaError(None), ProcessLostError, 4),
+        (caused_by("java.net.ConnectException: Connection refused"), TransientError, 4),
+        (caused_by("java.net.BindException: Address already in use"), TransientError, 4),
+        (caused_by("java.io.IOException: No space left on device"), TransientError, 4),
+        (caused_by("java.net.UnknownHostException: no-such-master"), ConfigurationError, 2),
+        (caused_by("java.io.FileNotFoundException: /no/such/file"), ConfigurationError, 2),
+        (caused_by("org.apache.spark.SparkException: Could not parse Master URL: 'x'"), ConfigurationError, 2),
+        (TypeError("'JavaPackage' object is not callable"), ConfigurationError, 2),
+    ],
+    ids=lambda value: None if isinstance(value, int) else getattr(value, "__name__", type(value).__name__),
+)
+def test_the_exit_code_says_whether_a_start_may_be_tried_again(
+    error: Exception, kind: type[Exception], exit_code: int
+) -> None:
+    found = not_started(error, "local[2]")
+    assert type(found) is kind
+    assert (found.exit_code, found.ids["master"]) == (exit_code, "local[2]")
+
+
+_PROGRAM = """
+from distcommit.model.errors import DistcommitError
+from distcommit.spark.session import open_session
+from distcommit.spark.settings import SparkSettings
+try:
+    open_session(SparkSettings(master="local[1]"), "test")
+except DistcommitError as error:
+    print(type(error).__name__, error.exit_code)
+"""
+
+
+def test_a_jvm_that_is_killed_as_spark_starts_is_no_wrong_setting(tmp_path: Path) -> None:
+    java = tmp_path / "bin/java"
+    java.parent.mkdir()
+    java.write_text('#!/bin/sh\n[ "$1" = -version ] && echo \'openjdk version "17.0.1"\' >&2 && exit 0\nkill -9 $$\n')
+    java.chmod(0o755)
+    environment: dict[str, Any] = {**os.environ, "JAVA_HOME": str(tmp_path), "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM], env=environment, capture_output=True, text=True, timeout=120, check=True
+    )
+    assert done.stdout.split() == ["ProcessLostError", "4"]
