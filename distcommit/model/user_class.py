@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import is_dataclass
 from typing import Any, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import SchemaError
 
-from distcommit.model.errors import ConfigurationError
+from distcommit.model.errors import ConfigurationError, DistcommitError, TransientError, error_text
 
 Kind = TypeVar("Kind")
 
@@ -32,18 +33,49 @@ def make_named(kind: type[Kind], section: str, class_name: str, options: Mapping
     try:
         found = getattr(importlib.import_module(module), name)
         made = found(**_typed(found, options))
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
+    except (DistcommitError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # also SystemExit: importing a class must not end the process
         raise ConfigurationError(
             f"the {section}'s class can't be used",
             class_name=class_name,
             expected=f"package.module:Class, importable by driver and executors, made from {section}.options",
-            found=f"{type(error).__name__}: {error}",
+            found=error_text(error),
         ) from error
     if not isinstance(made, kind):
         raise ConfigurationError(
             f"the {section}'s class is not a subclass of distcommit.{kind.__name__}", class_name=class_name
         )
     return made
+
+
+@contextmanager
+def custom_code(section: str, class_name: str, *contract: type[Exception]) -> Iterator[None]:
+    """Raise an error that names the class for whatever the code of a custom class raises.
+
+    Args:
+        section: the section of the job file that names the class.
+        class_name: `package.module:Class`.
+        *contract: exceptions that the class may raise by its contract; they pass.
+
+    Raises:
+        TransientError: for a failed connection.
+        ConfigurationError: for anything else, also for SystemExit.
+    """
+    try:
+        yield
+    except (DistcommitError, KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:
+        if isinstance(error, contract):
+            raise
+        kind = TransientError if isinstance(error, ConnectionError | TimeoutError) else ConfigurationError
+        raise kind(
+            f"the {section}'s class raised an error",
+            class_name=class_name,
+            found=error_text(error),
+            todo="correct the class, or its options in the job file",
+        ) from error
 
 
 def _typed(found: Any, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from distcommit.constructs.own_class import OwnClass
 from distcommit.constructs.settings import ConstructSettings
 from distcommit.model.constructs import Converted, Converter, KeptSchemas
-from distcommit.model.user_class import make_named
+from distcommit.model.user_class import custom_code, make_named
 
 
 class PythonConverter(OwnClass, ConstructSettings, Converter, frozen=True, extra="forbid"):
@@ -30,29 +30,35 @@ class PythonConverter(OwnClass, ConstructSettings, Converter, frozen=True, extra
 
     @property
     def makes_several(self) -> bool:  # type: ignore[override]
-        return self.made.makes_several
+        with custom_code("converter", self.class_name):
+            return self.made.makes_several
 
     @property
     def groups_schemas(self) -> bool:  # type: ignore[override]
         return self.made.groups_schemas
 
     def convert_schema(self, schema: pa.Schema) -> pa.Schema | None:
-        return self.made.convert_schema(schema)
+        with custom_code("converter", self.class_name):
+            return self.made.convert_schema(schema)
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         return self.made.convert(batch)
 
     def begin_work_unit(self, dataset_urn: str) -> None:
-        self.made.begin_work_unit(dataset_urn)
+        with custom_code("converter", self.class_name):
+            self.made.begin_work_unit(dataset_urn)
 
     def keep_schemas(self, kept: KeptSchemas) -> None:
-        self.made.keep_schemas(kept)
+        with custom_code("converter", self.class_name):
+            self.made.keep_schemas(kept)
 
     def know_schemas(self, ids: Sequence[int]) -> None:
-        self.made.know_schemas(ids)
+        with custom_code("converter", self.class_name):
+            self.made.know_schemas(ids)
 
     def schemas_known(self) -> Sequence[int]:
-        return self.made.schemas_known()
+        with custom_code("converter", self.class_name):
+            return self.made.schemas_known()
 
     def close(self) -> None:
         if "made" in self.__dict__:

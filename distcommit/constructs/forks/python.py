@@ -11,7 +11,7 @@ import pyarrow as pa
 from distcommit.constructs.own_class import OwnClass
 from distcommit.constructs.settings import ForkOperatorSettings
 from distcommit.model.constructs import ForkOperator
-from distcommit.model.user_class import make_named
+from distcommit.model.user_class import custom_code, make_named
 
 
 class PythonFork(OwnClass, ForkOperatorSettings, frozen=True, extra="forbid"):
@@ -36,10 +36,12 @@ class PythonFork(OwnClass, ForkOperatorSettings, frozen=True, extra="forbid"):
         return None
 
     def check_branches(self, branches: Sequence[str]) -> None:
-        self.made.check_branches(branches)
+        with custom_code("fork", self.class_name, ValueError):
+            self.made.check_branches(branches)
 
     def accepts(self, branch: str, schema: pa.Schema) -> bool:
-        return self.made.accepts(branch, schema)
+        with custom_code("fork", self.class_name):
+            return self.made.accepts(branch, schema)
 
     def choose(self, batch: pa.RecordBatch, branches: Sequence[str]) -> Mapping[str, pa.BooleanArray | None]:
         return self.made.choose(batch, branches)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from distcommit.constructs.own_class import OwnClass
 from distcommit.constructs.settings import RowCheckerSettings
 from distcommit.model.constructs import RowChecker
-from distcommit.model.user_class import make_named
+from distcommit.model.user_class import custom_code, make_named
 
 
 class PythonRowChecker(OwnClass, RowCheckerSettings, frozen=True, extra="forbid"):
@@ -32,13 +32,15 @@ class PythonRowChecker(OwnClass, RowCheckerSettings, frozen=True, extra="forbid"
         return self.made.groups_schemas
 
     def check_schema(self, schema: pa.Schema) -> None:
-        self.made.check_schema(schema)
+        with custom_code("row checker", self.class_name):
+            self.made.check_schema(schema)
 
     def check(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         return self.made.check(batch)
 
     def describe(self) -> str:
-        return self.made.describe()
+        with custom_code("row checker", self.class_name):
+            return self.made.describe()
 
 
 SETTINGS = PythonRowChecker

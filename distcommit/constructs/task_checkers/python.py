@@ -10,7 +10,7 @@ import pyarrow as pa
 from distcommit.constructs.own_class import OwnClass
 from distcommit.constructs.settings import TaskCheckerSettings
 from distcommit.model.constructs import TaskCheck, TaskChecker
-from distcommit.model.user_class import make_named
+from distcommit.model.user_class import custom_code, make_named
 
 
 class PythonTaskChecker(OwnClass, TaskCheckerSettings, frozen=True, extra="forbid"):
@@ -32,10 +32,12 @@ class PythonTaskChecker(OwnClass, TaskCheckerSettings, frozen=True, extra="forbi
         return self.made.groups_schemas
 
     def check_schema(self, schema: pa.Schema) -> None:
-        self.made.check_schema(schema)
+        with custom_code("task checker", self.class_name):
+            self.made.check_schema(schema)
 
     def begin(self) -> TaskCheck:
-        return self.made.begin()
+        with custom_code("task checker", self.class_name):
+            return self.made.begin()
 
 
 SETTINGS = PythonTaskChecker

@@ -27,7 +27,7 @@ from distcommit.model.sink import (
 )
 from distcommit.model.steps import CommitStep, StepContext
 from distcommit.model.targets import Target
-from distcommit.model.user_class import make_named
+from distcommit.model.user_class import custom_code, make_named
 from distcommit.model.work import MAIN_BRANCH
 
 
@@ -72,72 +72,90 @@ class PythonSink(BaseModel, SinkSettings):
 
     @property
     def abilities(self) -> Abilities:
-        return self.made.abilities
+        with custom_code("sink", self.class_name):
+            return self.made.abilities
 
     @property
     def file_access(self) -> FileAccess | None:
-        return self.made.file_access
+        with custom_code("sink", self.class_name):
+            return self.made.file_access
 
     @property
     def publisher(self) -> Publish:
-        return self.made.publisher
+        with custom_code("sink", self.class_name):
+            return self.made.publisher
 
     @property
     def replaces_at_target(self) -> bool:
-        return self.made.replaces_at_target
+        with custom_code("sink", self.class_name):
+            return self.made.replaces_at_target
 
     @property
     def shown_records(self) -> int:
-        return self.made.shown_records
+        with custom_code("sink", self.class_name):
+            return self.made.shown_records
 
     def folder_end_ms(self, path: str) -> int | None:
-        return self.made.folder_end_ms(path)
+        with custom_code("sink", self.class_name):
+            return self.made.folder_end_ms(path)
 
     @property
     def name(self) -> str:
         return self.made.name
 
     def pins(self) -> Mapping[str, Pin]:
-        return {"name": Pin(self.name), **self.made.pins()}
+        with custom_code("sink", self.class_name):
+            return {"name": Pin(self.name), **self.made.pins()}
 
     def published_in(self, dataset_urn: str, output: str, branch: str = MAIN_BRANCH) -> str:
-        return self.made.published_in(dataset_urn, output, branch)
+        with custom_code("sink", self.class_name):
+            return self.made.published_in(dataset_urn, output, branch)
 
     def targets(self, dataset_urn: str) -> Iterable[Target]:
-        return self.made.targets(dataset_urn)
+        with custom_code("sink", self.class_name):
+            return self.made.targets(dataset_urn)
 
     @property
     def writes_to(self) -> str:
-        return self.made.writes_to
+        with custom_code("sink", self.class_name):
+            return self.made.writes_to
 
     @property
     def grouped_by(self) -> str:
-        return self.made.grouped_by
+        with custom_code("sink", self.class_name):
+            return self.made.grouped_by
 
     def commit_group(self, dataset_urn: str) -> str:
-        return self.made.commit_group(dataset_urn)
+        with custom_code("sink", self.class_name):
+            return self.made.commit_group(dataset_urn)
 
     def asked_columns(self) -> Sequence[str] | None:
-        return self.made.asked_columns()
+        with custom_code("sink", self.class_name):
+            return self.made.asked_columns()
 
     def check_schema(self, schema: pa.Schema) -> None:
-        self.made.check_schema(schema)
+        with custom_code("sink", self.class_name):
+            self.made.check_schema(schema)
 
     def announce(self, datasets: Sequence[str], schema: pa.Schema, run_id: str) -> None:
-        self.made.announce(datasets, schema, run_id)
+        with custom_code("sink", self.class_name):
+            self.made.announce(datasets, schema, run_id)
 
     def look_up(self, datasets: Sequence[str], run_id: str) -> None:
-        self.made.look_up(datasets, run_id)
+        with custom_code("sink", self.class_name):
+            self.made.look_up(datasets, run_id)
 
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
         return self.made.open_writer(attempt, area, origin)
 
     def commit_steps(self, request: SealRequest, context: StepContext) -> Sequence[CommitStep]:
-        return self.made.commit_steps(request, context)
+        with custom_code("sink", self.class_name):
+            return self.made.commit_steps(request, context)
 
     @property
     def committers(self) -> Mapping[str, OpensCommitter]:
-        return self.made.committers
+        with custom_code("sink", self.class_name):
+            return self.made.committers
 
 
 def _check_grouping(made: Sink, class_name: str) -> None:

@@ -13,7 +13,7 @@ from distcommit.model.log_records import DatasetState
 from distcommit.model.pins import Pin
 from distcommit.model.provenance import Provenance
 from distcommit.model.source import Extractor, GroupPositions, Lag, Planned, Source, SourceSettings, SourceState
-from distcommit.model.user_class import make_named
+from distcommit.model.user_class import custom_code, make_named
 from distcommit.model.watermark import Position
 
 if TYPE_CHECKING:
@@ -45,37 +45,46 @@ class PythonSource(BaseModel, SourceSettings):
 
     @property
     def provenance(self) -> Provenance | None:  # type: ignore[override]
-        return self._source.provenance
+        with custom_code("source", self.class_name):
+            return self._source.provenance
 
     @property
     def batch_schema(self) -> pa.Schema | None:
-        return self._source.batch_schema
+        with custom_code("source", self.class_name):
+            return self._source.batch_schema
 
     def pins(self) -> Mapping[str, Pin]:
         """The class, and what it pins itself. A class that was renamed pins `class` as it was."""
-        return {"class": Pin(self.class_name), **self._source.pins()}
+        with custom_code("source", self.class_name):
+            return {"class": Pin(self.class_name), **self._source.pins()}
 
     def selects(self, dataset_urn: str, partition: str) -> bool:
-        return self._source.selects(dataset_urn, partition)
+        with custom_code("source", self.class_name):
+            return self._source.selects(dataset_urn, partition)
 
     @property
     def location(self) -> str:
-        return self._source.location
+        with custom_code("source", self.class_name):
+            return self._source.location
 
     def extract_of(self, dataset_urn: str) -> Extract | None:
-        return self._source.extract_of(dataset_urn)
+        with custom_code("source", self.class_name):
+            return self._source.extract_of(dataset_urn)
 
     def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
         return self._source.plan(owned, states)
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterable[str]:
-        return self._source.position_problems(datasets)
+        with custom_code("source", self.class_name):
+            return self._source.position_problems(datasets)
 
     def group_positions(self, group: str) -> GroupPositions:
-        return self._source.group_positions(group)
+        with custom_code("source", self.class_name):
+            return self._source.group_positions(group)
 
     def lags(self, states: Mapping[str, DatasetState]) -> Iterable[Lag]:
-        return self._source.lags(states)
+        with custom_code("source", self.class_name):
+            return self._source.lags(states)
 
     def open(self) -> Extractor:
         return self._source.open()

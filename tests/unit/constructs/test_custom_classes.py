@@ -1,0 +1,98 @@
+"""Whatever the code of a custom class raises before records are read is an error that names the class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from distcommit.constructs.converters.python import PythonConverter
+from distcommit.constructs.forks.python import PythonFork
+from distcommit.constructs.row_checkers.python import PythonRowChecker
+from distcommit.constructs.task_checkers.python import PythonTaskChecker
+from distcommit.model.constructs import Converter, ForkOperator, RowChecker, TaskChecker
+from distcommit.model.errors import ConfigurationError, DistcommitError, TransientError
+from distcommit.model.sink import Sink
+from distcommit.model.source import Source
+from distcommit.sinks.python.sink import PythonSink
+from distcommit.sources.python.source import PythonSource
+
+ROWS = pa.schema([("id", pa.int64())])
+ERRORS = [KeyError("price"), RuntimeError("no"), SystemExit(3), BaseException("a panic")]
+RAISED: list[BaseException] = []
+"""What the hostile classes raise."""
+
+
+@contextmanager
+def raising(error: BaseException) -> Iterator[None]:
+    RAISED.append(error)
+    try:
+        yield
+    finally:
+        RAISED.pop()
+
+
+def _raises(*_: object, **__: object) -> Any:
+    raise RAISED[-1]
+
+
+def _hostile(kind: type, *methods: str, **more: object) -> Any:
+    """A subclass of which some methods raise, and all else is as little as can be."""
+    abstract = dict.fromkeys(kind.__abstractmethods__, lambda self, *args, **options: None)  # type: ignore[attr-defined]
+    return type(f"Hostile{kind.__name__}", (kind,), {**abstract, **dict.fromkeys(methods, _raises), **more})
+
+
+HostileConverter = _hostile(Converter, "convert_schema", "begin_work_unit")
+HostileRowChecker = _hostile(RowChecker, "check_schema", "describe")
+HostileTaskChecker = _hostile(TaskChecker, "check_schema", "begin")
+HostileFork = _hostile(ForkOperator, "accepts", "check_branches")
+HostileSink = _hostile(Sink, "check_schema", "asked_columns", "announce", name="hostile")
+HostileSource = _hostile(Source, batch_schema=property(_raises), position_problems=_raises)
+HostileToMake = _hostile(Converter, "__init__")
+
+
+def made(kind: Any, name: str) -> Any:
+    return kind.model_validate({"type": "python", "class": f"{__name__}:{name}"})
+
+
+CALLS: list[tuple[str, str, Callable[[], object]]] = [
+    ("converter", "HostileConverter", lambda: made(PythonConverter, "HostileConverter").convert_schema(ROWS)),
+    ("converter", "HostileConverter", lambda: made(PythonConverter, "HostileConverter").begin_work_unit("d")),
+    ("converter", "HostileToMake", lambda: made(PythonConverter, "HostileToMake").made),
+    ("row checker", "HostileRowChecker", lambda: made(PythonRowChecker, "HostileRowChecker").check_schema(ROWS)),
+    ("row checker", "HostileRowChecker", lambda: made(PythonRowChecker, "HostileRowChecker").describe()),
+    ("task checker", "HostileTaskChecker", lambda: made(PythonTaskChecker, "HostileTaskChecker").check_schema(ROWS)),
+    ("task checker", "HostileTaskChecker", lambda: made(PythonTaskChecker, "HostileTaskChecker").begin()),
+    ("fork", "HostileFork", lambda: made(PythonFork, "HostileFork").accepts("b", ROWS)),
+    ("fork", "HostileFork", lambda: made(PythonFork, "HostileFork").check_branches(["b"])),
+    ("sink", "HostileSink", lambda: made(PythonSink, "HostileSink").check_schema(ROWS)),
+    ("sink", "HostileSink", lambda: made(PythonSink, "HostileSink").asked_columns()),
+    ("sink", "HostileSink", lambda: made(PythonSink, "HostileSink").announce(["d"], ROWS, "r")),
+    ("source", "HostileSource", lambda: made(PythonSource, "HostileSource").batch_schema),
+    ("source", "HostileSource", lambda: made(PythonSource, "HostileSource").position_problems({})),
+]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize(("section", "name", "call"), CALLS, ids=[f"{n}-{i}" for i, (_, n, _) in enumerate(CALLS)])
+def test_an_error_of_a_custom_class_names_it(
+    section: str, name: str, call: Callable[[], object], error: BaseException
+) -> None:
+    with raising(error), pytest.raises(ConfigurationError, match=f"the {section}'s class") as caught:
+        call()
+    assert caught.value.ids["class_name"] == f"{__name__}:{name}"
+    assert type(error).__name__ in caught.value.found
+
+
+@pytest.mark.parametrize("error", [ConnectionRefusedError("no server"), TimeoutError("too slow")])
+def test_a_connection_that_a_custom_class_can_not_open_is_no_wrong_setting(error: OSError) -> None:
+    with raising(error), pytest.raises(TransientError, match="the source's class"):
+        _ = made(PythonSource, "HostileSource").batch_schema
+
+
+def test_a_typed_error_of_a_custom_class_is_raised_as_it_is() -> None:
+    with raising(DistcommitError("no such column")), pytest.raises(DistcommitError, match=r"^no such column$"):
+        made(PythonConverter, "HostileConverter").convert_schema(ROWS)
