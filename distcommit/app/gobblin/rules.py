@@ -82,6 +82,13 @@ def _decoding(job: Translation) -> None:
             job.leave(registry, "a registry goes with a converter: avro, protobuf or json_schema")
 
 
+_SEQUENCE_STORE = (
+    "gobblin.runtime.commit.sequence.store.dir",
+    "gobblin.runtime.commit.sequence.store.fs.uri",
+)
+"""Where Gobblin keeps commit sequences with exactly-once delivery (its `FsCommitSequenceStore`)."""
+
+
 def _committing(job: Translation) -> None:
     policy = job.take("job.commit.policy")
     if policy is not None:
@@ -91,6 +98,8 @@ def _committing(job: Translation) -> None:
     lock = job.take("job.lock.enabled")
     if lock is not None:
         job.put(lock, "lock.enabled", truth(lock), "" if truth(lock) else "two runs at once are safe also without it")
+    for name in _SEQUENCE_STORE:
+        job.leave(job.take(name), "commit sequences are in paths.store, with all else that the job knows")
     semantics = job.take("gobblin.runtime.delivery.semantics") or job.take("delivery.semantics")
     if semantics is not None:
         ours = one_of(semantics, {"AT_LEAST_ONCE": "at_least_once", "EXACTLY_ONCE": "exactly_once"})
