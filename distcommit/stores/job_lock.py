@@ -79,8 +79,7 @@ class JobLock:
                     "another run of this job is alive",
                     run=holder.run_id,
                     expected="no run of this job",
-                    found=f"process {holder.pid} on {holder.host}, lease renewed"
-                    f" {(self._clock.now_ms() - holder.renewed_ms) / 1000:.0f} s ago",
+                    found=f"process {holder.pid} on {holder.host}, {_renewal(holder, self._clock)}",
                     todo="wait for it, or stop it: its lease runs out"
                     f" {holder.lease_ttl_s:g} s after its last renewal, and what it had sealed is then replayed",
                 )
@@ -133,6 +132,14 @@ class JobLock:
 
     def _numbers(self) -> list[int]:
         return _numbers(self._fs, self._folder)
+
+
+def _renewal(holder: LockRecord, clock: Clock) -> str:
+    """Return when a holder renewed its lease, also where its clock is ahead of this machine's."""
+    seconds = (clock.now_ms() - holder.renewed_ms) / 1000
+    if seconds < 0:
+        return f"lease renewed by a clock that is {-seconds:.0f} s ahead of the clock here"
+    return f"lease renewed {seconds:.0f} s ago"
 
 
 def holders(fs: FileSystem, store_root: str) -> dict[str, LockRecord]:

@@ -17,7 +17,15 @@ import pytest
 from distcommit.fs.local import LocalFileSystem
 from distcommit.fs.posix import RealPosixCalls
 from distcommit.model.errors import LockHeldError
-from distcommit.stores.job_lock import JobLock, LockRecord, _process_start, holders, is_alive, release_overdue
+from distcommit.stores.job_lock import (
+    JobLock,
+    LockRecord,
+    _process_start,
+    holders,
+    is_alive,
+    is_overdue,
+    release_overdue,
+)
 from distcommit.testing.simulation.simulated_posix import Operation, SimulatedPosix
 from distcommit.testing.simulation.world import SimulatedFileSystem
 from tests.unit.engine.machines import QuickClock
@@ -260,3 +268,41 @@ def test_who_should_have_renewed_its_lease_loses_the_lock_and_gives_nothing_up_t
         names = fs.list_folder(f"{ROOT}/lock")
     assert fs.list_folder(f"{ROOT}/lock") == names, "as it wakes, the lock is not its own any more"
     assert is_free(fs, clock)
+
+
+@pytest.mark.parametrize("ahead_s", [1, 60, TTL - 1])
+def test_the_lock_of_another_machine_whose_clock_is_ahead_holds_until_its_lease_has_run_out(ahead_s: float) -> None:
+    fs, clock = make_fs(), QuickClock()
+    record = holder(clock, renewed_ms=clock.now_ms() + round(ahead_s * 1000))
+    put(fs, 1, msgspec.json.encode(record))
+    with pytest.raises(LockHeldError, match=f"by a clock that is {ahead_s:.0f} s ahead of the clock here"):
+        lock(fs, "run-2", clock).__enter__()
+    assert not is_overdue(record, clock)
+    assert not release_overdue(fs, ROOT, "run-1", clock)
+    clock.sleep(ahead_s + TTL - 0.5)
+    assert not is_free(fs, clock)
+    clock.sleep(1)
+    assert is_free(fs, clock)
+
+
+@pytest.mark.parametrize("ahead_s", [TTL, 10 * TTL, 10 * 365 * 86_400])
+def test_a_renewal_far_in_the_future_does_not_hold_the_lock_for_ever(ahead_s: float) -> None:
+    fs, clock = make_fs(), QuickClock()
+    put(fs, 1, msgspec.json.encode(holder(clock, renewed_ms=clock.now_ms() + round(ahead_s * 1000))))
+    assert is_free(fs, clock)
+    with lock(fs, "run-2", clock):
+        assert [each.run_id for each in records(fs)] == ["run-2"]
+        assert not is_free(fs, clock), "it is held by a clock that is right"
+
+
+@pytest.mark.parametrize("ahead_s", [1, TTL / 2])
+def test_a_run_without_the_lock_on_a_machine_whose_clock_is_ahead_counts_as_alive(ahead_s: float) -> None:
+    fs, theirs, ours = make_fs(), QuickClock(), QuickClock()
+    theirs.sleep(ahead_s)
+    with JobLock(fs, ROOT, "run-1", TTL, theirs, shared=True):
+        (record,) = holders(fs, ROOT).values()
+        elsewhere = msgspec.structs.replace(record, host="elsewhere", renewed_ms=ours.now_ms() + round(ahead_s * 1000))
+        assert is_alive(elsewhere, ours)
+        assert not is_overdue(elsewhere, ours)
+        ours.sleep(ahead_s + TTL * 0.6)
+        assert is_overdue(elsewhere, ours)

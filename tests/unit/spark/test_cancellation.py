@@ -1,0 +1,149 @@
+"""A run that an operator wants to end launches nothing more, wherever it was; what it had sealed is replayed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, cast
+
+import msgspec
+import pytest
+from pyspark.sql import SparkSession
+
+from distcommit.engine.launch import JobFailedError
+from distcommit.engine.settings import RunSettings
+from distcommit.model.errors import ConfigurationError, ProcessLostError, RunCancelledError
+from distcommit.spark.cancellation import CancellableLaunch, cancellable
+from distcommit.stores.run_records import CANCEL_VERSION, CancelRequest, put_cancel
+from distcommit.testing.models.model_source import ModelDataset, ModelSource
+from distcommit.testing.simulation.simulated_posix import SimulatedPosix
+from distcommit.testing.simulation.world import World
+
+WORLD = World()
+SOURCE = ModelSource({"a": ModelDataset({"0": 2}), "b": ModelDataset({"0": 1})})
+_WAIT_S = 60
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What an executor reports."""
+
+    partition: int
+
+
+@dataclass
+class Session:
+    """What of a Spark session is asked to interrupt; each call is heard, and the first may fail."""
+
+    fails: bool = False
+    heard: threading.Event = field(default_factory=threading.Event)
+    tags: list[str] = field(default_factory=list)
+
+    def interruptAll(self) -> list[str]:  # noqa: N802 - Spark's
+        if self.fails:
+            self.fails = False
+            raise ConnectionError("no answer")
+        return []
+
+    @property
+    def sparkContext(self) -> Session:  # noqa: N802 - Spark's
+        return self
+
+    def cancelJobsWithTag(self, tag: str) -> None:  # noqa: N802 - Spark's
+        self.tags.append(tag)
+        self.heard.set()
+
+
+def new_machine() -> SimulatedPosix:
+    machine = SimulatedPosix()
+    machine.mkdir("/job")
+    return machine
+
+
+def cancel(settings: RunSettings, epoch: int) -> None:
+    put_cancel(settings.store, CancelRequest(CANCEL_VERSION, epoch, "somebody", 0))
+
+
+def nothing(settings: RunSettings, partition: int) -> Answer:
+    return Answer(partition)
+
+
+def launched_by(act: Callable[[], None]) -> Any:
+    def launch(*_: object) -> list[Answer]:
+        act()
+        return [Answer(1)]
+
+    return launch
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_once_a_run_is_to_end_its_jobs_are_interrupted_and_nothing_is_launched(fails: bool) -> None:
+    settings, session, launched = WORLD.begin(new_machine(), SOURCE), Session(fails), list[int]()
+    with cancellable(launched_by(lambda: launched.append(1)), cast(SparkSession, session), settings) as launch:
+        assert launch(nothing, settings, 1, Answer) == [Answer(1)]
+        cancel(settings, settings.epoch)
+        assert session.heard.wait(_WAIT_S)
+        with pytest.raises(RunCancelledError, match="by=somebody"):
+            launch(nothing, settings, 1, Answer)
+    assert launched == [1]
+    assert set(session.tags) == {settings.run_id}, "no other run's jobs"
+
+
+def test_the_request_to_end_another_run_ends_this_one_not() -> None:
+    settings, session = WORLD.begin(new_machine(), SOURCE), Session()
+    cancel(settings, settings.epoch + 1)
+    with cancellable(launched_by(lambda: None), cast(SparkSession, session), settings) as launch:
+        assert not session.heard.wait(1.5), "one look and a half"
+        assert launch(nothing, settings, 1, Answer) == [Answer(1)]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        JobFailedError("interrupted", "it was cancelled"),
+        ConfigurationError("no worker"),
+        ProcessLostError("a JVM died"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+@pytest.mark.parametrize("is_wanted", [True, False])
+def test_what_fails_as_it_is_interrupted_was_cancelled_and_what_fails_by_itself_was_not(
+    error: Exception, is_wanted: bool
+) -> None:
+    settings, session = WORLD.begin(new_machine(), SOURCE), Session()
+
+    def fail() -> None:
+        if not is_wanted:
+            cancel(settings, settings.epoch)
+            assert session.heard.wait(_WAIT_S)
+        raise error
+
+    expected = type(error) if is_wanted else RunCancelledError
+    with cancellable(launched_by(fail), cast(SparkSession, session), settings) as launch, pytest.raises(expected):
+        launch(nothing, settings, 1, Answer)
+
+
+def test_cancelled_before_each_launch_a_run_publishes_nothing_twice_and_the_next_one_finishes_it() -> None:
+    cancelled = 0
+    for number in range(1, 20):
+        machine, calls = new_machine(), list[int]()
+
+        def require_wanted(calls: list[int] = calls, number: int = number) -> None:
+            calls.append(1)
+            if len(calls) >= number:
+                raise RunCancelledError("the run was cancelled")
+
+        try:
+            WORLD.run(machine, SOURCE, watched=partial(CancellableLaunch, require_wanted=require_wanted))
+        except RunCancelledError:
+            cancelled += 1
+        else:
+            break
+        WORLD.run(machine, SOURCE)
+        assert WORLD.violation(machine, SOURCE, {}) == "", number
+        assert {urn: state.positions for urn, state in WORLD.watermarks(machine).items()} == {
+            "a": {"0": 2},
+            "b": {"0": 1},
+        }
+    assert 3 <= cancelled < 19, "each launch of a run was reached"
