@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from distcommit.model.constructs import Converted
+from distcommit.model.foreign_errors import ForeignError, foreign_errors
 
 Made = tuple[pa.RecordBatch, pa.Array | None]
 """Records, and which row of what was given each is of; None: record i is of row i."""
@@ -28,10 +29,13 @@ def by_halves(
         batch: what is given.
         make: makes records of a part of it; for a single row it fails if that row is to blame.
         schema: of what it makes.
-        failures: what it raises then; everything else is raised from here.
+        failures: what it raises then, besides panics of native code; everything else is raised from here.
         reason: why a row is rejected, from the error and the row.
         cut: the first row of those that may be bad, where that is known: it is cut there first.
     """
+    caught: tuple[type[Exception], ...] = (
+        (*failures, ForeignError) if isinstance(failures, tuple) else (failures, ForeignError)
+    )
     parts = [(cut, batch.num_rows - cut), (0, cut)] if cut else [(0, batch.num_rows)]
     made: list[pa.RecordBatch] = []
     rows: list[pa.Array] = []
@@ -41,8 +45,9 @@ def by_halves(
         if not length:
             continue
         try:
-            records, its_rows = make(batch.slice(start, length))
-        except failures as error:
+            with foreign_errors():
+                records, its_rows = make(batch.slice(start, length))
+        except caught as error:
             half = length // 2
             if half:
                 parts += [(start + half, length - half), (start, half)]

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from distcommit.model.constructs import Converted, Converter
-from distcommit.model.errors import RecordError
+from distcommit.model.errors import DistcommitError, RecordError, error_text
+from distcommit.model.foreign_errors import foreign_errors
 
 Record = dict[str, Any]
 
@@ -29,7 +30,8 @@ class RecordConverter(Converter):
         that the schema does not have, or a null where it has none, turns the record away.
 
         Raises:
-            RecordError, ValueError: with the reason for which it can't be converted.
+            RecordError, ValueError: with the reason for which it can't be converted. Any other error turns the record
+                away as well, with its kind in front of its text.
         """
 
     def convert_schema(self, schema: pa.Schema) -> pa.Schema:
@@ -43,17 +45,27 @@ class RecordConverter(Converter):
         for row in range(batch.num_rows):
             try:
                 (record,) = batch.slice(row, 1).to_pylist() if records is None else (records[row],)
-                found = self.convert_record(record)
-                new = [] if found is None else [found] if isinstance(found, dict) else list(found)
-                pa.RecordBatch.from_pylist(new, schema=schema)
-                if why := "; ".join(each for one in new for each in _misfits(one, schema, "")):
-                    raise ValueError(why)
+                with foreign_errors():
+                    new = self._converted(record, schema)
             except (RecordError, pa.ArrowException, TypeError, ValueError, OverflowError) as error:
                 rejected[row] = str(error)
+                continue
+            except DistcommitError:
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to the record
+                rejected[row] = error_text(error)
                 continue
             made += new
             rows += [row] * len(new)
         yield Converted(pa.RecordBatch.from_pylist(made, schema=schema), pa.array(rows, pa.int64()), rejected)
+
+    def _converted(self, record: Record, schema: pa.Schema) -> list[Record]:
+        found = self.convert_record(record)
+        new = [] if found is None else [found] if isinstance(found, dict) else list(found)
+        pa.RecordBatch.from_pylist(new, schema=schema)
+        if why := "; ".join(each for one in new for each in _misfits(one, schema, "")):
+            raise ValueError(why)
+        return new
 
 
 def _records(batch: pa.RecordBatch) -> list[Record] | None:

@@ -16,6 +16,7 @@ from distcommit.ingest.branching import Branches
 from distcommit.ingest.live import READ, Live
 from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import RecordError, SourceError, error_text, printable
+from distcommit.model.foreign_errors import foreign_errors
 from distcommit.model.ports import Clock
 from distcommit.model.sink import AttemptIdentity, StagingArea
 from distcommit.model.source import Extraction, Extractor
@@ -100,22 +101,25 @@ class Attempt:
             return
         unit = self.unit
         try:
-            branches = self._branches = Branches(self._flow, unit, self._area, self._identity)
-            branches.open(self._kept)
-            extraction = self._extraction = extractor.extract(unit)
-            is_late = partial(_is_late, self._clock, deadline_ms)
-            _copy(unit, extraction, branches, self._counts, is_late, self._live, keeps_prefix=keeps_prefix)
-            actual_high = _checked(unit, extraction.actual_high())
-            branches.note_holes(_checked_holes(unit, extraction.holes()))
-            filtered, holes = extraction.said_on()
-            branches.note_holes(holes)
-            branches.ask(actual_high, filtered)
-            self._state = replace(
-                self._failed, outcome=TaskOutcome.SUCCEEDED, actual_high=actual_high, schemas=branches.schemas()
-            )
+            with foreign_errors():
+                self._read(unit, extractor, partial(_is_late, self._clock, deadline_ms), keeps_prefix=keeps_prefix)
         except Exception as error:  # noqa: BLE001 - the state tells it
             self._error = error
         self._tell_spent()
+
+    def _read(self, unit: WorkUnit, extractor: Extractor, is_late: Callable[[], bool], *, keeps_prefix: bool) -> None:
+        branches = self._branches = Branches(self._flow, unit, self._area, self._identity)
+        branches.open(self._kept)
+        extraction = self._extraction = extractor.extract(unit)
+        _copy(unit, extraction, branches, self._counts, is_late, self._live, keeps_prefix=keeps_prefix)
+        actual_high = _checked(unit, extraction.actual_high())
+        branches.note_holes(_checked_holes(unit, extraction.holes()))
+        filtered, holes = extraction.said_on()
+        branches.note_holes(holes)
+        branches.ask(actual_high, filtered)
+        self._state = replace(
+            self._failed, outcome=TaskOutcome.SUCCEEDED, actual_high=actual_high, schemas=branches.schemas()
+        )
 
     @property
     def prepares_apart(self) -> bool:
@@ -131,7 +135,8 @@ class Attempt:
         """Has all writers prepare what was read."""
         if self._error is None and self._branches is not None:
             try:
-                self._results = self._branches.prepare()
+                with foreign_errors():
+                    self._results = self._branches.prepare()
             except Exception as error:  # noqa: BLE001 - the state tells it
                 self._error = error
         self._finished_ms = self._clock.now_ms()
@@ -148,7 +153,8 @@ class Attempt:
             if self._results is None:
                 raise ValueError(f"the attempt {self._identity.attempt!r} was not prepared")
             try:
-                results = extraction.staged_with(self._results, self._area, self._identity)
+                with foreign_errors():
+                    results = extraction.staged_with(self._results, self._area, self._identity)
                 state = replace(state, branches=results)
                 storable(state)  # else the rows that are stored with it could not be stored either
             except Exception as error:  # noqa: BLE001 - the state tells it
@@ -181,8 +187,9 @@ class Attempt:
         prefix = counts.prefix
         if branches.cut_back() and prefix is not None and prefix.high != failed.low:
             try:
-                branches.ask(prefix.high)
-                results = branches.prepare()
+                with foreign_errors():
+                    branches.ask(prefix.high)
+                    results = branches.prepare()
                 state = replace(failed, outcome=TaskOutcome.PARTIAL, actual_high=prefix.high, branches=results)
                 state = replace(state, schemas=prefix.schemas)
                 storable(state)

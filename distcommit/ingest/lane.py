@@ -15,6 +15,7 @@ from distcommit.ingest.task_flow import Branch, Stage
 from distcommit.model.committer import check_plain
 from distcommit.model.constructs import BranchCounts, TaskCheck
 from distcommit.model.errors import ConfigurationError, error_text, plain_text
+from distcommit.model.foreign_errors import foreign_errors
 from distcommit.model.nesting import check_levels
 from distcommit.model.sink import Filtered, Origins, Prepared, Sink, SinkWriter
 from distcommit.model.work import BranchResult, CheckOutcome, SkippedRange, WorkUnit
@@ -65,7 +66,8 @@ class Lane:
         """What is raised within has failed the branch, at that construct; by default at the one of its chain that was
         at work. Of a branch that is diverted it has failed the attempt: nothing is left to be diverted."""
         try:
-            yield
+            with foreign_errors():
+                yield
         except Exception as error:
             if not self.is_diverted:
                 self.error, self.error_construct = error_text(error, 1000), construct or self.chain.at

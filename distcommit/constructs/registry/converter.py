@@ -28,7 +28,8 @@ from distcommit.constructs.registry.schema_bounds import check_size
 from distcommit.constructs.registry.wire import Framed, split
 from distcommit.constructs.settings import ConverterSettings
 from distcommit.model.constructs import Converted, KeptSchemas
-from distcommit.model.errors import ConfigurationError
+from distcommit.model.errors import ConfigurationError, DistcommitError, error_text
+from distcommit.model.foreign_errors import foreign_errors
 from distcommit.model.nesting import MOST_LEVELS, too_deep
 
 SCHEMA_ID = b"schema_id"
@@ -145,9 +146,9 @@ class RegistryConverter(
             if isinstance(decoder, str):
                 rejected |= dict.fromkeys(framed.rows.tolist(), decoder)
                 continue
-            for decoded in decoder.decode(framed):
-                rejected |= {int(framed.rows[number]): reason for number, reason in decoded.wrong.items()}
-                found_rows.append(_placed(framed, decoded))
+            for part, decoded in _decoded(decoder, framed):
+                rejected |= {int(part.rows[number]): reason for number, reason in decoded.wrong.items()}
+                found_rows.append(_placed(part, decoded))
         known, decoded_rows = self._known, [each for each in found_rows if len(each.rows)]
         made = with_nulls(decoded_rows, found.nulls, known.last, self._without_messages)
         known.last = last_schema(decoded_rows) or (made[0].schema if made else known.last)
@@ -228,13 +229,23 @@ class RegistryConverter(
             try:
                 writer = known.registry.schema(schema_id)
                 self._check_kind(writer)
-                made: Decoder | str = _checked(self.decoder(writer, reader))
+                made: Decoder | str = _checked(self._made(writer, reader))
             except UnknownSchemaError as error:
                 made = str(error)
             except UnusableSchemaError as error:
                 made = f"schema id {schema_id}: {error}"
             known.decoders[key] = made
         return known.decoders[key]
+
+    def _made(self, writer: FoundSchema, reader: FoundSchema | None) -> Decoder:
+        """A decoder. Whatever its making raises belongs to the schema, but for errors of the environment."""
+        try:
+            with foreign_errors():
+                return self.decoder(writer, reader)
+        except (DistcommitError, UnusableSchemaError):
+            raise
+        except Exception as error:
+            raise UnusableSchemaError(f"its decoder can't be made: {error_text(error, 500)}") from error
 
     def _check_kind(self, found: FoundSchema) -> None:
         if found.kind != self.kind:
@@ -295,6 +306,27 @@ def _placed(framed: Framed, decoded: Decoded) -> DecodedRows:
         records, rows = records.filter(pa.array(good)), rows[good]
     marked = records.schema.with_metadata({SCHEMA_ID: str(framed.schema_id).encode()})
     return DecodedRows(records.columns, marked, rows)
+
+
+def _decoded(decoder: Decoder, framed: Framed) -> Iterator[tuple[Framed, Decoded]]:
+    """What the decoder makes of messages, or, where it fails, of each half by itself, down to single ones. Whatever it
+    raises for a single message belongs to that message, but for errors of the environment."""
+    waiting = [framed]
+    while waiting:
+        part = waiting.pop()
+        try:
+            with foreign_errors():
+                pieces = [*decoder.decode(part)]
+        except DistcommitError:
+            raise
+        except Exception as error:  # noqa: BLE001 - of a decoder or a library, whatever it is
+            half = len(part.rows) // 2
+            if half:
+                waiting += [part.only(slice(half, None)), part.only(slice(0, half))]
+                continue
+            wrong = {0: f"its decoder fails at it: {error_text(error, 500)}"}
+            pieces = [Decoded(pa.RecordBatch.from_pylist([], schema=decoder.schema), np.empty(0, np.int64), wrong)]
+        yield from ((part, each) for each in pieces)
 
 
 def _checked(decoder: Decoder) -> Decoder:

@@ -157,7 +157,7 @@ class _Layout:
             holder = self.file.message_type.add(name=f"E{len(self._enums)}")
             made = holder.enum_type.add(name="E")
             by_number = source.values_by_number
-            for number in [0, *(each for each in by_number if each)]:  # proto3 wants 0, and in front
+            for number in [0, *sorted({*by_number} - {0})]:  # proto3 wants 0 in front; an alias has the number twice
                 made.value.add(name=by_number[number].name if number in by_number else _NO_VALUE, number=number)
             self._enums[source.full_name] = f"{_PACKAGE}.{holder.name}.E"
         return self._enums[source.full_name]

@@ -27,6 +27,10 @@ class Framed:
     end: Indices
     rows: Indices
 
+    def only(self, which: slice) -> Framed:
+        """Some of the messages."""
+        return Framed(self.schema_id, self.data, self.begin[which], self.end[which], self.rows[which])
+
     def messages(self) -> pa.Array:
         """The messages as binary."""
         offsets = np.empty(2 * len(self.rows), np.int32)

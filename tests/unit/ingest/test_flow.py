@@ -56,7 +56,7 @@ class ListSource(Source, Extractor):
     """Batches of values, offsets from 10; then an error, if there is one to raise."""
 
     batches: tuple[tuple[bytes | None, ...], ...]
-    error: Exception | None = None
+    error: BaseException | None = None
     high: int | None = None
     provenance = Provenance("partition", "offset")
 
