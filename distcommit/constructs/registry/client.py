@@ -19,6 +19,8 @@ _CLIENT_DEFAULTS: dict[str, Any] = {"timeout": 30}
 _NUMBERS = frozenset({"timeout", "max.retries", "retries.wait.ms", "retries.max.wait.ms"})
 _REFUSED = (401, 403)
 _TOPIC = "{topic}"
+MAX_REFERENCES = 500
+"""Schemas that one schema refers to, directly or by others."""
 
 
 class UnknownSchemaError(LookupError):
@@ -171,6 +173,8 @@ class Registry:
             key = (str(each.subject), int(each.version or 0))
             if each.name in found or key in above:
                 continue
+            if len(found) + len(above) >= MAX_REFERENCES:
+                raise UnusableSchemaError(f"it refers to more than {MAX_REFERENCES} schemas, the most that are allowed")
             what = f"version {key[1]} of subject {key[0]}, which a schema refers to"
             registered = self._ask(lambda client, key=key: client.get_version(*key), what)
             self._refer(registered.schema, found, (*above, key))

@@ -8,6 +8,7 @@ names afterwards.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +32,8 @@ _Kind = tuple[int, str]
 class Columns:
     """Reads canonical messages of one type as columns, which may all be null.
 
+    `widths`: by message type, of how many columns a message of it is, but for those within its lists and maps.
+
     Raises:
         UnusableSchemaError: if a field can't be a column.
         SchemaTooLargeError: if there are too many columns, or they are nested too deep.
@@ -40,6 +43,7 @@ class Columns:
         layout = _Layout()
         root = layout.message(source, "", frozenset())
         self._names, self._maps = layout.names, frozenset(layout.maps)
+        self.widths: Mapping[str, int] = layout.widths
         self._handler = _handler(layout.file, root)
         self.schema: pa.Schema = pa.schema([self._field(each) for each in self._handler.schema()])
 
@@ -105,23 +109,30 @@ class _Layout:
     file: descriptor_pb2.FileDescriptorProto = field(
         default_factory=lambda: descriptor_pb2.FileDescriptorProto(name=_FILE, package=_PACKAGE, syntax="proto3")
     )
+    widths: dict[str, int] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     maps: set[str] = field(default_factory=set)
     expansion: Expansion = field(default_factory=Expansion)
+    _repeated: int = 0
+    """Columns so far that are within lists and maps."""
     _enums: dict[str, str] = field(default_factory=dict)
 
     def message(self, source: Descriptor, path: str, within: frozenset[str]) -> str:
         """Add a message, and return its full name."""
         made = self.file.message_type.add(name=f"M{len(self.file.message_type)}")
+        before = self.expansion.columns - self._repeated
         for each in source.fields:
             below = f"{path}.{each.name}" if path else each.name
             with self.expansion.column(below):
                 self._field(made, each, below, within | {source.full_name})
+        width = self.expansion.columns - self._repeated - before
+        self.widths[source.full_name] = max(width, self.widths.get(source.full_name, 0))
         return f"{_PACKAGE}.{made.name}"
 
     def _field(self, holder: Any, source: FieldDescriptor, path: str, within: frozenset[str]) -> None:
         name = f"f{len(self.names)}"
         self.names[name] = source.name
+        repeated, columns = self._repeated, self.expansion.columns
         if is_map(source):
             self.maps.add(name)
             entry = holder.nested_type.add(name=name.upper())  # ptars panics at maps of Google's own messages
@@ -132,6 +143,8 @@ class _Layout:
             kind = _F.TYPE_MESSAGE, f"{_PACKAGE}.{holder.name}.{entry.name}"
         else:
             kind = self._kind(source, path, within)
+        if source.is_repeated:
+            self._repeated = repeated + self.expansion.columns - columns
         made = _add(holder, name, source.number, kind, _F.LABEL_REPEATED if source.is_repeated else _F.LABEL_OPTIONAL)
         if source.has_presence and kind[0] != _F.TYPE_MESSAGE:
             made.proto3_optional = True

@@ -17,6 +17,8 @@ from google.protobuf import message, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.unknown_fields import UnknownFieldSet
 
+from distcommit.constructs.registry.schema_bounds import MAX_RECORD_VALUES
+
 Check = Callable[[Any], None]
 _MIN_TIMESTAMP_S, _MAX_TIMESTAMP_S = -62_135_596_800, 253_402_300_799
 _MAX_DURATION_S = 315_576_000_000
@@ -108,9 +110,16 @@ class Comparison(Protocol):
 
 
 class MessageParser:
-    """Parses messages as one type. `pinned`: compares them, if they are of another type themselves."""
+    """Parses messages as one type.
 
-    def __init__(self, source: Descriptor, pinned: Comparison | None = None) -> None:
+    Args:
+        source: the type.
+        widths: by message type, of how many columns a message of it is.
+        pinned: compares messages, if they are of another type themselves.
+    """
+
+    def __init__(self, source: Descriptor, widths: Mapping[str, int], pinned: Comparison | None = None) -> None:
+        self._widths, self._widest = widths, max(widths.values(), default=0)
         self._pinned = None if pinned is None or pinned.is_exact else pinned
         self._class: Any = message_factory.GetMessageClass(source)
         self._name = source.full_name
@@ -124,6 +133,8 @@ class MessageParser:
         """
         try:
             parsed = self._class.FromString(body)
+            if len(body) * self._widest > MAX_RECORD_VALUES and (values := self._values(parsed)) > MAX_RECORD_VALUES:
+                raise ValueError(f"it expands to {values} values, and at most {MAX_RECORD_VALUES} are allowed")
             if self._types:
                 self._check(parsed, (self._name,))
             if self._pinned is not None:
@@ -135,6 +146,22 @@ class MessageParser:
         except message.Error as error:
             raise ValueError(str(error)) from error
 
+    def _values(self, parsed: Any) -> int:
+        """How many values the message has within lists and maps."""
+        total, waiting = 0, [parsed]
+        while waiting:
+            each = waiting.pop()
+            for field in each.DESCRIPTOR.fields:
+                below = _message_of(field)
+                if below is None or below.full_name not in self._widths:
+                    continue
+                values = _messages(each, field)
+                waiting += values
+                total += len(values) * self._widths[below.full_name] if field.is_repeated else 0
+                if total > MAX_RECORD_VALUES:
+                    return total
+        return total
+
     def _check(self, parsed: Any, within: tuple[str, ...]) -> None:
         """Check a message. `within`: the types that it is in, its own at the end; one of them again is bytes."""
         found = self._types.get(within[-1])
@@ -145,13 +172,7 @@ class MessageParser:
         for field, below in found.fields:
             if below.full_name in within:
                 continue
-            if is_map(field):
-                values = getattr(parsed, field.name).values()
-            elif field.is_repeated:
-                values = getattr(parsed, field.name)
-            else:
-                values = (getattr(parsed, field.name),) if parsed.HasField(field.name) else ()
-            for value in values:
+            for value in _messages(parsed, field):
                 self._check(value, (*within, below.full_name))
 
 
@@ -180,6 +201,16 @@ def _checked_types(root: Descriptor) -> dict[str, _Type]:
         for name, each in found.items()
         if name in checked
     }
+
+
+def _messages(parsed: Any, field: FieldDescriptor) -> list[Any]:
+    """The messages of a field."""
+    value = getattr(parsed, field.name)
+    if is_map(field):
+        return [*value.values()]
+    if field.is_repeated:
+        return [*value]
+    return [value] if parsed.HasField(field.name) else []
 
 
 def _message_of(field: FieldDescriptor) -> Descriptor | None:

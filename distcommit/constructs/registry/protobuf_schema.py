@@ -75,7 +75,8 @@ class ProtobufDecoder:
                     reader = message_at(self._reader, indexes)
                     pinned = PinnedType(found, reader)
                     found = reader
-                self._handlers[indexes] = _Reader(Columns(found), MessageParser(found, pinned))
+                columns = Columns(found)
+                self._handlers[indexes] = _Reader(columns, MessageParser(found, columns.widths, pinned))
             except UnusableSchemaError as error:
                 self._handlers[indexes] = error
         return self._handlers[indexes]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from distcommit.constructs.registry.client import FoundSchema, UnusableSchemaError
+from distcommit.constructs.registry.client import MAX_REFERENCES, FoundSchema, UnusableSchemaError
 
 MAX_COLUMNS = 10_000
 """Columns of one schema, those within others included."""
@@ -18,8 +18,9 @@ MAX_NESTING = 64
 """Levels of records, arrays and maps within one another."""
 MAX_SCHEMA_BYTES = 8 << 20
 """Bytes of a schema's text, together with all texts that it refers to."""
-MAX_REFERENCES = 500
-"""Schemas that one schema refers to, directly or by others."""
+
+MAX_RECORD_VALUES = 5_000_000
+"""Values of columns within lists and maps that one record may expand to."""
 
 
 class SchemaTooLargeError(UnusableSchemaError):

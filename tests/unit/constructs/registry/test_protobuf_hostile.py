@@ -148,3 +148,19 @@ def test_message_nested_too_deep_is_rejected_alone() -> None:
         size = len(deep)
         deep = b"\x0a" + (bytes([size]) if size < 128 else bytes([size & 127 | 128, size >> 7])) + deep
     assert decoded(decoder, [deep, b"\x10\x05"]) == ["rejected", {"m": None, "x": 5}]
+
+
+def test_small_message_of_millions_of_values_is_rejected_alone_with_the_bound() -> None:
+    fields = " ".join(f"int32 x{number} = {number};" for number in range(1, 1001))
+    decoder = schema_of(
+        text_schema(f'syntax = "proto3"; message M {{ repeated L l = 1; }} message L {{ {fields} }}'), None
+    )
+    found = decoded(decoder, [b"\x0a\x00" * 10_000, b"\x0a\x00"])
+    assert found[0] == "rejected"
+    assert len(found[1]["l"]) == 1
+
+
+def test_message_with_many_values_that_its_bytes_hold_is_read() -> None:
+    decoder = schema_of(text_schema('syntax = "proto3"; message M { repeated int32 n = 1; }'), None)
+    size = 1_000_000
+    assert len(decoded(decoder, [b"\x0a\xc0\x84\x3d" + b"\x01" * size])[0]["n"]) == size

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from distcommit.constructs.registry.client import FoundSchema
+from distcommit.constructs.registry.client import (
+    MAX_REFERENCES,
+    FoundSchema,
+    Registry,
+    RegistrySettings,
+    UnusableSchemaError,
+)
 from distcommit.constructs.registry.schema_bounds import (
     MAX_COLUMNS,
     MAX_NESTING,
-    MAX_REFERENCES,
     MAX_SCHEMA_BYTES,
     Expansion,
     SchemaTooLargeError,
@@ -43,3 +50,21 @@ def test_text_and_references_are_bounded() -> None:
     with pytest.raises(SchemaTooLargeError, match=f"at most {MAX_SCHEMA_BYTES}"):
         check_size(FoundSchema(1, "AVRO", " " * (MAX_SCHEMA_BYTES // 2), (("a", " " * (MAX_SCHEMA_BYTES // 2 + 1)),)))
     check_size(FoundSchema(1, "AVRO", "{}", (("a", "{}"),)))
+
+
+class EndlessReferences:
+    """A registry's client whose every schema refers to another one."""
+
+    def get_schema(self, schema_id: int) -> Any:
+        return self.get_version("s", 0).schema
+
+    def get_version(self, subject: str, version: int) -> Any:
+        reference = SimpleNamespace(name=f"r{version + 1}", subject=subject, version=version + 1)
+        return SimpleNamespace(schema=SimpleNamespace(references=[reference], schema_str="{}", schema_type="AVRO"))
+
+
+def test_references_without_end_are_refused_with_the_bound() -> None:
+    registry = Registry(RegistrySettings(url="http://127.0.0.1:1"))
+    registry.__dict__["_client"] = EndlessReferences()
+    with pytest.raises(UnusableSchemaError, match=f"more than {MAX_REFERENCES} schemas"):
+        registry.schema(1)
