@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -12,6 +12,7 @@ from distcommit.engine.committer import BucketCommitter
 from distcommit.engine.counts import CommitCounts, RecoverCounts
 from distcommit.engine.losers import sweep_lost
 from distcommit.engine.reports import Report, Tally
+from distcommit.engine.retired import delete_retired
 from distcommit.engine.sealing import step_context
 from distcommit.engine.seeing import seen_bucket
 from distcommit.engine.settings import RunSettings
@@ -19,7 +20,7 @@ from distcommit.engine.task_events import SequenceDone, TaskEvent, TaskObserver
 from distcommit.engine.task_times import TaskTimes
 from distcommit.model.errors import DistcommitError, FencedError, StaleStoreError, TransientError
 from distcommit.model.lockstep import Work, in_step
-from distcommit.model.log_records import DatasetStatus
+from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.ports import OutsideRootError
 from distcommit.protocol.fold import Fold
 from distcommit.stores.anchors import require_published, require_whole
@@ -91,6 +92,28 @@ def recover_partition(settings: RunSettings, partition: int) -> RecoverReport:
     except (DistcommitError, OSError) as error:
         tally.explain(f"partition {partition}", type(error).__name__, str(error))
     return RecoverReport(tally.report(partition), oldest_held(found))
+
+
+def delete_retired_files(settings: RunSettings, partition: int) -> RecoverReport:
+    """Delete the published files of the partition's datasets that others have replaced, after the run's CUT 1."""
+    tally = Tally(RecoverCounts())
+    states: dict[int, Mapping[str, DatasetState]] = {}
+    for bucket in settings.buckets_of(partition):
+        try:
+            log = settings.store.bucket_log(bucket, settings.epoch)
+            fold = log.refresh()
+            require_fence(fold, settings.epoch, log.folder)
+        except FencedError as error:
+            tally.fenced = str(error)
+            return RecoverReport(tally.report(partition))
+        except (DistcommitError, OSError) as error:
+            tally.note(f"bucket {bucket}", "retired files stay", str(error))
+            continue
+        if fold.fence_epoch == settings.epoch:
+            states[bucket] = fold.datasets
+    for urn, why in delete_retired(settings.store, states):
+        tally.note(urn, "retired files stay", why)
+    return RecoverReport(tally.report(partition))
 
 
 def oldest_held(reports: Iterable[RecoverReport]) -> int:

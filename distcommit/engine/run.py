@@ -22,7 +22,7 @@ from distcommit.engine.launch import JobFailedError, Launch
 from distcommit.engine.observed import Nobody
 from distcommit.engine.phases import Phase, Phases
 from distcommit.engine.planner import PlanReport, forget_older, plan_partition, share_out
-from distcommit.engine.recover import RecoverReport, oldest_held, recover_partition
+from distcommit.engine.recover import RecoverReport, delete_retired_files, oldest_held, recover_partition
 from distcommit.engine.reports import PhaseCounts, Reasons, Report, Totals, totals_of
 from distcommit.engine.settings import RunSettings
 from distcommit.model.commit_groups import CommitGroups
@@ -88,15 +88,16 @@ def new_run_id() -> str:
 
 
 def recover(launch: Launch, settings: RunSettings, observer: Observer = _NOBODY) -> RecoverResult:
-    """A run that fences all buckets, replays what older runs sealed, and ingests nothing.
+    """A run that fences all buckets, replays what older runs sealed, deletes what they replaced, and ingests nothing.
 
     Raises:
         FencedError: if a newer run was there.
     """
     recovered = _recover(launch, settings, Phases(settings.clock, observer))
     forget_older(_knowing_refused(settings, recovered), 0, 1)
+    retired = launch(delete_retired_files, settings, settings.partitions, RecoverReport)
     _end(settings, _Told(recovered.report.heads, recovered.report.seen))
-    totals = totals_of([recovered.report], recovered.oldest_held_epoch)
+    totals = totals_of([recovered.report, *(each.report for each in retired)], recovered.oldest_held_epoch)
     succeeded = not recovered.report.reasons and not totals.sequences_left
     outcome = RunOutcome.SUCCEEDED if succeeded else RunOutcome.INCOMPLETE
     observer.observe(RunEnded(outcome, settings.clock.now_ms(), totals=totals))

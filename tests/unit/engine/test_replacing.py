@@ -10,6 +10,7 @@ import pytest
 
 from distcommit.app.by_hand.compare import compare_outputs
 from distcommit.app.output.audit import AuditResult
+from distcommit.engine.run import recover
 from distcommit.model.errors import DistcommitError
 from distcommit.protocol.paths.output import is_tombstone
 from distcommit.sinks.files.field_folders import FieldPartition
@@ -17,13 +18,25 @@ from distcommit.sinks.files.footer import read_footer, read_records
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores import by_hand
 from distcommit.stores.documents import encode_document
+from distcommit.stores.fencing import end_run
 from distcommit.stores.tombstones import Tombstone, newest_replacements, read_tombstone, retired_by
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.models.turning_away import TurningAway
 from distcommit.testing.simulation.simulated_posix import Crashed, Operation
 from distcommit.testing.simulation.world import ROOTS, SimulatedFileSystem, World
 from tests.unit.app.rebuilding import lose_the_store, put_back, rebuild, remove_clean_mark
-from tests.unit.engine.machines import NOTHING, OUTPUT, Machine, audit, begin_ingest, dies, go, ingest_all, source
+from tests.unit.engine.machines import (
+    NOTHING,
+    OUTPUT,
+    Machine,
+    audit,
+    begin_ingest,
+    dies,
+    go,
+    ingest_all,
+    launch,
+    source,
+)
 from tests.unit.engine.machines import states as states_of
 
 FOLDER = World(files=FileSink(compression="none", publish="replace"))
@@ -109,6 +122,33 @@ def test_nothing_is_replaced_by_a_part() -> None:
     broken = ModelSource({"a": ModelDataset({"0": 8}, units=2, bad={"0": 7})})
     assert not go(FOLDER, machine, broken).succeeded
     assert live(FOLDER, machine) == read((0, 0, 4))
+    exact(FOLDER, machine)
+
+
+def in_folders(machine: Machine) -> list[str]:
+    """What a reader sees who lists the folders and knows nothing of commits."""
+    fs = SimulatedFileSystem(machine)
+    paths = [path for path in machine.paths(OUTPUT) if path.endswith(".parquet")]
+    return sorted(value for path in paths for value in read_records(fs, path).column("value").to_pylist())
+
+
+def collect(world: World, machine: Machine) -> None:
+    """A run that ingests nothing, as `distcommit gc` begins it."""
+    settings = world.begin(machine, NOTHING)
+    assert recover(launch, settings).succeeded
+    end_run(settings.store, settings.epoch, clean=True)
+
+
+def test_garbage_collection_deletes_what_the_run_before_has_replaced() -> None:
+    machine = ran(FOLDER, FIRST, SECOND)
+    first, second = read((0, 0, 2), (1, 0, 2)), read((0, 2, 4), (1, 2, 3))
+    assert in_folders(machine) == sorted(first + second), "until the next run begins, or garbage is collected"
+    for _ in range(2):
+        collect(FOLDER, machine)
+        assert in_folders(machine) == second
+        exact(FOLDER, machine)
+    assert go(FOLDER, machine, THIRD).succeeded
+    assert in_folders(machine) == sorted(second + read((0, 4, 5))), "never three versions"
     exact(FOLDER, machine)
 
 
