@@ -164,6 +164,15 @@ class Job(StoredJob):
         """
         by_hand.abandon(opened_for(self._folders, urn), urn, who_am_i(), self.config.task_flow().committers)
 
+    def restart(self, urn: str) -> None:
+        """Undo a quarantined dataset's sequence and forget its watermark. The next run reads the dataset from its
+        beginning into the target that is there then.
+
+        Raises:
+            ConflictError: as `abandon`.
+        """
+        by_hand.restart(opened_for(self._folders, urn), urn, who_am_i(), self.config.task_flow().committers)
+
     def retry_all(self) -> by_hand.Retried:
         """Lets the next run replay every quarantined dataset again, and read every stopped one: mends what a mistake
         has quarantined or stopped."""
@@ -172,6 +181,10 @@ class Job(StoredJob):
     def abandon_all(self) -> Abandoned:
         """Undoes all sequences that can't be finished as they are: see `abandon_each`."""
         return abandon_each(self.release_plan(by_hand.Release.ABANDON), self.abandon)
+
+    def restart_all(self) -> Abandoned:
+        """Restart each quarantined dataset whose target is not the one that the store knows."""
+        return abandon_each(self.release_plan(by_hand.Release.RESTART), self.restart)
 
     def release_plan(self, how: by_hand.Release, urn: str | None = None) -> ReleasePlan:
         """What releasing a dataset, or all that wait for it (None), would do to each. Reads only.

@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from distcommit.app.by_hand.abandon_all import Abandoned
 from distcommit.app.job import Job
 from distcommit.cli.datasets_view import release_plan_view
 from distcommit.cli.options import AsJson, JobFile, Overrides, Verbose, ended_with, opened
@@ -16,7 +17,7 @@ from distcommit.cli.terminal import Terminal
 from distcommit.decoding import from_json
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.watermark import Position
-from distcommit.stores.by_hand import Release
+from distcommit.stores.by_hand import Release, Retried
 
 
 def release(
@@ -29,14 +30,16 @@ def release(
             help="The dataset's URN, as status shows it, and how. retry: the next run replays it again, or"
             " reads it again if it was stopped. accept: it"
             " counts as done as it is, what is not published is lost. abandon: it is undone, and the next run reads its"
-            " records again. With --all no dataset, and retry or abandon.",
+            " records again. restart: it is undone, and the next run reads the dataset from its beginning, into the"
+            " target that is there then. With --all no dataset, and retry, abandon or restart.",
         ),
     ],
     everything: Annotated[
         bool,
         typer.Option(
             "--all",
-            help="retry: every quarantined or stopped dataset. abandon: every one of which a sealed file is gone.",
+            help="retry: every quarantined or stopped dataset. abandon and restart: every one whose reason says so, and"
+            " abandon every one of which a sealed file is gone.",
         ),
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what it would do to each.")] = False,
@@ -48,7 +51,7 @@ def release(
     terminal = Terminal(as_json=as_json, verbose=verbose)
     unreadable = False
     with terminal.command():
-        ways = (Release.RETRY, Release.ABANDON) if everything else tuple(Release)
+        ways = tuple(way for way in Release if not everything or way is not Release.ACCEPT)
         expected = [*([] if everything else ["DATASET"]), "|".join(ways)]
         if len(words) != len(expected) or words[-1] not in ways:
             raise ConfigurationError(
@@ -62,14 +65,25 @@ def release(
             terminal.show(plan, release_plan_view)
             unreadable = bool(plan.unreadable)
         elif everything:
-            released = configured.abandon_all() if words == [Release.ABANDON] else configured.retry_all()
+            released = _release_all(configured, Release(words[0]))
             show_datasets(terminal, configured, released.datasets)
             unreadable = bool(released.unreadable)
         else:
-            acts = {"retry": configured.retry, "accept": configured.accept, "abandon": configured.abandon}
-            acts[words[1]](words[0])
+            acts = {
+                Release.RETRY: configured.retry,
+                Release.ACCEPT: configured.accept,
+                Release.ABANDON: configured.abandon,
+                Release.RESTART: configured.restart,
+            }
+            acts[Release(words[1])](words[0])
             show_datasets(terminal, configured, words[:1])
     ended_with(5 if unreadable else 0)
+
+
+def _release_all(configured: Job, how: Release) -> Retried | Abandoned:
+    if how is Release.RETRY:
+        return configured.retry_all()
+    return configured.abandon_all() if how is Release.ABANDON else configured.restart_all()
 
 
 def quarantine(

@@ -39,6 +39,7 @@ from distcommit.stores.fencing import require_fence
 from distcommit.stores.task_states import TaskStateTables
 
 logger = logging.getLogger(__name__)
+_RELEASE = "restore what is named and release the dataset with retry, or accept or abandon it"
 
 
 class BucketCommitter:
@@ -299,5 +300,5 @@ def _lost_error(name: SequenceName, lost: LostError) -> LostError:
         epoch=str(name.epoch),
         expected=lost.expected,
         found=lost.found,
-        todo="restore what is named and release the dataset with retry, or accept or abandon it",
+        todo="" if "To do: " in lost.found else _RELEASE,
     )

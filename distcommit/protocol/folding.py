@@ -205,11 +205,13 @@ def _still_unread(
 
 
 def _set(fold: Fold, urn: str, watermark: Watermark | None) -> None:
+    """Set a dataset's watermark. None forgets what its targets have, too: the dataset begins anew, at any target."""
     state = fold.state_of(urn)
     _update(
         fold,
         urn,
         watermark=watermark,
+        targets=state.targets if watermark is not None else {},
         origin=_origin_after(state, watermark),
         closed_epoch=max(fold.state_of(urn).closed_epoch, fold.fence_epoch),
         unread=None,

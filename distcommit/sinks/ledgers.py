@@ -59,9 +59,9 @@ def _another_store(request: CommitRequest, found: str) -> FailedForGood:
     expected = " or ".join(f"epoch {base}" if base else "nothing" for base in request.bases) or "an older epoch"
     return FailedForGood(
         f"this is not the target that the store knows: its ledger has {found} for the dataset, expected {expected}; the"
-        " target or the store was put back from a copy, or made again. Nothing was written. Restore the other one;"
-        " or, if it is gone for good, have the store take this one as it is, by `distcommit rebuild`, then set the"
-        " watermark to where it is to begin"
+        " target or the store was put back from a copy, or made again. Nothing was written. Restore the other one, and"
+        " release the dataset with retry; or, if it is gone for good, delete what this target has of the dataset, its"
+        " ledger row too, and release the dataset with restart, which reads it from its beginning"
     )
 
 

@@ -43,6 +43,7 @@ class Release(StrEnum):
     RETRY = "retry"
     ACCEPT = "accept"
     ABANDON = "abandon"
+    RESTART = "restart"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,8 @@ class Retried:
 def release(
     store: JobStore, urn: str, how: Release, who: str, committers: Mapping[str, OpensCommitter] | None = None
 ) -> Sequence[CommitStep]:
-    """Releases a quarantined dataset in that way; see `retry`, `accept`, whose result it is, and `abandon`."""
+    """Releases a quarantined dataset in that way; see `retry`, `accept`, whose result it is, `abandon` and
+    `restart`."""
     match how:
         case Release.RETRY:
             retry(store, urn, who)
@@ -64,6 +66,8 @@ def release(
             return accept(store, urn, who, committers)
         case Release.ABANDON:
             abandon(store, urn, who, committers)
+        case Release.RESTART:
+            restart(store, urn, who, committers)
     return ()
 
 
@@ -177,6 +181,20 @@ def abandon(store: JobStore, urn: str, who: str, committers: Mapping[str, OpensC
     with by_hand(store, store.bucket_of(urn), who) as log:
         sequence = _quarantined(log, urn, DatasetStatus.QUARANTINED, DatasetStatus.REVOKING)
         _abandon(log, sequence, context, who)
+
+
+def restart(store: JobStore, urn: str, who: str, committers: Mapping[str, OpensCommitter] | None = None) -> None:
+    """Abandon a quarantined dataset's sequence, and forget its watermark and what its targets have. The next run reads
+    the dataset from its beginning into the target that is there then.
+
+    For a target that is not the one that the store knows, such as a table that was dropped and recreated. If the caller
+    dies between the two actions, the next run quarantines the dataset again.
+
+    Raises:
+        ConflictError, DistcommitError: as `abandon`.
+    """
+    abandon(store, urn, who, committers)
+    set_watermark(store, urn, None, who)
 
 
 def _abandon(log: CommitLog, sequence: SealedSequence, context: StepContext, who: str) -> None:

@@ -176,12 +176,13 @@ class LogCommitStepStore(CommitStepStore):
 
     def release(self, store: str, urn: str, how: str, who: str = "") -> None:
         """Lets a quarantined dataset go: "retry", its sequence can be committed again; "accept", it counts as done as
-        it is, and its watermark moves; "abandon", it is undone, and its watermark stays. A release is recorded.
+        it is, and its watermark moves; "abandon", it is undone, and its watermark stays; "restart", it is undone, and
+        its watermark is forgotten. A release is recorded.
 
         Args:
             store: the job.
             urn: the dataset.
-            how: one of the three.
+            how: one of these.
             who: the person, for the record.
 
         Raises:

@@ -23,7 +23,7 @@ from distcommit.cli.main import app
 PACKAGE = Path(distcommit.__file__).parent
 GAP = "…"
 """Stands in a text for what is put into it when it is printed."""
-_WAYS = r"(?:retry|accept|abandon)"
+_WAYS = r"(?:retry|accept|abandon|restart)"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Abandoning all datasets that can't be finished as they are."""
+"""Abandoning, or restarting, all datasets that can't be finished as they are."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ class Abandoned:
 
 
 def abandon_each(plan: ReleasePlan, abandon: Callable[[str], None]) -> Abandoned:
-    """Abandons what the plan says: quarantined datasets of which a sealed file is gone, and those that a person began
-    to abandon. The next run reads their records again.
+    """Abandon, or restart, the datasets that the plan says. The next run reads their records again.
 
     Raises:
         DistcommitError, OSError: the first that one of them met; the others are abandoned.

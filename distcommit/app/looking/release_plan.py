@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 
 import msgspec
@@ -10,6 +11,14 @@ from distcommit.app.looking.status import WAITING, DatasetStatusRow, StatusResul
 from distcommit.app.looking.steps import SequenceSteps, StepsResult
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores.by_hand import Release
+
+_WAY = re.compile(r"To do: release the dataset with (abandon|restart)\b")
+
+
+def way_out(reason: str) -> Release | None:
+    """Return how the reason of a quarantined dataset says that it must be released, if it does."""
+    found = _WAY.search(reason)
+    return Release(found[1]) if found else None
 
 
 class ReleaseRow(msgspec.Struct, frozen=True):
@@ -87,9 +96,17 @@ def _fate(row: DatasetStatusRow, mine: SequenceSteps | None, how: Release, *, by
             return f"it counts as done{left}", True
     if any(step.lasts for step in mine.steps):
         return "refused: it has a step of a kind that can't be abandoned (retry or accept)", False
-    if not by_name and row.status != "revoking" and not any(step.gone for step in mine.steps):
-        return "left alone: no sealed file of it is gone (abandon it by its name)", False
-    return f"{done:,} of {steps:,} steps are taken back, and the next run reads its records again", True
+    if not by_name and not _needs(row, mine, how):
+        return f"left alone: its reason does not say so ({how} it by its name)", False
+    again = "its records" if how is Release.ABANDON else "the dataset from its beginning"
+    return f"{done:,} of {steps:,} steps are taken back, and the next run reads {again} again", True
+
+
+def _needs(row: DatasetStatusRow, mine: SequenceSteps, how: Release) -> bool:
+    """Whether a dataset can't be finished as it is, and that way resolves it."""
+    if (way := way_out(row.reason)) is not None and row.status == "quarantined":
+        return way is how
+    return how is Release.ABANDON and (row.status == "revoking" or any(step.gone for step in mine.steps))
 
 
 def _is_read_beside(mine: SequenceSteps) -> bool:

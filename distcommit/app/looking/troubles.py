@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.looking.around import NAMED, Around
+from distcommit.app.looking.release_plan import way_out
 from distcommit.app.looking.runs import DIED, RunRow, RunsResult, RunStatus
 from distcommit.app.looking.status import BUCKET, WAITING, DatasetStatusRow, NextRun, StatusResult, Trouble, waiting
 from distcommit.model.error_kinds import is_record
@@ -148,7 +149,7 @@ def _of_quarantined(result: StatusResult, command: Command, around: Around) -> I
         first, status = rows[0], rows[0].status
         others = f" and {len(rows) - 1:,} more with the same reason" if len(rows) > 1 else ""
         what = f"{first.dataset}{others}: {_MEANS[status]}: {_short(first.reason)}"
-        how = _STOPPED[status]
+        how = (way_out(first.reason) if status == "quarantined" else None) or _STOPPED[status]
         lost = around.lacking.get(first.dataset) if status == "quarantined" else None
         if lost is not None and lost.gone:
             how = "abandon"

@@ -38,10 +38,10 @@ from distcommit.sinks.ledger_files import Ledger
 from distcommit.sinks.ledgers import allowed_again, answered, committed, taken_back
 from distcommit.sinks.one_by_one import OneByOne
 from distcommit.sinks.retries import tries
+from distcommit.sinks.table_changes import was_dropped, was_emptied, was_recreated
 
 logger = logging.getLogger(__name__)
 _MOST_FAILURES = 3
-_GONE = "restore it, or set the watermark by hand and release the dataset; nothing was written"
 _AGAIN = "others changed the table again and again"
 
 
@@ -178,7 +178,7 @@ class DeltaCommitter(SinkCommitter):
         """One try; False if others were first. Raises if it is not known what became of it."""
         table, batch.answers = self._tables.load(batch.name), {}
         if table is None:
-            batch.answers = dict.fromkeys(batch.requests, _no_table(batch.name))
+            batch.answers |= {index: was_dropped(batch.name, request) for index, request in batch.requests.items()}
             return True
         check_writable(table, batch.name)
         ledger = self._ledger_of(table, batch.name)
@@ -211,7 +211,8 @@ class DeltaCommitter(SinkCommitter):
         rows: list[LedgerRow] = []
         for index, request in batch.requests.items():
             row = ledger.rows.get((request.dataset_urn, request.branch))
-            answer = _other_table(table, request) or answered(row, request) or self._lost(request)
+            other = _other_table(table, request) or self._emptied(table, batch.name, request, row)
+            answer = other or answered(row, request) or self._lost(request)
             answer = answer or altered(table, batch.name, self._tables.location, request)
             if answer is not None:
                 batch.answers[index] = answer
@@ -230,6 +231,13 @@ class DeltaCommitter(SinkCommitter):
         found = in_flight(location.parallel_calls, location.size_of, [file["path"] for file in files])
         gone = [location.uri(file["path"]) for file, now in zip(files, found, strict=True) if now != file["bytes"]]
         return FailedForGood(f"data files are gone, or others: {', '.join(gone[:3])}") if gone else None
+
+    def _emptied(
+        self, table: DeltaTable, name: str, request: CommitRequest, row: LedgerRow | None
+    ) -> FailedForGood | None:
+        has_ledger = self._ledgers.is_in(table)
+        has_rows = row is None and bool(table.file_uris())
+        return was_emptied(name, request, row, has_ledger=has_ledger, has_rows=has_rows)
 
     # -- taking back
 
@@ -314,16 +322,6 @@ def _check_live(table: DeltaTable, name: str, paths: Sequence[str]) -> None:
         )
 
 
-def _no_table(name: str) -> FailedForGood:
-    return FailedForGood(f"there is no table {name} any more: {_GONE}")
-
-
 def _other_table(table: DeltaTable, request: CommitRequest) -> FailedForGood | None:
-    """Says so if the table is not the one that the files were written for."""
-    found, wanted = table_id(table), {info["id"] for info in request.infos}
-    if wanted <= {found}:
-        return None
-    return FailedForGood(
-        f"the table {request.infos[0]['table']} was made again: its id is {found}, and the files were written for"
-        f" {', '.join(sorted(wanted))}: {_GONE}"
-    )
+    wanted = {info["id"] for info in request.infos}
+    return was_recreated(request.infos[0]["table"] if request.infos else "", request, wanted, table_id(table))

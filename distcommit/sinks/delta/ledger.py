@@ -52,6 +52,10 @@ class TableLedgers:
         self._files = Ledgers(context.fs, context.output_root, context.store_id)
         self._store = context.store_id
 
+    def is_in(self, table: DeltaTable) -> bool:
+        """Return whether the table names a ledger of this store."""
+        return table.transaction_version(self._files.name) is not None
+
     def read(self, table: DeltaTable) -> Ledger:
         """The ledger of a table as it was loaded. The first of its files is the one that the transaction names.
 

@@ -37,11 +37,11 @@ from distcommit.sinks.ledger_files import Ledger, Ledgers
 from distcommit.sinks.ledgers import allowed_again, answered, committed, taken_back
 from distcommit.sinks.one_by_one import OneByOne
 from distcommit.sinks.retries import tries
+from distcommit.sinks.table_changes import was_dropped, was_emptied, was_recreated
 
 logger = logging.getLogger(__name__)
 _MOST_FAILURES = 3
 _WRITE_PATHS = (TableProperties.WRITE_DATA_PATH, TableProperties.WRITE_METADATA_PATH)
-_GONE = "restore it, or set the watermark by hand and release the dataset; nothing was written"
 
 
 @dataclass(slots=True)
@@ -220,7 +220,8 @@ class IcebergCommitter(SinkCommitter):
 
     def _stage(self, batch: _Batch, table: Table | None) -> Change | None:
         if table is None:
-            batch.answers = dict.fromkeys(batch.requests, _no_table(batch.name))
+            name = ".".join(batch.name)
+            batch.answers |= {index: was_dropped(name, request) for index, request in batch.requests.items()}
             return None
         metadata = table.metadata
         ledger = self._ledger_of(table)
@@ -231,7 +232,8 @@ class IcebergCommitter(SinkCommitter):
         there = _live_without_row(table, ledger, batch.requests.values(), self._tables.parallel_calls)
         for index, request in batch.requests.items():
             row = ledger.rows.get((request.dataset_urn, request.branch))
-            answer = _other_table(table, request) or answered(row, request) or _committed_before(request, there)
+            answer = _other_table(table, request) or self._emptied(table, request, row) or answered(row, request)
+            answer = answer or _committed_before(request, there)
             answer = answer or _lost(table, request, self._tables.parallel_calls) or altered(table, request)
             if answer is not None:
                 batch.answers[index] = answer
@@ -250,6 +252,11 @@ class IcebergCommitter(SinkCommitter):
         epoch = max(batch.requests[index].epoch for index in batch.taken)
         trace = {"distcommit.store": self._context.store_id, "distcommit.epoch": str(epoch)}
         return batch.snapshot.change(files, frozenset(), {self._ledgers.name: batch.ledger.text}, trace)
+
+    def _emptied(self, table: Table, request: CommitRequest, row: LedgerRow | None) -> FailedForGood | None:
+        has_ledger = self._ledgers.name in table.metadata.properties
+        has_rows = row is None and _has_rows(table)
+        return was_emptied(".".join(table.name()), request, row, has_ledger=has_ledger, has_rows=has_rows)
 
     # -- taking back
 
@@ -352,17 +359,12 @@ def files_of(table: Table, request: CommitRequest) -> list[DataFile]:
     ]
 
 
-def _no_table(name: Identifier) -> FailedForGood:
-    return FailedForGood(f"there is no table {'.'.join(name)} any more: {_GONE}")
+def _has_rows(table: Table) -> bool:
+    snapshot = table.current_snapshot()
+    found = snapshot.manifests(table.io) if snapshot is not None else []
+    return any(each.has_added_files() or each.has_existing_files() for each in found)
 
 
 def _other_table(table: Table, request: CommitRequest) -> FailedForGood | None:
-    """Says so if the table is not the one that the files were written for."""
-    found, wanted = str(table.metadata.table_uuid), {info["uuid"] for info in request.infos}
-    if wanted <= {found}:
-        return None
-    name = ".".join(table.name())
-    return FailedForGood(
-        f"the table {name} was made again: its uuid is {found}, and the files were written for"
-        f" {', '.join(sorted(wanted))}: {_GONE}"
-    )
+    wanted = {info["uuid"] for info in request.infos}
+    return was_recreated(".".join(table.name()), request, wanted, str(table.metadata.table_uuid))

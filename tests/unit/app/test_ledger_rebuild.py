@@ -219,10 +219,10 @@ def test_a_target_that_is_lost_for_good_is_gone_on_with_as_its_error_says(tmp_pa
     job.path.unlink()
     refused = job.run(SECOND)
     assert not refused.succeeded
-    assert "`distcommit rebuild`, then set the watermark" in refused.totals.reasons[0].text
-    assert (job.rebuild().written, job.rows()) == (True, [])
+    assert "release the dataset with restart" in refused.totals.reasons[0].text
     for urn in states(job.world, job.machine):
-        by_hand.set_watermark(job.store, urn, None, "a person")
+        by_hand.restart(job.store, urn, "a person", job.sink.committers)
+    assert job.rows() == []
     assert job.run(THIRD).succeeded
     assert job.audit().exact
     assert len(job.rows()) == 17 + 9 + 5

@@ -235,7 +235,7 @@ class TestRelease:
     def test_all_can_not_be_accepted(self, store: JobStore, job_file: Path) -> None:
         result = invoke("release", job_file, "--all", "accept")
         assert result.exit_code == 2
-        assert "expected retry|abandon; found accept" in result.stderr
+        assert "expected retry|abandon|restart; found accept" in result.stderr
 
     def test_all_of_which_a_sealed_file_is_gone_are_abandoned_and_no_others(
         self, store: JobStore, job_file: Path
