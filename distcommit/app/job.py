@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -156,35 +157,21 @@ class Job(StoredJob):
         if left:
             logger.warning("what is prepared is rolled back by the next run: %s", ", ".join(map(repr, left)))
 
-    def abandon(self, urn: str) -> None:
-        """Undoes a quarantined dataset's sequence; the next run reads its records again.
-
-        Raises:
-            ConflictError: if it is not quarantined, or its sink can't take back what it has committed.
-        """
-        by_hand.abandon(opened_for(self._folders, urn), urn, who_am_i(), self.config.task_flow().committers)
-
-    def restart(self, urn: str) -> None:
-        """Undo a quarantined dataset's sequence and forget its watermark. The next run reads the dataset from its
-        beginning into the target that is there then.
-
-        Raises:
-            ConflictError: as `abandon`.
-        """
-        by_hand.restart(opened_for(self._folders, urn), urn, who_am_i(), self.config.task_flow().committers)
+    def abandon(self, urn: str, *, restart: bool = False) -> None:
+        """Undoes a quarantined dataset's sequence; the next run reads its records again, or with `restart` the dataset
+        from its beginning. Raises ConflictError if it is not quarantined, or what is committed can't be taken back."""
+        act = by_hand.restart if restart else by_hand.abandon
+        act(opened_for(self._folders, urn), urn, who_am_i(), self.config.task_flow().committers)
 
     def retry_all(self) -> by_hand.Retried:
         """Lets the next run replay every quarantined dataset again, and read every stopped one: mends what a mistake
         has quarantined or stopped."""
         return by_hand.retry_all(self._folders.opened(), who_am_i())
 
-    def abandon_all(self) -> Abandoned:
+    def abandon_all(self, *, restart: bool = False) -> Abandoned:
         """Undoes all sequences that can't be finished as they are: see `abandon_each`."""
-        return abandon_each(self.release_plan(by_hand.Release.ABANDON), self.abandon)
-
-    def restart_all(self) -> Abandoned:
-        """Restart each quarantined dataset whose target is not the one that the store knows."""
-        return abandon_each(self.release_plan(by_hand.Release.RESTART), self.restart)
+        how = by_hand.Release.RESTART if restart else by_hand.Release.ABANDON
+        return abandon_each(self.release_plan(how), partial(self.abandon, restart=restart))
 
     def release_plan(self, how: by_hand.Release, urn: str | None = None) -> ReleasePlan:
         """What releasing a dataset, or all that wait for it (None), would do to each. Reads only.

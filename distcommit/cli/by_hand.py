@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -69,11 +70,11 @@ def release(
             show_datasets(terminal, configured, released.datasets)
             unreadable = bool(released.unreadable)
         else:
-            acts = {
+            acts: dict[Release, Callable[[str], None]] = {
                 Release.RETRY: configured.retry,
                 Release.ACCEPT: configured.accept,
                 Release.ABANDON: configured.abandon,
-                Release.RESTART: configured.restart,
+                Release.RESTART: partial(configured.abandon, restart=True),
             }
             acts[Release(words[1])](words[0])
             show_datasets(terminal, configured, words[:1])
@@ -83,7 +84,7 @@ def release(
 def _release_all(configured: Job, how: Release) -> Retried | Abandoned:
     if how is Release.RETRY:
         return configured.retry_all()
-    return configured.abandon_all() if how is Release.ABANDON else configured.restart_all()
+    return configured.abandon_all(restart=how is Release.RESTART)
 
 
 def quarantine(
