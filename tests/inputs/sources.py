@@ -118,4 +118,21 @@ _KAFKA = [
     Case("kafka", "timestamp -2000", "1969-12-31T23:59:58Z", test=_TIMESTAMPS + "test_times_before_1970_are_kept"),
 ]
 
-CASES: list[Case] = [*_REST, *_CASTS, *_KAFKA]
+_HOSTILE = "tests/unit/sources/test_hostile_servers.py::"
+_SLOW = _HOSTILE + "test_answer_that_takes_too_long_fails_and_names_the_bound"
+_LARGE = _HOSTILE + "test_body_that_is_too_large_once_it_is_unpacked_fails_and_names_the_bound"
+_REGISTRY = _HOSTILE + "test_registry_that_answers_so_does_not_answer"
+_SERVERS = [
+    Case("rest", "a body of one byte each 20 ms", "rejected: source.answer_s", test=_SLOW),
+    Case("rest", "a header of one byte each 20 ms", "rejected: source.answer_s", test=_SLOW),
+    Case("rest", "a body without an end", "rejected: at most 268,435,456 bytes", test=_LARGE),
+    Case("rest", "260 MiB of blanks, compressed", "rejected: at most 268,435,456 bytes", test=_LARGE),
+    Case("rest", "Content-Encoding: gzip, gzip", "rejected: compressed more than once",
+         test=_HOSTILE + "test_body_that_is_packed_more_than_once_fails"),
+    Case("registry", "a body or header of one byte each 20 ms", "an outage, with the bound", test=_REGISTRY),
+    Case("registry", "a body without an end", "an outage, with the bound", test=_REGISTRY),
+    Case("registry", "17 MiB of blanks, compressed", "an outage, with the bound", test=_REGISTRY),
+    Case("registry", "a redirect", "an outage: it is not followed", test=_REGISTRY),
+]  # fmt: skip
+
+CASES: list[Case] = [*_REST, *_CASTS, *_KAFKA, *_SERVERS]

@@ -91,7 +91,7 @@ def registry(place: str, trusted: Path) -> object:
 
 
 def rest(place: str, trusted: Path) -> object:
-    with closing(RestClient({"Authorization": f"Bearer {SECRET}"}, None, 5, 0)) as client:
+    with closing(RestClient({"Authorization": f"Bearer {SECRET}"}, None, 5, 60, 0)) as client:
         return client.get(Request(url=f"https://{place}/list"), "orders")
 
 

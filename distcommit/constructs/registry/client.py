@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, Field, field_validator
 
+from distcommit.fs.answer_time import AnswerTimeError, within
 from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
 from distcommit.model.errors import ConfigurationError, TransientError
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
 _CLIENT_DEFAULTS: dict[str, Any] = {"timeout": 30}
+_MOST_ANSWER_S = 120.0
+_MOST_BODY_BYTES = 16 << 20
 _NUMBERS = frozenset({"timeout", "max.retries", "retries.wait.ms", "retries.max.wait.ms"})
 _REFUSED = (401, 403)
 _TOPIC = "{topic}"
@@ -99,16 +102,41 @@ def usual_subject(topic: str, column: str) -> str:
     return f"{topic}-{'key' if column == 'key' else 'value'}"
 
 
+class _TooLargeError(Exception):
+    """An answer has more bytes than any schema."""
+
+
+def _read_bounded(response: Any) -> None:
+    """Read the body of an answer before the client does, which would take any number of bytes.
+
+    Raises:
+        _TooLargeError: if it is larger than `_MOST_BODY_BYTES`, unpacked.
+    """
+    body = bytearray()
+    for block in response.iter_bytes():
+        body += block
+        if len(body) > _MOST_BODY_BYTES:
+            response.close()
+            raise _TooLargeError(f"an answer of more than {_MOST_BODY_BYTES:,} bytes")
+    response._content = bytes(body)
+
+
 class Registry:
     """Asks a registry, and keeps what it has answered. A question that was not answered is asked again next time.
 
     Args:
         settings: where it is.
         todo: what messages tell to correct.
+        answer_s: how long it may take to answer a question, with the client's own retries.
     """
 
-    def __init__(self, settings: RegistrySettings, todo: str = "correct the converter's registry") -> None:
-        self._settings, self._todo = settings, todo
+    def __init__(
+        self,
+        settings: RegistrySettings,
+        todo: str = "correct the converter's registry",
+        answer_s: float = _MOST_ANSWER_S,
+    ) -> None:
+        self._settings, self._todo, self._answer_s = settings, todo, answer_s
 
     @cached_property
     def _client(self) -> SchemaRegistryClient:
@@ -125,7 +153,7 @@ class Registry:
         given = {key: with_secret_files(value) if isinstance(value, str) else value for key, value in client.items()}
         try:
             typed = {key: float(value) if key in _NUMBERS else value for key, value in given.items()}
-            return SchemaRegistryClient({**_CLIENT_DEFAULTS, **typed, "url": self._settings.url})
+            made = SchemaRegistryClient({**_CLIENT_DEFAULTS, **typed, "url": self._settings.url})
         except (ValueError, TypeError, OSError) as error:
             raise ConfigurationError(
                 "the schema registry's client refuses its settings",
@@ -133,6 +161,9 @@ class Registry:
                 found=self._masked(f"{type(error).__name__}: {error}", given),
                 todo=f"{self._todo}.client",
             ) from None
+
+        made._rest_client.session.event_hooks = {"response": [_read_bounded]}
+        return made
 
     def schema(self, schema_id: int) -> FoundSchema:
         """The schema with that id.
@@ -185,7 +216,7 @@ class Registry:
 
         client = self._client
         try:
-            return question(client)
+            return within(self._answer_s, lambda: question(client))
         except SchemaRegistryError as error:
             if error.http_status_code == 404:
                 raise UnknownSchemaError(f"the registry does not know {what}") from None
@@ -201,6 +232,8 @@ class Registry:
             raise self._away(what, str(error)) from None
         except (ConfigurationError, TransientError):
             raise
+        except (AnswerTimeError, _TooLargeError) as error:
+            raise self._away(what, str(error)) from None
         except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
             raise self._away(what, f"an answer that is none of a registry ({type(error).__name__})") from None
         except Exception as error:  # noqa: BLE001 - httpx's, whose module has another name in each version of the client

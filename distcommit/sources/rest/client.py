@@ -13,6 +13,7 @@ from requests.auth import HTTPBasicAuth
 from urllib3.exceptions import HTTPError, InvalidHeader
 from urllib3.util import Retry
 
+from distcommit.fs.answer_time import AnswerTimeError, within
 from distcommit.model.errors import DistcommitError, SourceError, TransientError, plain_text
 from distcommit.sources.rest.paging import Request
 
@@ -39,6 +40,7 @@ class RestClient:
         headers: sent with each request.
         basic: user and password; empty for none.
         timeout_s: how long it waits for a connection, and for each byte.
+        answer_s: how long a whole answer may take.
         retries: how often it asks again where a server is away, busy or broken.
         secrets: masked in all that is told.
     """
@@ -46,6 +48,7 @@ class RestClient:
     headers: Mapping[str, str] = field(repr=False)
     basic: tuple[str, str] | None = field(repr=False)
     timeout_s: float
+    answer_s: float
     retries: int
     secrets: Sequence[str] = field(default=(), repr=False)
 
@@ -54,12 +57,14 @@ class RestClient:
 
         Raises:
             TransientError: if it is away, busy or broken, also after the last try, or wants more than a minute.
-            SourceError: if it refuses, or sends elsewhere.
+            SourceError: if it refuses, sends elsewhere, or its answer is too large or takes too long.
         """
         for tried in range(self.retries + 1):
             wait_s = min(0.5 * 2**tried, _MOST_WAIT_S) * random.uniform(0.5, 1)
             try:
-                return self._asked(request, dataset)
+                return within(self.answer_s, lambda: self._asked(request, dataset))
+            except AnswerTimeError as error:
+                raise self._too_slow(request, dataset, error) from None
             except _AskLaterError as error:
                 asked_s = error.wait_s
                 wait_s = wait_s if asked_s is None else asked_s
@@ -101,7 +106,15 @@ class RestClient:
             raise _AskLaterError(f"{type(error).__name__}: {error}", None) from None
 
     def _body(self, response: requests.Response, dataset: str) -> bytes:
-        body = bytearray()
+        body, packed = bytearray(), response.headers.get("Content-Encoding", "")
+        if "," in packed:
+            raise SourceError(
+                "an answer is compressed more than once",
+                dataset=dataset,
+                expected="at most one Content-Encoding",
+                found=packed[:_SHOWN],
+                todo="have the server compress its answers once, or not at all",
+            )
         for block in response.iter_content(_BLOCK_BYTES):
             body += block
             if len(body) > _MOST_BODY_BYTES:
@@ -113,6 +126,16 @@ class RestClient:
                     todo="ask for smaller pages by source.params",
                 )
         return bytes(body)
+
+    def _too_slow(self, request: Request, dataset: str, error: AnswerTimeError) -> SourceError:
+        return SourceError(
+            "the server takes too long for an answer",
+            dataset=dataset,
+            url=self._shown(request.url.partition("?")[0]),
+            expected=f"a whole answer within source.answer_s: {self.answer_s:g} s",
+            found=str(error),
+            todo="ask for smaller pages by source.params, or set a longer source.answer_s",
+        )
 
     def _refused(self, request: Request, dataset: str, status: int, found: str) -> SourceError:
         todo = _TODO.get(status, "correct source.url, source.params or the names of its parameters")

@@ -68,6 +68,7 @@ class RestSource(BaseModel, SourceSettings):
         username: for basic authentication; empty for none.
         password: its password, `${file:PATH}` as above.
         timeout_s: how long it waits for a connection, and for each byte.
+        answer_s: how long a whole answer may take, of which each has at most 256 MiB.
         retries: how often it asks again where the server is away, busy (429) or broken (5xx): after half a second, then
             twice as long each time, less up to a half by chance; or as long as `Retry-After` says, if that is at most a
             minute.
@@ -89,6 +90,7 @@ class RestSource(BaseModel, SourceSettings):
     username: str = ""
     password: SecretStr = SecretStr("")
     timeout_s: float = Field(default=30, gt=0)
+    answer_s: float = Field(default=300, gt=0)
     retries: int = Field(default=4, ge=0, le=20)
     overrides: dict[str, ListOverrides] = Field(default_factory=dict)
 
@@ -210,7 +212,7 @@ class RestSource(BaseModel, SourceSettings):
         password = with_secret_files(self.password.get_secret_value())
         basic = (self.username, password) if self.username else None
         secrets = [text for text in (*headers.values(), password) if text]
-        client = RestClient(headers, basic, self.timeout_s, self.retries, secrets)
+        client = RestClient(headers, basic, self.timeout_s, self.answer_s, self.retries, secrets)
         return RestExtractor(client, {urn: self._list_of(urn) for urn in self.datasets})
 
     def _watermark_of(self, urn: str) -> WatermarkField:

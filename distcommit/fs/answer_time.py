@@ -1,0 +1,47 @@
+"""A time limit for a whole answer of a server: clients' own limits count from one byte to the next."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+Answer = TypeVar("Answer")
+
+
+class AnswerTimeError(Exception):
+    """A server has not answered as a whole within the limit."""
+
+    def __init__(self, limit_s: float) -> None:
+        super().__init__(f"no whole answer within {limit_s:g} s")
+
+
+def within(limit_s: float, ask: Callable[[], Answer]) -> Answer:
+    """Return what a call returns, or raise what it raises.
+
+    The call runs in a daemon thread. One that takes too long is left behind: it ends when its server ends it.
+
+    Args:
+        limit_s: seconds.
+        ask: the call.
+
+    Raises:
+        AnswerTimeError: if it takes longer.
+    """
+    answers: list[Answer] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            answers.append(ask())
+        except BaseException as error:  # noqa: BLE001 - raised again by the caller
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name="answer", daemon=True)
+    thread.start()
+    thread.join(limit_s)
+    if errors:
+        raise errors[0]
+    if not answers:
+        raise AnswerTimeError(limit_s)
+    return answers[0]
