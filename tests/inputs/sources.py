@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -10,10 +11,14 @@ from typing import Any
 import pyarrow as pa
 
 from distcommit.model.errors import ConfigurationError, SourceError
+from distcommit.sources.files import readers
+from distcommit.sources.files.csv_dialect import Dialect
 from tests.inputs.case import Case
 from tests.unit.app.test_loops import APART, LOOPS, parsed
 from tests.unit.constructs.test_cast_values import CASTS, REJECTED, array_of, cast_to
-from tests.unit.sources.rest_pages import TIMES, UNIQUE, Pages, paging_of, read_from
+from tests.unit.sources.rest_pages import TIMES, UNIQUE, Pages, paging_of, read_from, values_of
+from tests.unit.sources.test_rest_text import LONE
+from tests.unit.sources.test_text_files import CSV, JSON_LINES, rows_of
 
 
 def _rest(*pages: Any, records: str = "", times: bool = False, **paging: Any) -> Callable[[Path], str]:
@@ -135,4 +140,40 @@ _SERVERS = [
     Case("registry", "a redirect", "an outage: it is not followed", test=_REGISTRY),
 ]  # fmt: skip
 
-CASES: list[Case] = [*_REST, *_CASTS, *_KAFKA, *_SERVERS]
+
+def _csv(data: bytes, dialect: Dialect) -> Callable[[Path], str]:
+    return lambda _: str(rows_of(data, dialect))
+
+
+def _lines(data: bytes) -> Callable[[Path], str]:
+    def run(_: Path) -> str:
+        found = readers.batches(io.BytesIO(data), "jsonl", False, Dialect())
+        return str([value for batch in found for value in batch.column("value").to_pylist()])
+
+    return run
+
+
+def _written(dialect: Dialect) -> str:
+    if dialect == Dialect():
+        return ""
+    return f" (quote {dialect.quote!r}, escape {dialect.escape!r}, nulls {list(dialect.nulls)})"
+
+
+def _lone(record: bytes) -> Callable[[Path], str]:
+    return lambda _: str(values_of(Pages(b"[" + record + b"]")))
+
+
+_TEXT_FILES = "tests/unit/sources/test_text_files.py::"
+_UTF_16 = "rejected: it is UTF-16; it must be UTF-8"
+_FILES = [
+    *(
+        Case("csv", f"{text!r}{_written(dialect)}"[:120], str(right), _csv(f"n,t\n{text}".encode(), dialect))
+        for text, dialect, right in CSV
+    ),
+    *(Case("json-lines", repr(data)[:120], str(right), _lines(data)) for data, right in JSON_LINES),
+    *(Case("rest", repr(record)[:120], str([record]), _lone(record)) for record in LONE),
+    Case("csv", "a file of UTF-16", _UTF_16, test=_TEXT_FILES + "test_file_of_utf_16_fails_and_says_so"),
+    Case("json-lines", "a file of UTF-16", _UTF_16, test=_TEXT_FILES + "test_file_of_utf_16_fails_and_says_so"),
+]
+
+CASES: list[Case] = [*_REST, *_CASTS, *_KAFKA, *_SERVERS, *_FILES]

@@ -5,102 +5,87 @@ A row is what Arrow's reader takes for one: a quote counts where a column begins
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import islice
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
 from distcommit.model.constructs import Converted, Converter
+from distcommit.sources.files.csv_dialect import Dialect, patterns
 
 UNPARSED = pa.field("_unparsed", pa.binary())
 """The bytes of a row that can't be read; null for others. Only where there are such rows: then theirs have no column
 but this one. What a file has by itself is text."""
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+OF_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _BLOCK_BYTES = 4 << 20
 _MOST_ROW_BYTES = 64 << 20
 _BATCH_ROWS = 64 << 10
 
 
-class _Patterns(NamedTuple):
-    """A row; one with its end (`end`), wherever it is; and one column, with what parts it from the one before. `open`:
-    that a quote is not closed."""
-
-    row: re.Pattern[bytes]
-    ended: re.Pattern[bytes]
-    column: re.Pattern[bytes]
-
-
-@lru_cache
-def _patterns(delimiter: str) -> _Patterns:
-    between = re.escape(delimiter.encode())
-    quoted = rb'(?:"[^"]*+(?:""[^"]*+)*+(?:"|(?P<open>\Z)))?+'
-    column = rb"%s[^%s\r\n]*+" % (quoted, between)
-    row = rb"%s(?:%s%s)*+" % (column, between, column.replace(b"?P<open>", b"?P<late>"))
-    return _Patterns(
-        re.compile(row),
-        re.compile(row + rb"(?P<end>\r\n|\n|\r|\Z)"),
-        re.compile(rb"(?:\A|%s)%s" % (between, column)),
-    )
-
-
-def names_in(stream: BinaryIO, delimiter: str) -> Sequence[str]:
+def names_in(stream: BinaryIO, dialect: Dialect) -> Sequence[str]:
     """The names of a file's columns, by its first row; none if it has nothing but ends of lines.
 
     Raises:
         ValueError: if that row can't be read.
     """
     stream.seek(0)
-    header = next(_rows(stream, delimiter), None)
+    header = next(_rows(stream, dialect), None)
     if header is None:
         return []
-    if _is_open(header, delimiter):
-        raise ValueError("a quote in its first row is not closed")
-    names: list[str] = pa_csv.read_csv(pa.BufferReader(header + b"\n"), parse_options=parsing(delimiter)).schema.names
+    if header.startswith(OF_UTF_16):
+        raise ValueError("it is UTF-16; it must be UTF-8")
+    if problem := _quoting_problem(header, dialect):
+        raise ValueError(f"its first row has {problem}")
+    names: list[str] = pa_csv.read_csv(pa.BufferReader(header + b"\n"), parse_options=dialect.parsing()).schema.names
     return names
 
 
-def row_by_row(stream: BinaryIO, names: Sequence[str], delimiter: str, skip: int) -> Iterator[pa.RecordBatch]:
+def row_by_row(stream: BinaryIO, names: Sequence[str], dialect: Dialect, skip: int) -> Iterator[pa.RecordBatch]:
     """The rows of a file behind the first `skip` ones and its header, whose names those are.
 
     Raises:
         ValueError: if a row has more than 64 MiB: then it is not known where the next one begins.
     """
     stream.seek(0)
-    rows = islice(_rows(stream, delimiter), 1 + skip, None)
+    rows = islice(_rows(stream, dialect), 1 + skip, None)
     held, size = list[bytes](), 0
     for row in rows:
         held.append(row)
         size += len(row)
         if size >= _BLOCK_BYTES or len(held) >= _BATCH_ROWS:
-            yield _batch(held, names, delimiter)
+            yield _batch(held, names, dialect)
             held, size = [], 0
     if held:
-        yield _batch(held, names, delimiter)
+        yield _batch(held, names, dialect)
 
 
-def problem_of(row: bytes, columns: int, delimiter: str) -> str:
+def problem_of(row: bytes, columns: int, dialect: Dialect) -> str:
     """Why a row can't be read as one of so many columns; empty if it can."""
-    has_quotes = b'"' in row
-    if has_quotes and _is_open(row, delimiter):
-        return "a quote that is not closed"
+    if problem := _quoting_problem(row, dialect):
+        return problem
     try:
         if not row.isascii():
             row.decode()
     except UnicodeDecodeError as error:
         return f"no UTF-8: {error}"
-    found = len(_patterns(delimiter).column.findall(row)) if has_quotes else row.count(delimiter.encode()) + 1
+    is_plain = not any(each and each.encode() in row for each in (dialect.quote, dialect.escape))
+    found = row.count(dialect.delimiter.encode()) + 1 if is_plain else len(patterns(dialect).column.findall(row))
     return "" if found == columns else f"{found} columns, and not {columns}"
 
 
-def _is_open(row: bytes, delimiter: str) -> bool:
-    found = _patterns(delimiter).row.fullmatch(row)
-    return found is None or found["open"] is not None or found["late"] is not None
+def _quoting_problem(row: bytes, dialect: Dialect) -> str:
+    """What is wrong with the quotes of a row; empty if nothing is."""
+    if not dialect.quote or dialect.quote.encode() not in row:
+        return ""
+    found = patterns(dialect).row.fullmatch(row)
+    if found is None or found["open"] is not None or found["late"] is not None:
+        return "a quote that is not closed"
+    return "" if patterns(dialect).strict.fullmatch(row) else "text behind a closing quote"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +93,7 @@ class UnparsedRows(Converter):
     """Turns rows away that could not be read. `added`: columns that no file has by itself, among them those that say
     the file, and the row of it."""
 
-    delimiter: str
+    dialect: Dialect
     added: Sequence[str]
     file: str
     row: str
@@ -128,7 +113,7 @@ class UnparsedRows(Converter):
         columns = len([name for name in batch.schema.names if name not in (*self.added, UNPARSED.name)])
         rejected = {
             row: f"{batch[self.file][row]}, row {batch[self.row][row]}:"
-            f" {problem_of(unparsed[row].as_py(), columns, self.delimiter)}"
+            f" {problem_of(unparsed[row].as_py(), columns, self.dialect)}"
             for row in np.flatnonzero(is_bad).tolist()
         }
         yield Converted(batch.remove_column(at).take(good), good, rejected)
@@ -139,11 +124,11 @@ def _unparsed_in(schema: pa.Schema) -> int:
     return at if at >= 0 and schema.field(at).type == UNPARSED.type else -1
 
 
-def _rows(stream: BinaryIO, delimiter: str) -> Iterator[bytes]:
+def _rows(stream: BinaryIO, dialect: Dialect) -> Iterator[bytes]:
     """All rows of a file, the header first, without their ends. One whose quote is not closed goes on to the file's
     end."""
-    ended, at, has_ended = _patterns(delimiter).ended, 0, False
-    data = stream.read(_BLOCK_BYTES).removeprefix(_BYTE_ORDER_MARK)
+    ended, at, has_ended = patterns(dialect).ended, 0, False
+    data = stream.read(_BLOCK_BYTES).removeprefix(BYTE_ORDER_MARK)
     while at < len(data) or not has_ended:
         found = ended.match(data, at)
         if found is None:
@@ -159,9 +144,9 @@ def _rows(stream: BinaryIO, delimiter: str) -> Iterator[bytes]:
         data, at, has_ended = data[at:] + block, 0, not block
 
 
-def _batch(rows: Sequence[bytes], names: Sequence[str], delimiter: str) -> pa.RecordBatch:
-    is_bad = np.array([bool(problem_of(row, len(names), delimiter)) for row in rows])
-    good = _parsed([row for row, bad in zip(rows, is_bad, strict=True) if not bad], names, delimiter)
+def _batch(rows: Sequence[bytes], names: Sequence[str], dialect: Dialect) -> pa.RecordBatch:
+    is_bad = np.array([bool(problem_of(row, len(names), dialect)) for row in rows])
+    good = _parsed([row for row, bad in zip(rows, is_bad, strict=True) if not bad], names, dialect)
     if not is_bad.any():
         return good
     at = pa.array(np.cumsum(~is_bad) - 1, mask=is_bad)
@@ -170,23 +155,13 @@ def _batch(rows: Sequence[bytes], names: Sequence[str], delimiter: str) -> pa.Re
     return pa.RecordBatch.from_arrays(columns, schema=good.schema.append(UNPARSED))
 
 
-def _parsed(rows: Sequence[bytes], names: Sequence[str], delimiter: str) -> pa.RecordBatch:
+def _parsed(rows: Sequence[bytes], names: Sequence[str], dialect: Dialect) -> pa.RecordBatch:
     """Rows that can be read, as Arrow reads them."""
     if not rows:
         return pa.RecordBatch.from_arrays([pa.array([], pa.string())] * len(names), list(names))
     data = b"".join(row + b"\n" for row in rows)
     read = pa_csv.ReadOptions(use_threads=False, column_names=list(names), block_size=len(data) + 1)
-    found = pa_csv.read_csv(pa.BufferReader(data), read, parsing(delimiter), as_text(names))
+    found = pa_csv.read_csv(pa.BufferReader(data), read, dialect.parsing(), dialect.as_text(names))
     if found.num_rows != len(rows):
         raise ValueError(f"rows that can't be told apart: {found.num_rows}, and not {len(rows)}")
     return found.combine_chunks().to_batches()[0]
-
-
-def parsing(delimiter: str) -> pa_csv.ParseOptions:
-    """How a file is split into rows and columns."""
-    return pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-
-
-def as_text(names: Sequence[str]) -> pa_csv.ConvertOptions:
-    """All columns as text."""
-    return pa_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False)

@@ -14,6 +14,7 @@ from distcommit.model.errors import DistcommitError, SourceError, error_text
 from distcommit.model.source import Extraction, Extractor
 from distcommit.model.watermark import Watermark, as_offset
 from distcommit.model.work import WorkUnit
+from distcommit.sources.files.csv_dialect import Dialect
 from distcommit.sources.files.plan import FILES, LISTED, WATERMARKS
 from distcommit.sources.files.progress import ListedFile
 from distcommit.sources.files.readers import VALUE, FileFormat, batches
@@ -36,7 +37,7 @@ class FilesExtractor(Extractor):
 
     folders: tuple[InputFolder, ...]
     format: FileFormat
-    delimiter: str
+    dialect: Dialect
     remembered: int
 
     def extract(self, unit: WorkUnit) -> Extraction:
@@ -104,7 +105,7 @@ class FilesExtraction(Extraction):
     def _batches(self, file: ListedFile) -> Iterator[pa.RecordBatch]:
         extractor = self._extractor
         with extractor.folders[file.pattern].open(file.path) as stream:
-            yield from batches(stream, extractor.format, file.path.endswith(".gz"), extractor.delimiter)
+            yield from batches(stream, extractor.format, file.path.endswith(".gz"), extractor.dialect)
 
     def _with_origin(self, rows: pa.RecordBatch, file: ListedFile, row: int) -> pa.RecordBatch:
         names = [*rows.schema.names, *(field.name for field in _ADDED)]

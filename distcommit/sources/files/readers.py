@@ -14,7 +14,8 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from distcommit.sources.files.avro import read_avro
-from distcommit.sources.files.csv_rows import as_text, names_in, parsing, row_by_row
+from distcommit.sources.files.csv_dialect import Dialect, QuoteCheck
+from distcommit.sources.files.csv_rows import BYTE_ORDER_MARK, OF_UTF_16, names_in, row_by_row
 
 FileFormat = Literal["jsonl", "csv", "parquet", "avro"]
 VALUE = pa.field("value", pa.binary())
@@ -26,11 +27,11 @@ _BATCH_ROWS = 64 << 10
 _NEWLINE = 10
 
 
-def batches(stream: BinaryIO, format_: FileFormat, is_compressed: bool, delimiter: str) -> Iterator[pa.RecordBatch]:
+def batches(stream: BinaryIO, format_: FileFormat, is_compressed: bool, dialect: Dialect) -> Iterator[pa.RecordBatch]:
     """The rows of a file, in its order; the same batches each time.
 
-    JSON lines are bytes, one row for each line that is not empty; all columns of CSV are text, named by its first line,
-    and of a batch with rows that can't be read there is one more (`csv_rows.UNPARSED`).
+    JSON lines are bytes, one row for each line that has more than its end; all columns of CSV are text, named by its
+    first line, and of a batch with rows that can't be read there is one more (`csv_rows.UNPARSED`).
 
     Raises:
         Exception: of whatever reads the format; if it is compressed, or damaged, otherwise.
@@ -41,7 +42,7 @@ def batches(stream: BinaryIO, format_: FileFormat, is_compressed: bool, delimite
         case "jsonl":
             return _lines(stream)
         case "csv":
-            return _csv(stream, delimiter)
+            return _csv(stream, dialect)
         case "parquet":
             return _parquet(stream)
         case "avro":
@@ -49,8 +50,10 @@ def batches(stream: BinaryIO, format_: FileFormat, is_compressed: bool, delimite
 
 
 def _lines(stream: BinaryIO) -> Iterator[pa.RecordBatch]:
-    begun = b""
+    begun, is_first = b"", True
     while block := stream.read(_BLOCK_BYTES):
+        if is_first:
+            block, is_first = _without_mark(block), False
         whole, newline, rest = block.rpartition(b"\n")
         if newline:
             yield from _of_lines(begun + whole + newline)
@@ -63,6 +66,17 @@ def _lines(stream: BinaryIO) -> Iterator[pa.RecordBatch]:
         yield from _of_lines(begun + b"\n")
 
 
+def _without_mark(block: bytes) -> bytes:
+    """The first block of a file without its byte order mark.
+
+    Raises:
+        ValueError: if the mark is one of UTF-16.
+    """
+    if block.startswith(OF_UTF_16):
+        raise ValueError("it is UTF-16; it must be UTF-8")
+    return block.removeprefix(BYTE_ORDER_MARK)
+
+
 def _of_lines(data: bytes) -> Iterator[pa.RecordBatch]:
     """Lines, each with its end, as a column that has all their bytes but these."""
     found = np.frombuffer(data, np.uint8)
@@ -71,31 +85,35 @@ def _of_lines(data: bytes) -> Iterator[pa.RecordBatch]:
     column = pa.BinaryArray.from_buffers(
         pa.binary(), len(ends), [None, pa.py_buffer(offsets), pa.py_buffer(found[found != _NEWLINE])]
     )
-    is_full = np.diff(offsets) > 0
+    is_full = np.diff(offsets) > 1
+    is_full[~is_full] = [value not in (b"", b"\r") for value in column.filter(pa.array(~is_full)).to_pylist()]
     rows = pa.RecordBatch.from_arrays([column if is_full.all() else column.filter(pa.array(is_full))], ["value"])
     if rows.num_rows:
         yield rows
 
 
-def _csv(stream: BinaryIO, delimiter: str) -> Iterator[pa.RecordBatch]:
+def _csv(stream: BinaryIO, dialect: Dialect) -> Iterator[pa.RecordBatch]:
     """Block by block, as long as all rows can be read; what is behind that row by row."""
-    names = names_in(stream, delimiter)
+    names = names_in(stream, dialect)
     if not names:
         return
     read = pa_csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES)
-    given, held = 0, None
+    given, held, check = 0, None, QuoteCheck(dialect)
     try:
-        with _Unclosed(stream) as whole:
-            for batch in pa_csv.open_csv(pa.PythonFile(whole, "r"), read, parsing(delimiter), as_text(names)):
+        with _Unclosed(stream, check) as whole:
+            options = dialect.parsing(), dialect.as_text(names)
+            for batch in pa_csv.open_csv(pa.PythonFile(whole, "r"), read, *options) if check.passes else ():
+                if not check.passes:
+                    break
                 if held is not None:
                     given += held.num_rows
                     yield held
                 held = batch
-        is_whole = held is None or not _may_be_open(held)
+        is_whole = check.passes and (held is None or not _may_be_open(held))
     except pa.ArrowInvalid:  # a row that can't be read, or one that is larger than a block
         is_whole = False
     if not is_whole:
-        yield from row_by_row(stream, names, delimiter, given)
+        yield from row_by_row(stream, names, dialect, given)
     elif held is not None:
         yield held
 
@@ -111,7 +129,8 @@ class _Unclosed(io.RawIOBase):
     nothing of it once this is left: it reads ahead, by a thread of its own, and would take what the next reader is to
     have."""
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: BinaryIO, check: QuoteCheck) -> None:
+        self._check = check
         self._stream, self._has_ended, self._reading = stream, False, Lock()
         self._added = b"\n"
         stream.seek(0)
@@ -130,6 +149,7 @@ class _Unclosed(io.RawIOBase):
             found = self._stream.read(size)
             if not found:
                 found, self._added = self._added, b""
+            self._check.see(found)
             return found
 
 

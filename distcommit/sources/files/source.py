@@ -22,6 +22,7 @@ from distcommit.model.targets import Target
 from distcommit.model.watermark import Position
 from distcommit.model.watermark_types import WATERMARK_PIN
 from distcommit.model.work import DatasetPlan
+from distcommit.sources.files.csv_dialect import Dialect
 from distcommit.sources.files.csv_rows import UnparsedRows
 from distcommit.sources.files.extractor import FILE, LINE_SCHEMA, OFFSET, PARTITION, ROW, FilesExtractor
 from distcommit.sources.files.patterns import PathPattern, listed
@@ -47,7 +48,12 @@ class FilesSource(BaseModel, SourceSettings):
         dataset: the dataset of all files of patterns without `{dataset}`.
         format: what the files are. Text ones may be compressed, if their names end in `.gz`. Of CSV, rows that can't be
             read are turned away (`on_rejected`).
-        delimiter: what separates the columns of CSV.
+        delimiter: what separates the columns of CSV, a character of ASCII like the next two.
+        quote: what a column of CSV is in that has delimiters or ends of lines; a quote within it is written twice.
+            Empty: columns are not quoted. Rows with text behind a closing quote are turned away.
+        escape: what takes the meaning from the character behind it, such as a backslash; empty: nothing does. Files are
+            read row by row with it, which takes several times as long.
+        nulls: texts that stand for null, such as `\\N`, where they are not quoted. An empty column is empty text.
         bytes_per_work_unit: how large work units should be.
         bytes_per_dataset: how many bytes of a dataset one run reads, 0 for all; whole files, and at least one.
         settle_s: files that were changed less than this ago, by the clock of the machine that plans, are left to the
@@ -69,6 +75,9 @@ class FilesSource(BaseModel, SourceSettings):
     dataset: str = ""
     format: FileFormat
     delimiter: str = Field(default=",", min_length=1, max_length=1)
+    quote: str = Field(default='"', max_length=1)
+    escape: str = Field(default="", max_length=1)
+    nulls: tuple[str, ...] = ()
     bytes_per_work_unit: int = Field(default=128 << 20, ge=1)
     bytes_per_dataset: int = Field(default=0, ge=0)
     settle_s: float = Field(default=5, ge=0)
@@ -90,6 +99,19 @@ class FilesSource(BaseModel, SourceSettings):
             raise ValueError("`dataset` names the dataset of all paths without {dataset}, where there are any")
         return self
 
+    @model_validator(mode="after")
+    def _tells_characters_apart(self) -> FilesSource:
+        marks = [mark for mark in (self.delimiter, self.quote, self.escape) if mark]
+        if len(set(marks)) < len(marks) or not all(mark.isascii() and mark not in "\r\n" for mark in marks):
+            raise ValueError("delimiter, quote and escape must be different characters of ASCII, and not ends of lines")
+        if self.format != "csv" and (self.quote, self.escape, self.nulls) != ('"', "", ()):
+            raise ValueError("quote, escape and nulls are of format: csv")
+        return self
+
+    @property
+    def _dialect(self) -> Dialect:
+        return Dialect(self.delimiter, self.quote, self.escape, self.nulls)
+
     @property
     def batch_schema(self) -> pa.Schema | None:
         return LINE_SCHEMA if self.format == "jsonl" else None
@@ -97,7 +119,7 @@ class FilesSource(BaseModel, SourceSettings):
     @property
     def turns_away(self) -> Converter | None:
         added = [field.name for field in LINE_SCHEMA if field.name != VALUE.name]
-        return UnparsedRows(self.delimiter, added, FILE, ROW) if self.format == "csv" else None
+        return UnparsedRows(self._dialect, added, FILE, ROW) if self.format == "csv" else None
 
     def pins(self) -> Mapping[str, Pin]:
         """What names datasets and files: the patterns from their first wildcard on. The folders before it may move, if
@@ -170,7 +192,7 @@ class FilesSource(BaseModel, SourceSettings):
 
     def open(self) -> Extractor:
         folders = tuple(InputFolder(pattern.folder) for pattern in self._patterns())
-        return FilesExtractor(folders, self.format, self.delimiter, self.remembered)
+        return FilesExtractor(folders, self.format, self._dialect, self.remembered)
 
     def _patterns(self) -> tuple[PathPattern, ...]:
         return tuple(map(PathPattern.parse, self.paths))

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from distcommit.decoding import json_decoder
+from distcommit.sources.rest.raw_json import raw_at, raw_items
 
 _OBJECT: msgspec.json.Decoder[dict[str, msgspec.Raw]] = json_decoder(dict[str, msgspec.Raw])
 _LIST: msgspec.json.Decoder[list[msgspec.Raw]] = json_decoder(list[msgspec.Raw])
+
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class NoSuchFieldError(ValueError):
@@ -44,10 +51,10 @@ class Answer:
             ValueError: if it is no JSON, or there is no list there.
         """
         try:
-            found = _LIST.decode(_raw_at(body, records))
+            found = _items(_raw_at(body.removeprefix(_BYTE_ORDER_MARK), records))
         except RecursionError:
             raise ValueError("JSON that is nested too deeply") from None
-        return cls(body, [bytes(record) for record in found], next_link)
+        return cls(body.removeprefix(_BYTE_ORDER_MARK), found, next_link)
 
     def text_at(self, path: str, *, or_true: bool = False) -> str:
         """The text or number there; empty if there is nothing, null or false.
@@ -97,8 +104,37 @@ def value_at(json: bytes, path: str) -> Any:
 def _raw_at(json: bytes, path: str) -> bytes | msgspec.Raw:
     at: bytes | msgspec.Raw = json
     for name in path.split(".") if path else ():
-        fields = _OBJECT.decode(at)
-        if name not in fields:
-            raise NoSuchFieldError(f"no field {name!r} among {', '.join(fields) or 'none'}"[:300])
-        at = fields[name]
+        names, found = _field(at, name)
+        if found is None:
+            raise NoSuchFieldError(f"no field {name!r} among {', '.join(names) or 'none'}"[:300])
+        at = found
     return at
+
+
+def _field(json: bytes | msgspec.Raw, name: str) -> tuple[Iterable[str], bytes | msgspec.Raw | None]:
+    """The names of an object's fields, and the JSON of one."""
+    try:
+        fields = _OBJECT.decode(json)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        if not _may_have_surrogates(json):
+            raise
+        return raw_at(bytes(json), name)
+    return fields, fields.get(name)
+
+
+def _items(json: bytes | msgspec.Raw) -> list[bytes]:
+    """The JSON of each item of a list."""
+    try:
+        return [bytes(item) for item in _LIST.decode(json)]
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        if not _may_have_surrogates(json):
+            raise
+        return list(raw_items(bytes(json)))
+
+
+def _may_have_surrogates(json: bytes | msgspec.Raw) -> bool:
+    return _SURROGATE.search(bytes(json)) is not None

@@ -22,6 +22,7 @@ from distcommit.model.errors import SourceError
 from distcommit.model.sink import Sink
 from distcommit.model.source import Source
 from distcommit.sources.files import csv_rows, readers
+from distcommit.sources.files.csv_dialect import Dialect
 from distcommit.sources.files.csv_rows import problem_of, row_by_row
 from distcommit.sources.files.source import FilesSource
 from distcommit.testing.simulation.world import World
@@ -37,7 +38,7 @@ PIECES = st.sampled_from(["a", "é", '"', '""', ",", ",", "\n", "\n", "\r\n", "\
 def read(data: bytes, delimiter: str = ",") -> list[tuple[Any, ...]]:
     """Rows as they come; of one that can't be read its bytes alone."""
     found = []
-    for batch in readers.batches(io.BytesIO(data), "csv", False, delimiter):
+    for batch in readers.batches(io.BytesIO(data), "csv", False, Dialect(delimiter)):
         bad = batch.schema.names[-1] == "_unparsed" and batch.schema.types[-1] == pa.binary()
         for row in batch.to_pylist():
             unparsed = row.pop("_unparsed") if bad else None
@@ -58,7 +59,7 @@ def read(data: bytes, delimiter: str = ",") -> list[tuple[Any, ...]]:
         ('1,2\n3,"never', [("1", "2"), (b'3,"never',)]),
         ('1,2\n"never,4\n5,6', [("1", "2"), (b'"never,4\n5,6',)]),
         ('1,"closed\n"\n2,"too\n\n"', [("1", "closed\n"), ("2", "too\n\n")]),
-        ('1,a"b\n2,"c"d"e\n3,"f""g"\n4\n', [("1", 'a"b'), ("2", 'cd"e'), ("3", 'f"g'), (b"4",)]),
+        ('1,a"b\n2,"c"d"e\n3,"f""g"\n4\n', [("1", 'a"b'), (b'2,"c"d"e',), ("3", 'f"g'), (b"4",)]),
         ("\r\n1,2\r\n\r\n3\r\n4,5\r\n", [("1", "2"), (b"3",), ("4", "5")]),
         ("1,2\r3\r4,5", [("1", "2"), (b"3",), ("4", "5")]),
         (" \n1,2\n", [(b" ",), ("1", "2")]),
@@ -97,7 +98,7 @@ def test_a_file_without_rows_has_none(data: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("data", "told"),
-    [(b'n,"t', "first row is not closed"), (b'"n,t\n1,2\n', "first row is not closed"), (b"n,\xff\n1,2\n", "utf-8")],
+    [(b'n,"t', "first row has a quote"), (b'"n,t\n1,2\n', "first row has a quote"), (b"n,\xff\n1,2\n", "utf-8")],
 )
 def test_a_header_that_can_not_be_read_is_told(data: bytes, told: str) -> None:
     with pytest.raises(ValueError, match=told):
@@ -120,11 +121,13 @@ def test_a_row_that_is_larger_than_a_block_is_read_and_one_that_does_not_end_is_
 def test_row_by_row_a_file_has_the_rows_that_it_has_as_a_whole(pieces: list[str], is_begun: bool) -> None:
     data = "n,t\n1,2\n" + "".join(pieces)
     found = read(data.encode())
-    slow = list(row_by_row(io.BytesIO(data.encode()), ["n", "t"], ",", 0))
+    slow = list(row_by_row(io.BytesIO(data.encode()), ["n", "t"], Dialect(), 0))
     rows = [row for batch in slow for row in batch.to_pylist()]
     expected = [(row["_unparsed"],) if row.get("_unparsed") is not None else (row["n"], row["t"]) for row in rows]
     assert found == expected
-    later = [row for batch in row_by_row(io.BytesIO(data.encode()), ["n", "t"], ",", 1) for row in batch.to_pylist()]
+    later = [
+        row for batch in row_by_row(io.BytesIO(data.encode()), ["n", "t"], Dialect(), 1) for row in batch.to_pylist()
+    ]
     assert len(later) == len(rows) - 1
 
 
@@ -132,7 +135,7 @@ def test_row_by_row_a_file_has_the_rows_that_it_has_as_a_whole(pieces: list[str]
 def test_what_is_told_of_a_row_is_why_it_was_not_read(pieces: list[str]) -> None:
     for row in read(("n,t\n" + "".join(pieces)).encode()):
         if len(row) == 1:
-            assert problem_of(row[0], 2, ",")
+            assert problem_of(row[0], 2, Dialect())
 
 
 def test_rows_are_numbered_and_gone_on_with_also_where_some_can_not_be_read(

@@ -24,6 +24,7 @@ from distcommit.model.source import DatasetProblem, SourceState
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan
 from distcommit.sources.files import readers
+from distcommit.sources.files.csv_dialect import Dialect, QuoteCheck
 from distcommit.sources.files.plan import FILES, WATERMARKS
 from distcommit.sources.files.progress import Entry, Progress
 from distcommit.sources.files.source import FilesSource
@@ -495,7 +496,7 @@ def test_line_breaks_in_columns_of_csv_are_kept_wherever_a_block_ends(
         ("a.parquet", parquet_of(ROWS)[:-9], "Parquet"),
         ("a.parquet", b"", "Parquet"),
         ("a.parquet", b"PAR1" + b"\xff" * 30 + parquet_of(ROWS)[34:], "row group 0"),
-        ("a.csv", 'n,"t\n1,2\n', "first row is not closed"),
+        ("a.csv", 'n,"t\n1,2\n', "first row has a quote"),
         ("a.csv", "n,n\n1,2\n", "columns of one name"),
         ("a.csv", "n,_row\n1,2\n", "columns of one name"),
         ("a.csv", b"n,\xff\n1,2\n", "utf-8"),
@@ -682,12 +683,12 @@ def test_who_reads_the_names_of_csv_takes_nothing_of_the_rows(monkeypatch: pytes
     monkeypatch.setattr(readers, "_BLOCK_BYTES", 64)
     data = b"n,t\n" + b"".join(b"%d,abc\n" % number for number in range(500))
     for _ in range(3):
-        found = readers.batches(Slow(data), "csv", False, ",")
+        found = readers.batches(Slow(data), "csv", False, Dialect())
         assert [int(n) for batch in found for n in batch.column("n").to_pylist()] == list(range(500))
 
 
 def test_a_reader_of_csv_that_is_left_behind_is_given_nothing_more() -> None:
     stream = io.BytesIO(b"n,t\n1,2\n")
-    with readers._Unclosed(stream) as left:
+    with readers._Unclosed(stream, QuoteCheck(Dialect())) as left:
         assert left.read(4) == b"n,t\n"
     assert (left.read(4), stream.tell()) == (b"", 4)

@@ -76,7 +76,8 @@ def test_registry_that_answers_so_does_not_answer(answering: Callable[..., None]
 
 def test_call_within_its_time_returns_or_raises_as_it_does() -> None:
     assert within(10, lambda: 7) == 7
+    nothing: dict[str, int] = {}
     with pytest.raises(KeyError):
-        within(10, lambda: {}["missing"])
+        within(10, lambda: nothing["missing"])
     with pytest.raises(AnswerTimeError, match=r"within 0\.01 s"):
         within(0.01, lambda: threading.Event().wait(5))

@@ -1,0 +1,146 @@
+"""Text files as other programs write them: quotes, escapes, byte order marks, ends of lines, and what is none of it."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from distcommit.sources.files import readers
+from distcommit.sources.files.csv_dialect import Dialect
+from distcommit.sources.files.csv_rows import names_in, problem_of, row_by_row
+from distcommit.sources.files.source import FilesSource
+
+BACKSLASH, PLAIN = Dialect(escape="\\"), Dialect(quote="")
+GLUED = "text behind a closing quote"
+
+
+def rows_of(data: bytes, dialect: Dialect = Dialect()) -> list[Any]:  # noqa: B008 - immutable
+    """The rows of two columns of a CSV file; of one that is turned away the reason."""
+    found: list[Any] = []
+    for batch in readers.batches(io.BytesIO(data), "csv", False, dialect):
+        for row in batch.to_pylist():
+            bad = row.pop("_unparsed", None)
+            found.append(tuple(row.values()) if bad is None else problem_of(bad, 2, dialect))
+    return found
+
+
+CSV: Sequence[tuple[str, Dialect, list[Any]]] = [
+    ('1,"a \\"b\\" c"\n', Dialect(), [GLUED]),
+    ('1,"a"b\n2,c\n', Dialect(), [GLUED, ("2", "c")]),
+    ('"a" ,1\n', Dialect(), [GLUED]),
+    ('1,""x\n', Dialect(), [GLUED]),
+    ('"a,"b",c"\n', Dialect(), [GLUED]),
+    ('1,"a ""b"" c"\n', Dialect(), [("1", 'a "b" c')]),
+    ('1,"""a"""\n', Dialect(), [("1", '"a"')]),
+    ('1,""\n', Dialect(), [("1", "")]),
+    ('1,""""\n', Dialect(), [("1", '"')]),
+    ('1,5" pipe\n', Dialect(), [("1", '5" pipe')]),
+    ('1, "a"\n', Dialect(), [("1", ' "a"')]),
+    ('"1","a,\nb"\r\n', Dialect(), [("1", "a,\nb")]),
+    ('1,"a \\"b\\" c"\n', BACKSLASH, [("1", 'a "b" c')]),
+    ("1,a\\,b\n", BACKSLASH, [("1", "a,b")]),
+    ('1,"a\\"b"c\n2,d\n', BACKSLASH, [GLUED, ("2", "d")]),
+    ("1,a\\\\\n", BACKSLASH, [("1", "a\\")]),
+    ('1,"a\n2,b"\n', PLAIN, [("1", '"a'), ("2", 'b"')]),
+    ("1,'a,''b'\n", Dialect(quote="'"), [("1", "a,'b")]),
+    ('1,\\N\n2,"\\N"\n3,\n', Dialect(nulls=("\\N",)), [("1", None), ("2", "\\N"), ("3", "")]),
+    ("1,\n", Dialect(nulls=("",)), [("1", None)]),
+    ("1,NULL\n", Dialect(), [("1", "NULL")]),
+    ("1,a\x00b\n", Dialect(), [("1", "a\x00b")]),
+    ("", Dialect(), []),
+]
+
+
+@pytest.mark.parametrize(("text", "dialect", "right"), CSV)
+@pytest.mark.parametrize("before", ["", "\ufeff"], ids=["", "bom"])
+def test_csv_row_is_read_as_its_dialect_says_or_turned_away(
+    text: str, dialect: Dialect, right: list[Any], before: str
+) -> None:
+    assert rows_of(f"{before}n,t\n{text}".encode(), dialect) == right
+
+
+def test_glued_row_behind_many_blocks_is_turned_away_and_no_other() -> None:
+    count = 400_000
+    data = b"n,t\n" + b'1,"abcdefgh"\n' * count + b'2,"a"b\n' + b'3,"c"\n'
+    found = rows_of(data)
+    assert found[:count] == [("1", "abcdefgh")] * count
+    assert found[count:] == [GLUED, ("3", "c")]
+
+
+PIECES = st.sampled_from(["a", '"', '""', ",", "\n", "\\", " ", '"b"', ',"c\nd",'])
+
+
+@given(st.lists(PIECES, max_size=20), st.sampled_from([Dialect(), BACKSLASH, PLAIN, Dialect(nulls=("a",))]))
+def test_blocks_and_single_rows_say_the_same(pieces: list[str], dialect: Dialect) -> None:
+    data = f"n,t\n{''.join(pieces)}".encode()
+    slow: list[Any] = []
+    for batch in row_by_row(io.BytesIO(data), ["n", "t"], dialect, 0):
+        for row in batch.to_pylist():
+            bad = row.pop("_unparsed", None)
+            slow.append(tuple(row.values()) if bad is None else problem_of(bad, 2, dialect))
+    assert rows_of(data, dialect) == slow
+
+
+@pytest.mark.parametrize("header", ['"a"b,c', '"a,c', '"a" ,c'])
+def test_header_with_bad_quotes_fails_its_file(header: str) -> None:
+    with pytest.raises(ValueError, match="its first row has"):
+        names_in(io.BytesIO(f"{header}\n1,2\n".encode()), Dialect())
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+@pytest.mark.parametrize("coding", ["utf-16-le", "utf-16-be"])
+def test_file_of_utf_16_fails_and_says_so(form: readers.FileFormat, coding: str) -> None:
+    data = '\ufeffn,t\n{"n":1}\n'.encode(coding)
+    with pytest.raises(ValueError, match="UTF-16"):
+        list(readers.batches(io.BytesIO(data), form, False, Dialect()))
+
+
+JSON_LINES: Sequence[tuple[bytes, list[bytes]]] = [
+    (b'\xef\xbb\xbf{"n":1}\n', [b'{"n":1}']),
+    (b'{"n":1}\r\n\r\n{"n":2}\r\n', [b'{"n":1}\r', b'{"n":2}\r']),
+    (b'\r\n{"n":1}', [b'{"n":1}']),
+    (b'\n\n{"n":1}\n\n', [b'{"n":1}']),
+    (b'\xef\xbb\xbf\r\n{"n":1}\n', [b'{"n":1}']),
+    (b"1\n2\n", [b"1", b"2"]),
+    (b'{"n":1}\x00\n', [b'{"n":1}\x00']),
+    (b'{"n":1,"n":2}\n', [b'{"n":1,"n":2}']),
+    (b'{"n":NaN}\n', [b'{"n":NaN}']),
+    (b"\xef\xbb\xbf", []),
+    (b"\xef\xbb\xbf\n", []),
+    (b"\r\n", []),
+    (b"", []),
+]
+
+
+@pytest.mark.parametrize(("data", "right"), JSON_LINES)
+def test_json_lines_are_those_with_more_than_an_end(data: bytes, right: list[bytes]) -> None:
+    found = readers.batches(io.BytesIO(data), "jsonl", False, Dialect())
+    assert [value for batch in found for value in batch.column("value").to_pylist()] == right
+
+
+@pytest.mark.parametrize("data", [b"n,t\n", b"n,t", b"\xef\xbb\xbfn,t\r\n", b"", b"\n\n"])
+def test_csv_file_without_rows_has_none(data: bytes) -> None:
+    assert rows_of(data) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"quote": ","}, "different"),
+        ({"escape": '"'}, "different"),
+        ({"escape": "\n"}, "ends of lines"),
+        ({"delimiter": "é"}, "ASCII"),
+        ({"quote": "''"}, "quote"),
+        ({"format": "jsonl", "nulls": ["NULL"]}, "format: csv"),
+    ],
+)
+def test_settings_of_csv_that_do_not_fit_are_refused(settings: dict[str, Any], problem: str) -> None:
+    base = {"type": "files", "paths": ["/data/*.csv"], "dataset": "d", "format": "csv"}
+    with pytest.raises(ValidationError, match=problem):
+        FilesSource.model_validate({**base, **settings})
