@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from distcommit.app.by_hand.abandon_all import Abandoned, abandon_each
 from distcommit.app.by_hand.ask_service import AskedResult, Wish, ask_service
+from distcommit.app.by_hand.damaged_files import set_run_records_aside
 from distcommit.app.by_hand.imports import ImportResult, import_watermarks
 from distcommit.app.by_hand.positions import ForeignPositions, read_positions, require_some
 from distcommit.app.by_hand.rebucket import RebucketResult, rebucket_job
@@ -31,7 +32,7 @@ from distcommit.app.stored_job import StoredJob, is_job_file
 from distcommit.engine.clock import SystemClock
 from distcommit.engine.events import Observer
 from distcommit.engine.observed import Nobody
-from distcommit.engine.run import RecoverResult, RunResult, recover, run
+from distcommit.engine.run import RecoverResult, RunResult, new_run_id, recover, run
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.pins import Pin
 from distcommit.model.watermark import Position
@@ -281,10 +282,15 @@ class Job(StoredJob):
             self.rebucket(int(words[0]))
             return ""
 
+        def records(_: Sequence[str]) -> str:
+            set_run_records_aside(self.open_store(create=False), new_run_id())
+            return ""
+
         return repair_job(
             self.status,
             self.verify_store,
             {
+                "records": records,
                 "rebucket": rebucket,
                 "rebuild": lambda _: "; ".join(self.rebuild().problems),
                 "abandon": abandon,

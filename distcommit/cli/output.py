@@ -187,6 +187,9 @@ def rebuild_view(result: RebuildResult) -> RenderableType:
         verdict,
         table if result.rows else None,
         and_more(len(result.rows) - LISTED, "datasets (--json has them all)") if len(result.rows) > LISTED else None,
+        listing(
+            "damaged files, written again" if result.written else "damaged files, to be written again", result.repaired
+        ),
         listing("datasets whose source was made again", [_made_again(row) for row in result.rows if row.earlier]),
         listing("problems", result.problems, result.problems_count),
         listing("files set aside, to be read again", result.set_aside, result.set_aside_count),

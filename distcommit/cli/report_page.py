@@ -22,7 +22,7 @@ from markupsafe import Markup, escape
 from distcommit.app.looking.run_report import RunReport
 from distcommit.app.looking.runs import RunsResult
 from distcommit.cli.records import clock_time
-from distcommit.model.errors import printable
+from distcommit.model.errors import printable, shortened_cause
 
 _PAGES = Path(__file__).parent / "pages"
 _WIDE = 1000
@@ -134,8 +134,7 @@ def moment(at_ms: int) -> str:
 
 
 def _short(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= _SHORT else f"{text[: _SHORT - 3]}..."
+    return shortened_cause(text, _SHORT)
 
 
 def _pretty(tree: Any) -> Markup:

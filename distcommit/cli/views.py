@@ -12,6 +12,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from distcommit.model.errors import shortened_cause
+
 DATASET_STYLES = {
     "idle": "green",
     "unread": "yellow",
@@ -134,9 +136,8 @@ class ExplainedTable:
 
 
 def short(text: str) -> str:
-    """What somebody else said, in a line, and not all of it where it is long."""
-    text = " ".join(text.split())
-    return text if len(text) <= _SAID else f"{text[: _SAID - 3]}..."
+    """Return a reason in one line, its cause cut where it is long."""
+    return shortened_cause(text, _SAID)
 
 
 def seconds_spent(seconds: Mapping[str, float]) -> str:

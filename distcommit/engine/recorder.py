@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 Told: TypeAlias = dict[str, RecordedReason]
 _COUNTED = tuple(by_name([RecoverCounts(), PlanCounts(), IngestCounts(), DrainCounts()]))
-_TEXT = 500
+_TEXT = 1000
 
 
 class Recorder:

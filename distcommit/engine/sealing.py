@@ -68,7 +68,7 @@ def sequence_of(
         skipped=(*plan.skipped, *(hole for result in results for hole in result.holes)),
         records=sum(result.records_written + result.records_diverted for result in results),
         files=sum(count for _, count in files),
-        left_out=plain_text(ready.left_out, 500),
+        left_out=plain_text(ready.left_out, 1000),
         content_sum=added_content(result.content_sum for result, count in files if count),
         schemas=added_schemas(*(state.schemas for state in ready.winners)),
         targets=_targets(settings, state, steps),

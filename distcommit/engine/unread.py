@@ -84,7 +84,7 @@ def _unread(
         ends = _ends(plan, low)
         if failed and (ends or any(_is_open(unit) for unit in plan.work_units)):
             high = Watermark(ends, plan.work_units[0].expected_high.incarnation)
-            yield UnreadDataset(plan.dataset_urn, low, high, plain_text(reason, 500), outage=is_outage(reason))
+            yield UnreadDataset(plan.dataset_urn, low, high, plain_text(reason, 1000), outage=is_outage(reason))
 
 
 def _is_open(unit: WorkUnit) -> bool:

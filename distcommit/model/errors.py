@@ -37,7 +37,7 @@ class DistcommitError(Exception):
         if self.found:
             text += f"; found {self.found.rstrip('.')}"
         if self.todo:
-            text += f". To do: {self.todo}"
+            text += f"{_TO_DO}{self.todo}"
         return printable(_LINE_BREAK.sub(" ", text))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -50,6 +50,8 @@ class DistcommitError(Exception):
         return cls(what, **fields)
 
 
+_TO_DO = ". To do: "
+"""Comes before the remedy in the text of an error."""
 _LINE_BREAK = re.compile(r"\s*[\r\n]\s*")
 _UNPRINTABLE = re.compile("[\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters, line separators, what turns the direction of text, and halves of characters."""
@@ -76,12 +78,29 @@ def _escape(character: str) -> str:
 
 
 def plain_text(text: object, limit: int = 2000) -> str:
-    """The text of whatever somebody gave, so that it can be stored: valid UTF-8, cut at `limit` characters."""
+    """The text of whatever somebody gave, so that it can be stored: valid UTF-8, `shortened` to `limit` characters."""
     try:
         found = str(text)
     except Exception:  # noqa: BLE001 - somebody else's class
         found = f"<a {type(text).__name__} without a text>"
-    return found[:limit].encode("utf-8", "backslashreplace").decode()
+    return shortened(found, limit).encode("utf-8", "backslashreplace").decode()
+
+
+def shortened(text: str, limit: int) -> str:
+    """Cut the text of an error at `limit` characters: its cause is cut, and the remedy at its end stays whole, unless
+    that alone takes more than three quarters of them."""
+    _, mark, todo = text.rpartition(_TO_DO)
+    room = limit - len(mark) - len(todo)
+    if len(text) <= limit:
+        return text
+    return shortened_cause(text, room) if mark and room >= limit // 4 else text[:limit]
+
+
+def shortened_cause(text: str, limit: int) -> str:
+    """Put the text of an error on one line, its cause cut at `limit` characters and the remedy at its end whole."""
+    text = " ".join(text.split())
+    cause, mark, todo = text.rpartition(_TO_DO) if _TO_DO in text else (text, "", "")
+    return f"{cause if len(cause) <= limit else cause[: limit - 3] + '...'}{mark}{todo}"
 
 
 def error_text(error: BaseException, limit: int = 4000) -> str:

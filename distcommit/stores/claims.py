@@ -20,6 +20,7 @@ from distcommit.protocol.paths.parts import CLAIM_FOLDER, OWNER
 from distcommit.stores.documents import decode_document, encode_document
 
 OWNER_VERSION = 1
+_TODO = "`distcommit rebuild` writes it again from the store; or restore the file from a backup"
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -71,7 +72,7 @@ def read_owner(fs: FileSystem, root: str) -> Owner | None:
     """
     path = f"{root}/{CLAIM_FOLDER}/{OWNER}"
     try:
-        return decode_document(fs.read(path), Owner, OWNER_VERSION, "the claim of a folder", path)
+        return decode_document(fs.read(path), Owner, OWNER_VERSION, "the claim of a folder", path, todo=_TODO)
     except FileNotFoundError:
         return None
 

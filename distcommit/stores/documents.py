@@ -19,6 +19,7 @@ UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What decoding bytes that are not ours may raise."""
 
 _LABEL = b"xxh3 "
+_RESTORE = "restore the file from a backup"
 
 
 class _Version(msgspec.Struct):
@@ -32,9 +33,17 @@ def encode_document(document: msgspec.Struct) -> bytes:
 
 
 def decode_document(
-    data: bytes, kind: type[Document], version: int, what: str, path: str, *, oldest: int | None = None
+    data: bytes,
+    kind: type[Document],
+    version: int,
+    what: str,
+    path: str,
+    *,
+    oldest: int | None = None,
+    todo: str = _RESTORE,
 ) -> Document:
-    """The document in `data`, of that version, or an older one from `oldest` on; `what` and `path` are for the error.
+    """The document in `data`, of that version, or an older one from `oldest` on; `what`, `path` and `todo` are for the
+    error.
 
     Raises:
         UnknownVersionError: if it is of another version, and whole.
@@ -42,13 +51,13 @@ def decode_document(
     """
     body, label, check = data.rpartition(_LABEL)
     if not label or check != xxh3_64_hexdigest(body).encode() + b"\n":
-        raise _corrupt(what, path, f"bytes that do not match their checksum: {data[:80]!r}")
+        raise _corrupt(what, path, f"bytes that do not match their checksum: {data[:80]!r}", todo)
     try:
         found = from_json(body, _Version).version
         if (version if oldest is None else oldest) <= found <= version:
             return from_json(body, kind)
     except UNREADABLE as error:
-        raise _corrupt(what, path, f"{error}: {data[:80]!r}") from error
+        raise _corrupt(what, path, f"{error}: {data[:80]!r}", todo) from error
     raise UnknownVersionError(
         f"{what} has an unknown format version",
         path=path,
@@ -58,5 +67,5 @@ def decode_document(
     )
 
 
-def _corrupt(what: str, path: str, found: str) -> CorruptError:
-    return CorruptError(f"{what} is corrupt", path=path, found=found, todo="restore the file from a backup")
+def _corrupt(what: str, path: str, found: str, todo: str) -> CorruptError:
+    return CorruptError(f"{what} is corrupt", path=path, found=found, todo=todo)

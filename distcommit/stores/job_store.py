@@ -21,7 +21,7 @@ from typing import Annotated
 import msgspec
 
 from distcommit.model.commit_groups import CommitGroups
-from distcommit.model.errors import ConfigurationError, CorruptError, StaleStoreError
+from distcommit.model.errors import ConfigurationError, CorruptError, StaleStoreError, UnknownVersionError
 from distcommit.model.parallel import in_flight
 from distcommit.model.ports import FileSystem, ProbedFileSystem
 from distcommit.protocol.paths.store import GENERATIONS, JOB_LOG, STORE_MARKER, log_folder
@@ -37,6 +37,7 @@ DEFAULT_BUCKETS, MAX_BUCKETS = 64, 65536
 _REMOVED = "REMOVED"
 _PROBES = 3
 _BY_DATASET = CommitGroups()
+_TODO = "`distcommit rebuild` writes it again from the claim of the output; or restore the file from a backup"
 
 
 class StoreMarker(msgspec.Struct, frozen=True):
@@ -200,8 +201,34 @@ def has_store(fs: FileSystem, roots: Roots) -> bool:
     return fs.status(f"{roots.store}/{STORE_MARKER}") is not None
 
 
+def read_marker(fs: FileSystem, roots: Roots, *, repairable: bool) -> StoreMarker | None:
+    """Return the store's marker; None if there is none or, where it is to be repaired, if it is damaged.
+
+    Raises:
+        UnknownVersionError, CorruptError: as `open_store`.
+    """
+    path = f"{roots.store}/{STORE_MARKER}"
+    try:
+        return _decode(fs.read(path), path)
+    except FileNotFoundError:
+        return None
+    except UnknownVersionError:
+        raise
+    except CorruptError:
+        if repairable:
+            return None
+        raise
+
+
+def put_marker(store: JobStore) -> None:
+    """Put the marker of a store whose logs are there, durably."""
+    marker = StoreMarker("distcommit-store", STORE_VERSION, store.job, store.buckets, store.store_id)
+    store.fs.put_if_absent(f"{store.roots.store}/{STORE_MARKER}", encode_document(marker))
+    store.fs.sync([store.roots.store], store.roots.store)
+
+
 def _decode(data: bytes, path: str) -> StoreMarker:
-    marker = decode_document(data, StoreMarker, STORE_VERSION, "the store's marker", path)
+    marker = decode_document(data, StoreMarker, STORE_VERSION, "the store's marker", path, todo=_TODO)
     if marker.format != "distcommit-store":
         raise CorruptError(
             "the store's marker is another program's", path=path, expected="distcommit-store", found=marker.format
@@ -218,8 +245,13 @@ def remove_store(fs: FileSystem, folder: str) -> None:
     fs.delete_folder(folder)
 
 
+def has_removal_begun(fs: FileSystem, folder: str) -> bool:
+    """Return whether what is there is left of a store that `remove_store` deletes."""
+    return fs.status(f"{folder}/{_REMOVED}") is not None
+
+
 def _finish_removal(fs: FileSystem, folder: str) -> None:
-    if fs.status(f"{folder}/{_REMOVED}") is None:
+    if not has_removal_begun(fs, folder):
         return
     for entry in fs.list_folder(folder):
         if entry.name != _REMOVED:

@@ -21,6 +21,10 @@ from distcommit.stores.job_store import JobStore
 
 SETTINGS_VERSION = 1
 _NOT_SET = Pin("not set")
+_TODO = (
+    "restore the file from a backup; or make sure that the job file has the settings that the store was filled with"
+    " (`distcommit report` shows those of the newest run), then `distcommit rebuild` records them again"
+)
 
 
 class RecordedSettings(msgspec.Struct, frozen=True):
@@ -106,6 +110,18 @@ def change_settings(store: JobStore, settings: Mapping[str, str], still_ours: Ca
         store.fs.sync([_folder(store)], store.roots.store)
 
 
+def newest_path(store: JobStore) -> str:
+    """Return where the newest document is.
+
+    Raises:
+        FileNotFoundError: if there is none.
+    """
+    number = _newest_number(store)
+    if not number:
+        raise FileNotFoundError(_folder(store))
+    return f"{_folder(store)}/{numbered_name(number)}"
+
+
 def _put(store: JobStore, number: int, wanted: RecordedSettings) -> None:
     """Puts a document, unless somebody else has put that number, or swept what this one was about to put."""
     path = f"{_folder(store)}/{numbered_name(number)}"
@@ -118,14 +134,18 @@ def _put(store: JobStore, number: int, wanted: RecordedSettings) -> None:
         raise storage_error(error, "the job's settings can't be recorded", path=path) from error
 
 
-def _newest(store: JobStore) -> tuple[int, RecordedSettings]:
+def _newest_number(store: JobStore) -> int:
     numbers = (number_of(entry.name) for entry in store.fs.list_folder(_folder(store)))
-    number = max((number for number in numbers if number is not None), default=0)
+    return max((number for number in numbers if number is not None), default=0)
+
+
+def _newest(store: JobStore) -> tuple[int, RecordedSettings]:
+    number = _newest_number(store)
     if not number:
         return 0, RecordedSettings(SETTINGS_VERSION, {})
     path = f"{_folder(store)}/{numbered_name(number)}"
     data = store.fs.read(path)
-    return number, decode_document(data, RecordedSettings, SETTINGS_VERSION, "the record of settings", path)
+    return number, decode_document(data, RecordedSettings, SETTINGS_VERSION, "the record of settings", path, todo=_TODO)
 
 
 def _require(store: JobStore, recorded: RecordedSettings, pinned: PinnedSettings, found: Mapping[str, Pin]) -> None:

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 PHASES = ("recover", "plan", "drain", "publish")
 """Phases that tell what became of datasets, in their order."""
-_TEXT = 500
+_TEXT = 1000
 
 
 class RunDataset(msgspec.Struct, frozen=True):

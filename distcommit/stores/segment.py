@@ -125,6 +125,6 @@ def _corrupt(path: str, found: str) -> CorruptError:
         path=path,
         expected=f"a segment of format version 1 to {FORMAT_VERSION}",
         found=found,
-        todo="restore this file from a backup; if it is lost, `distcommit rebuild` mends a bucket's log from the"
+        todo="restore this file from a backup; if it is lost, `distcommit rebuild` repairs a log from the"
         " published files. The datasets of this log are left alone until then",
     )

@@ -156,9 +156,11 @@ def _require_open(store: JobStore) -> None:
 
 
 def _next_epoch(store: JobStore) -> int:
-    """One above all that the job log has, and all marks in the output."""
+    """Return one above all epochs of the logs, and of all marks in the output. A job log that was damaged may have lost
+    its newest ones."""
     marked = read_marks(store.fs, store.roots.output).values()
-    return max(next_record.next_epoch(store.job_log().refresh()), *(epoch + 1 for epoch in marked))
+    fenced = (fold_of_rest(store.bucket_log(bucket)).fence_epoch for bucket in range(store.buckets))
+    return max(next_record.next_epoch(store.job_log().refresh()), *(epoch + 1 for epoch in (*marked, *fenced)))
 
 
 def known_states(store: JobStore) -> dict[str, DatasetState]:

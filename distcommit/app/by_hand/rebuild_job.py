@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import uuid
 
+import msgspec
+
+from distcommit.app.by_hand.damaged_files import repair_files
 from distcommit.app.by_hand.rebuild import keep_store, known_states, plan_keeping, plan_rebuild, rebuild_store
 from distcommit.app.by_hand.rebuild_plan import RebuildResult
 from distcommit.app.by_hand.signs import signs_of_life
@@ -25,14 +28,11 @@ def rebuild_job(
     folders: JobFolders, who: str, *, accept_gaps: bool, keep_watermarks: bool, dry_run: bool
 ) -> RebuildResult:
     """What `Job.rebuild` does."""
-    config = folders.config
+    config, run_id = folders.config, new_run_id()
     flow = config.task_flow()
-    if not keep_watermarks and (not flow.can_be_audited or config.source.provenance is None):
-        raise ConfigurationError(
-            "a store is rebuilt from the offsets in published files and in the ledgers of targets",
-            expected="a source with offsets, and sinks that tell what they have committed",
-            todo="`distcommit rebuild --keep-watermarks`, then set the watermarks by hand to what its target has",
-        )
+    repaired = repair_files(folders, run_id, dry_run=dry_run)
+    if repaired and dry_run:
+        return RebuildResult(repaired=repaired)
     fs, roots = folders.places()
     store, owner = None, None
     if folders.has_store():
@@ -47,6 +47,8 @@ def rebuild_job(
                 todo=OLDER_OUTPUT,
             )
         has_lost = older or newer_runs(store) or not read_marks(fs, roots.output)[Mark.BEGAN] or _has_lost_tail(store)
+        if not has_lost and repaired:
+            return RebuildResult(written=True, repaired=repaired)
         if not has_lost and not (keep_watermarks and _can_be_declared(store)):
             raise ConflictError(
                 "there is nothing to rebuild",
@@ -59,9 +61,14 @@ def rebuild_job(
         owner = read_owner(fs, roots.output) or read_owner(fs, roots.staging)
         if owner is not None and owner.job != config.job:
             raise not_the_owner(roots.output, owner, config.job)
-    run_id = new_run_id()
+    if not keep_watermarks and (not flow.can_be_audited or config.source.provenance is None):
+        raise ConfigurationError(
+            "a store is rebuilt from the offsets in published files and in the ledgers of targets",
+            expected="a source with offsets, and sinks that tell what they have committed",
+            todo="`distcommit rebuild --keep-watermarks`, then set the watermarks by hand to what its target has",
+        )
     if keep_watermarks:
-        return _keep(folders, store, run_id, who, dry_run=dry_run)
+        return msgspec.structs.replace(_keep(folders, store, run_id, who, dry_run=dry_run), repaired=repaired)
     lost = owner.store_id if owner is not None else uuid.uuid4().hex
     buckets = config.commit.buckets or DEFAULT_BUCKETS
     planned = store or JobStore(fs, roots, config.job, buckets, lost, folders.groups)
@@ -76,7 +83,8 @@ def rebuild_job(
     clock = SystemClock()
     with JobLock(fs, roots.store, run_id, config.lock.lease_ttl_s, clock), signs_of_life(store, run_id, clock) as tick:
         record_settings(store, folders.pinned())
-        return rebuild_store(store, found, run_id, who, accept_gaps=accept_gaps, flow=flow, tick=tick)
+        result = rebuild_store(store, found, run_id, who, accept_gaps=accept_gaps, flow=flow, tick=tick)
+        return msgspec.structs.replace(result, repaired=repaired)
 
 
 def _keep(folders: JobFolders, store: JobStore | None, run_id: str, who: str, *, dry_run: bool) -> RebuildResult:

@@ -62,7 +62,8 @@ class RebuildRow(msgspec.Struct, frozen=True):
 class RebuildResult(msgspec.Struct):
     """What a rebuild did, or would do. With `problems` nothing was written. Lists name the first hundred of a kind.
 
-    `epoch`: the rebuild's; above all that are found in the folders.
+    `epoch`: the rebuild's; above all that are found in the folders. `repaired`: damaged files beside the logs that were
+    written again, and the job log, if what can't be read of it was set aside.
     """
 
     epoch: int = 0
@@ -74,6 +75,7 @@ class RebuildResult(msgspec.Struct):
     gaps: list[str] = []
     problems: list[str] = []
     problems_count: int = 0
+    repaired: list[str] = []
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from distcommit.model.errors import DistcommitError, error_text
 Mends = Mapping[str, Callable[[Sequence[str]], str]]
 """Actions by name: each is given its words, and says why it could not be done, or nothing."""
 
-ORDER = ("rebucket", "rebuild", "abandon", "recover")
+ORDER = ("records", "rebucket", "rebuild", "abandon", "recover")
 """In which actions go: a half made move keeps all others off, and datasets of a damaged log are left alone."""
 
 

@@ -10,7 +10,7 @@ from enum import StrEnum
 import msgspec
 
 from distcommit.app.looking.runs import RunRow
-from distcommit.model.errors import CorruptError, DistcommitError, UnknownVersionError
+from distcommit.model.errors import DistcommitError
 from distcommit.model.extract import Extract
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.notebook import Shown
@@ -19,6 +19,7 @@ from distcommit.model.watermark import Position
 from distcommit.model.work import SchemaIds, positions_lost
 from distcommit.protocol.fold import Fold
 from distcommit.stores.anchors import require_head
+from distcommit.stores.damaged import is_damaged, unreadable_files
 from distcommit.stores.horizons import RetentionHorizon
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.run_records import RunRecord, read_record
@@ -84,7 +85,7 @@ class Trouble(msgspec.Struct, frozen=True):
 
 class StatusResult(Shown, msgspec.Struct, frozen=True):
     """A job's state. `datasets`: all of them, or all but those that are idle and of which there is nothing to be said.
-    `unreadable` names logs that can't be read, or that have lost their newest segments, with the
+    `unreadable` names logs that can't be read, or that have lost their newest segments, and files beside them, with the
     error; `damaged` those of them that are there, and not as they were written. Without the job log `epoch` is 0.
 
     `last_run`: what the run of that epoch left of itself when it ended, and `no_record`: why there is nothing of it;
@@ -123,6 +124,7 @@ class StatusResult(Shown, msgspec.Struct, frozen=True):
     unread: int = 0
 
 
+JOB_LOG = "job log"
 BUCKET = "bucket "
 """What the name of a bucket's log begins with; behind it comes the bucket's number."""
 WORST_FIRST = ("quarantined", "revoking", "stopped", "pending", "unread", "idle")
@@ -176,13 +178,18 @@ def read_status(
     """
     unreadable: dict[str, str] = {}
     job_fold: Fold | None = None
+    is_damaged_log = False
     try:
         job_fold = store.job_log().refresh()
     except (DistcommitError, OSError) as error:
-        unreadable["job log"] = str(error)
+        unreadable[JOB_LOG], is_damaged_log = str(error), is_damaged(error)
     look = _Look(store, job_fold, published_in, extract_of, idle)
     buckets = in_flight(store.fs.parallel_buckets, look.at, range(store.buckets))
     rows = [row for each in buckets for row in each.rows]
+    damaged = [JOB_LOG] if job_fold is None and is_damaged_log else []
+    for file in unreadable_files(store):
+        unreadable[file.name] = file.error
+        damaged += [file.name] if file.is_damaged else []
     unreadable |= {f"{BUCKET}{number}": each.unreadable for number, each in enumerate(buckets) if each.unreadable}
     counts = Counter(row.status for row in rows)
     counts["idle"] += sum(each.not_listed for each in buckets)
@@ -203,7 +210,7 @@ def read_status(
         counts={status: count for status, count in counts.items() if count},
         unread=sum(1 for row in rows if standing(row) == "unread"),
         positions_lost=sum(each.positions_lost for each in buckets),
-        damaged=[f"{BUCKET}{number}" for number, each in enumerate(buckets) if each.is_damaged],
+        damaged=[*damaged, *(f"{BUCKET}{number}" for number, each in enumerate(buckets) if each.is_damaged)],
         unended=job_fold is not None and job_fold.fence_epoch > 0 and last_run is None and not job_fold.has_ended,
     )
 
@@ -243,7 +250,7 @@ class _Look:
                 require_head(job_fold, bucket, log)
         except (DistcommitError, OSError) as error:
             found.unreadable = str(error) or type(error).__name__
-            found.is_damaged = isinstance(error, CorruptError) and not isinstance(error, UnknownVersionError)
+            found.is_damaged = is_damaged(error)
         return found
 
 

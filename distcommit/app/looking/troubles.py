@@ -9,11 +9,21 @@ from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.looking.around import NAMED, Around
 from distcommit.app.looking.release_plan import way_out
 from distcommit.app.looking.runs import DIED, RunRow, RunsResult, RunStatus
-from distcommit.app.looking.status import BUCKET, WAITING, DatasetStatusRow, NextRun, StatusResult, Trouble, waiting
+from distcommit.app.looking.status import (
+    BUCKET,
+    JOB_LOG,
+    WAITING,
+    DatasetStatusRow,
+    NextRun,
+    StatusResult,
+    Trouble,
+    waiting,
+)
 from distcommit.model.error_kinds import is_record
-from distcommit.model.errors import NEW_FIELDS, TURNED_AWAY, printable
+from distcommit.model.errors import NEW_FIELDS, TURNED_AWAY, printable, shortened_cause
 from distcommit.model.freshness import BEHIND
 from distcommit.model.run_outcome import RunOutcome
+from distcommit.stores.damaged import SETTINGS_RECORD
 from distcommit.stores.fencing import UNFINISHED_REBUILD
 from distcommit.stores.run_records import NOT_PLANNED, RecordedReason, RecordedReasons
 
@@ -122,7 +132,7 @@ def _of_stores(result: StatusResult, command: Command, around: Around) -> Iterat
         move = ("rebucket", str(result.moving_to))
         yield Trouble(what, command("rebucket", f"--buckets={result.moving_to}"), mend=move)
     for name, error in list(result.unreadable.items())[:NAMED]:
-        mend = ("rebuild",) if name in result.damaged else ()
+        mend = ("rebuild",) if name in result.damaged and name != SETTINGS_RECORD else ()
         yield Trouble(f"{name} can't be read: {_short(error)}", _for_log(name, result, command), mend=mend)
 
 
@@ -130,6 +140,8 @@ def _for_log(name: str, result: StatusResult, command: Command) -> str:
     """What mends a log that can't be read, or shows more of it."""
     if name in result.damaged:
         return command("rebuild")
+    if not name.startswith((BUCKET, JOB_LOG)):
+        return command("verify-store")
     return command("log", f"--bucket={name.removeprefix(BUCKET)}") if name.startswith(BUCKET) else command("log")
 
 
@@ -301,7 +313,7 @@ def _of_runs(result: StatusResult, runs: RunsResult, command: Command, *, alive:
     for row in unreadable[:1]:
         others = f", nor those of {len(unreadable) - 1:,} more" if len(unreadable) > 1 else ""
         what = f"the record of the run of epoch {row.epoch} can't be read{others}: {_short(row.reason)}"
-        yield Trouble(what, command("runs"))
+        yield Trouble(what, command("repair"), mend=("records",))
     if not runs.failed_in_a_row:
         return
     count = f"the last {runs.failed_in_a_row:,} runs" if runs.failed_in_a_row > 1 else "the last run"
@@ -350,8 +362,7 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _short(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= _TEXT else f"{text[: _TEXT - 3]}..."
+    return shortened_cause(text, _TEXT)
 
 
 def _quoted(word: str) -> str:

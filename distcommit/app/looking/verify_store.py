@@ -15,6 +15,7 @@ from distcommit.protocol.fold import Fold
 from distcommit.protocol.folding import apply
 from distcommit.protocol.validity import objection
 from distcommit.stores.anchors import require_head
+from distcommit.stores.damaged import unreadable_files
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.log import CommitLog
 from distcommit.stores.run_datasets import read_run_datasets
@@ -71,6 +72,7 @@ def verify_store(store: JobStore) -> VerifyResult:
     kept = [_Kept(store, epoch) for epoch in recorded_epochs(store.fs, store.roots.store)]  # before the logs go on
     job = _look_twice(store, None)
     found_in = in_flight(store.fs.parallel_buckets, partial(_look_twice, store), range(store.buckets))
+    problems += [StoreProblem(file.name, file.error) for file in unreadable_files(store)]
     looks = {"job log": job} | {f"bucket {bucket}": seen for bucket, seen in enumerate(found_in)}
     for where, seen in looks.items():
         problems += [StoreProblem(where, what) for what in seen.problems]

@@ -428,7 +428,7 @@ def test_a_run_of_which_the_record_is_damaged_is_not_said_to_have_died() -> None
     machine.put(f"{ROOTS.store}/{RUNS}/{record_name(epoch)}", b"{}")
     (told,) = troubles(machine)
     assert told.what.startswith(f"the record of the run of epoch {epoch} can't be read: ")
-    assert told.command == "distcommit runs /jobs/job.yaml"
+    assert told.command == "distcommit repair /jobs/job.yaml"
 
 
 def test_an_override_may_go_into_one_of_a_list(tmp_path: Path) -> None:

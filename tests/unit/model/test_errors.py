@@ -17,3 +17,20 @@ def test_every_error_pickles_with_its_parts(kind: type[errors.DistcommitError]) 
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is kind
     assert str(again) == str(error) == "it failed [dataset=d, epoch=3]; expected a; found b. To do: c"
+
+
+LONG = errors.StaleStoreError("it failed", found="x" * 3000, todo="`distcommit rebuild` repairs it. Then run again")
+
+
+@pytest.mark.parametrize("limit", [250, 500, 1000, 2000])
+def test_text_that_is_cut_keeps_its_remedy_whole(limit: int) -> None:
+    cut = errors.plain_text(LONG, limit)
+    assert len(cut) <= limit
+    assert cut.startswith("it failed; found xxx")
+    assert cut.endswith("x.... To do: `distcommit rebuild` repairs it. Then run again")
+    assert errors.plain_text(cut, limit) == cut
+
+
+def test_remedy_that_takes_most_of_the_room_is_cut_itself() -> None:
+    assert errors.plain_text(errors.LostError("it failed", todo="y" * 500), 300).startswith("it failed. To do: yyy")
+    assert len(errors.plain_text(errors.LostError("it failed", todo="y" * 500), 300)) == 300

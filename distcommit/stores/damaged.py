@@ -1,0 +1,66 @@
+"""Small files of a job that can't be read: which they are, and setting them aside.
+
+The store's marker, its newest record of settings, and the claims of staging and output. A run needs each of them, and
+`distcommit rebuild` writes each again from what the others and the job file say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from distcommit.model.errors import CorruptError, DistcommitError, UnknownVersionError
+from distcommit.model.ports import FileSystem
+from distcommit.protocol.paths.parts import CLAIM_FOLDER, OWNER
+from distcommit.protocol.paths.store import SET_ASIDE
+from distcommit.stores.claims import read_owner
+from distcommit.stores.job_store import JobStore, Roots
+from distcommit.stores.pinned import read_settings
+
+SETTINGS_RECORD = "the record of settings"
+CLAIMS = {"output": "the claim of the output", "staging": "the claim of staging"}
+
+
+class Unreadable(NamedTuple):
+    """A file that can't be read. `is_damaged`: whether its bytes are not those that were written."""
+
+    name: str
+    error: str
+    is_damaged: bool
+
+
+def unreadable_files(store: JobStore) -> Iterator[Unreadable]:
+    """Yield the files beside a store's logs that can't be read. Reads only."""
+    try:
+        read_settings(store)
+    except (DistcommitError, OSError) as error:
+        yield _unreadable(SETTINGS_RECORD, error)
+    for root, name in CLAIMS.items():
+        try:
+            read_owner(store.fs, getattr(store.roots, root))
+        except (DistcommitError, OSError) as error:
+            yield _unreadable(name, error)
+
+
+def is_damaged(error: Exception) -> bool:
+    """Return whether stored bytes are not those that were written; another version's are."""
+    return isinstance(error, CorruptError) and not isinstance(error, UnknownVersionError)
+
+
+def claim_path(root: str) -> str:
+    """Return where the claim of a folder is."""
+    return f"{root}/{CLAIM_FOLDER}/{OWNER}"
+
+
+def set_file_aside(fs: FileSystem, roots: Roots, path: str, run_id: str) -> None:
+    """Move a file into the store's folder of what was set aside. After a crash the file may be in both places."""
+    folder = f"{roots.store}/{SET_ASIDE}/{run_id}"
+    place = "-".join(path.rpartition(f"/{CLAIM_FOLDER}/")[0].rpartition("/")[2:] + path.rpartition("/")[2:])
+    fs.make_folders(folder)
+    fs.put_if_absent(f"{folder}/{place}", fs.read(path))
+    fs.sync([folder], roots.store)
+    fs.delete(path)
+
+
+def _unreadable(name: str, error: Exception) -> Unreadable:
+    return Unreadable(name, str(error) or type(error).__name__, is_damaged(error))
