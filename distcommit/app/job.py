@@ -278,20 +278,12 @@ class Job(StoredJob):
             result = self.recover(observer)
             return "" if result.succeeded else "; ".join(reason.text for reason in result.totals.reasons)
 
-        def rebucket(words: Sequence[str]) -> str:
-            self.rebucket(int(words[0]))
-            return ""
-
-        def records(_: Sequence[str]) -> str:
-            set_run_records_aside(self.open_store(create=False), new_run_id())
-            return ""
-
         return repair_job(
             self.status,
             self.verify_store,
             {
-                "records": records,
-                "rebucket": rebucket,
+                "records": lambda _: set_run_records_aside(self.open_store(create=False), new_run_id()),
+                "rebucket": lambda words: "" if self.rebucket(int(words[0])) else "it says nothing",
                 "rebuild": lambda _: "; ".join(self.rebuild().problems),
                 "abandon": abandon,
                 "recover": recover,

@@ -31,6 +31,7 @@ from distcommit.model.errors import (
     printable,
     storage_error,
 )
+from distcommit.model.redaction import redacted
 
 Result = TypeVar("Result", bound=msgspec.Struct)
 
@@ -198,15 +199,17 @@ class _StderrHandler(logging.Handler):
 
     def _print(self, record: logging.LogRecord) -> None:
         ids = ", ".join(f"{key}={value}" for key, value in vars(record).items() if key not in self._PLAIN)
-        text = printable(record.getMessage() + (f" [{ids}]" if ids else ""))
+        text = printable(redacted(record.getMessage()) + (f" [{ids}]" if ids else ""))
         if self._terminal.verbose:
             clock = self._formatter.formatTime(record, "%H:%M:%S")
             text = f"{clock}.{record.msecs:03.0f} {record.levelname} {record.name}: {text}"
             if record.exc_info:
-                text += "\n" + printable(self._formatter.formatException(record.exc_info), lines=True)
+                text += "\n" + printable(redacted(self._formatter.formatException(record.exc_info)), lines=True)
         else:
             error = record.exc_info[1] if record.exc_info else None
-            text = f"{record.levelname.lower()}: {text}" + (f": {printable(_first_line(error))}" if error else "")
+            text = f"{record.levelname.lower()}: {text}" + (
+                f": {printable(redacted(_first_line(error)))}" if error else ""
+            )
         style = "red" if record.levelno >= logging.ERROR else "yellow" if record.levelno >= logging.WARNING else "dim"
         self._terminal.err.print(Text(text, style=style), soft_wrap=True)
 

@@ -7,6 +7,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from distcommit.fs.secret_files import with_secret_files_in
+
 
 class OwnClass(BaseModel, frozen=True, extra="forbid"):
     """Names a class of one's own, of which an object is made in each process anew.
@@ -20,6 +22,11 @@ class OwnClass(BaseModel, frozen=True, extra="forbid"):
 
     class_name: str = Field(alias="class")
     options: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The options, with what the files hold that they name."""
+        return {name: with_secret_files_in(value) for name, value in self.options.items()}
 
     def __getstate__(self) -> dict[Any, Any]:
         state = super().__getstate__()

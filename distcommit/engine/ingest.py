@@ -25,7 +25,7 @@ from distcommit.ingest.live import Live
 from distcommit.ingest.preparing import Preparing
 from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.error_kinds import is_permanent
-from distcommit.model.errors import DistcommitError, FencedError, error_text, plain_text
+from distcommit.model.errors import DistcommitError, FencedError, error_text, reason_text
 from distcommit.model.flow_counts import FlowCounts
 from distcommit.model.lockstep import outcomes_in_step
 from distcommit.model.sink import AttemptIdentity
@@ -354,7 +354,7 @@ def _tell(state: TaskState, tally: Tally[IngestCounts]) -> None:
         finished_ms=state.finished_ms,
         records_read=state.records_read,
         bytes_read=state.bytes_read,
-        error=plain_text(state.error, 300),
+        error=reason_text(state.error, 1000),
     )
     tally.observe(done)
 

@@ -11,7 +11,7 @@ from distcommit.engine.events import Event, Observer, RunBegan, RunEnded
 from distcommit.engine.launch import JobFailedError
 from distcommit.engine.recorder import Recorder
 from distcommit.engine.settings import RunSettings
-from distcommit.model.errors import FencedError, ProcessLostError, RunCancelledError, plain_text
+from distcommit.model.errors import FencedError, ProcessLostError, RunCancelledError, reason_text
 from distcommit.model.ports import Clock
 from distcommit.model.run_outcome import RunOutcome
 from distcommit.stores.run_records import RunFacts
@@ -94,4 +94,4 @@ def _ended_by(error: BaseException, clock: Clock) -> RunEnded:
         case _:
             outcome = RunOutcome.FAILED
     text = error.found if isinstance(error, JobFailedError | ProcessLostError) else error
-    return RunEnded(outcome, clock.now_ms(), type(error).__name__, plain_text(text))
+    return RunEnded(outcome, clock.now_ms(), type(error).__name__, reason_text(text))

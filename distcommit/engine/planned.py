@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 
 from distcommit.model.commit_groups import CommitGroups
-from distcommit.model.errors import DistcommitError, SourceError, plain_text
+from distcommit.model.errors import DistcommitError, SourceError, plain_text, reason_text
 from distcommit.model.source import DatasetProblem, PassedOver
 from distcommit.model.storable import storable
 from distcommit.model.urn import check_urn
@@ -28,7 +28,7 @@ def checked_plan(
     """
     if isinstance(planned, DatasetProblem):
         remedy = tuple(plain_text(word, 1000) for word in planned.remedy)
-        return DatasetProblem(plain_text(planned.dataset_urn), plain_text(planned.error), remedy)
+        return DatasetProblem(plain_text(planned.dataset_urn), reason_text(planned.error), remedy)
     if isinstance(planned, PassedOver):
         return PassedOver(plain_text(planned.dataset_urn), plain_text(planned.reason))
     if not isinstance(planned, DatasetPlan):
@@ -42,7 +42,7 @@ def checked_plan(
             raise _refused(urn, wrong)
         return _stored(planned)
     except DistcommitError as error:
-        return DatasetProblem(plain_text(planned.dataset_urn), plain_text(error))
+        return DatasetProblem(plain_text(planned.dataset_urn), reason_text(error))
 
 
 def _wrong(plan: DatasetPlan, owned: Callable[[str], bool], before: Container[str]) -> str:

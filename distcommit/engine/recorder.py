@@ -12,7 +12,7 @@ from distcommit.engine.counts import DrainCounts, IngestCounts, PlanCounts, Reco
 from distcommit.engine.events import Event, Observer, PhaseEnded, RunBegan, RunEnded
 from distcommit.engine.reports import Reasons, by_name
 from distcommit.engine.task_events import DatasetQuarantined, SequenceSealed
-from distcommit.model.errors import DistcommitError, plain_text
+from distcommit.model.errors import DistcommitError, plain_text, reason_text
 from distcommit.model.flow_counts import FlowCounts
 from distcommit.model.run_outcome import RunOutcome
 from distcommit.stores.job_store import JobStore
@@ -111,7 +111,7 @@ class Recorder:
             ended_ms=ended.at_ms,
             outcome=ended.outcome,
             error_kind=ended.kind,
-            error=plain_text(ended.reason),
+            error=reason_text(ended.reason),
             phases=tuple(map(_phase, self._phases)),
             totals=totals,
             quarantined=_counted(self._quarantined, totals.get("datasets_quarantined", 0)),
@@ -124,7 +124,7 @@ class Recorder:
 
 def _remember(known: Told, dataset: str, kind: str, text: str) -> None:
     if len(known) < KEPT:
-        known[dataset] = RecordedReason(plain_text(dataset, _TEXT), kind, plain_text(text, _TEXT))
+        known[dataset] = RecordedReason(plain_text(dataset, _TEXT), kind, reason_text(text, _TEXT))
 
 
 def _counted(known: Told, number: int) -> RecordedReasons:
@@ -138,6 +138,6 @@ def _phase(event: PhaseEnded) -> RecordedPhase:
 def _recorded(parts: Sequence[Reasons]) -> RecordedReasons:
     told = Reasons.first_of(parts, KEPT)
     kept: Iterable[RecordedReason] = (
-        RecordedReason(reason.subject, reason.kind, plain_text(reason.text, _TEXT), reason.remedy) for reason in told
+        RecordedReason(reason.subject, reason.kind, reason_text(reason.text, _TEXT), reason.remedy) for reason in told
     )
     return RecordedReasons(tuple(kept), told.more)

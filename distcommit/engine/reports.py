@@ -13,7 +13,7 @@ from msgspec.structs import asdict, replace
 from distcommit.engine.counts import Counts
 from distcommit.engine.task_events import KEPT_EVENTS, Happened, TaskEvent, TaskObserver
 from distcommit.model.cuts import SeenBucket
-from distcommit.model.errors import plain_text
+from distcommit.model.errors import plain_text, reason_text
 from distcommit.model.flow_counts import FlowCounts
 from distcommit.model.log_records import Head
 
@@ -43,7 +43,7 @@ class Reasons(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, subject: str, kind: str, text: str, remedy: tuple[str, ...] = ()) -> Reasons:
         """A single one."""
-        return cls((Reason(plain_text(subject, 300), kind, plain_text(text), remedy),))
+        return cls((Reason(plain_text(subject, 300), kind, reason_text(text), remedy),))
 
     @classmethod
     def first_of(cls, parts: Iterable[Reasons], kept: int) -> Reasons:

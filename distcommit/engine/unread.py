@@ -10,7 +10,7 @@ from distcommit.engine.counts import DrainCounts
 from distcommit.engine.reports import Tally
 from distcommit.engine.settings import RunSettings
 from distcommit.model.error_kinds import is_outage
-from distcommit.model.errors import DistcommitError, FencedError, plain_text
+from distcommit.model.errors import DistcommitError, FencedError, reason_text
 from distcommit.model.lockstep import Work
 from distcommit.model.log_records import DatasetState
 from distcommit.model.unread import UnreadDataset
@@ -84,7 +84,7 @@ def _unread(
         ends = _ends(plan, low)
         if failed and (ends or any(_is_open(unit) for unit in plan.work_units)):
             high = Watermark(ends, plan.work_units[0].expected_high.incarnation)
-            yield UnreadDataset(plan.dataset_urn, low, high, plain_text(reason, 1000), outage=is_outage(reason))
+            yield UnreadDataset(plan.dataset_urn, low, high, reason_text(reason, 1000), outage=is_outage(reason))
 
 
 def _is_open(unit: WorkUnit) -> bool:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from distcommit.model.errors import ConfigurationError
+from distcommit.model.redaction import redact
 
 SECRET_FILE = re.compile(r"\$\{file:([^}]*)\}")
 
@@ -30,6 +33,15 @@ def with_secret_files(text: str) -> str:
     return SECRET_FILE.sub(lambda match: _read(match[1]), text)
 
 
+def with_secret_files_in(value: Any) -> Any:
+    """Return a tree of settings with `with_secret_files` applied to each text in it."""
+    if isinstance(value, Mapping):
+        return {key: with_secret_files_in(below) for key, below in value.items()}
+    if isinstance(value, list):
+        return [with_secret_files_in(below) for below in value]
+    return with_secret_files(value) if isinstance(value, str) else value
+
+
 def _read(path: str) -> str:
     try:
         secret, found = Path(path).read_text(encoding="utf-8").rstrip("\r\n"), "nothing in it"
@@ -38,6 +50,7 @@ def _read(path: str) -> str:
     except UnicodeDecodeError:
         secret, found = "", "bytes that are not UTF-8"
     if secret:
+        redact([secret])
         return secret
     raise ConfigurationError(
         "a secret's file can't be read",

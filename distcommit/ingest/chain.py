@@ -15,7 +15,7 @@ from distcommit.ingest.piece import Piece, Rows
 from distcommit.ingest.source_order import ascending, by_first_row, in_source_order, merged_by_schema
 from distcommit.ingest.task_flow import Stage
 from distcommit.model.constructs import Converted, Converter, RowChecker
-from distcommit.model.errors import TURNED_AWAY, ConfigurationError, RecordError, plain_text
+from distcommit.model.errors import TURNED_AWAY, ConfigurationError, RecordError, plain_text, reason_text
 from distcommit.model.work import ConstructCounts
 
 
@@ -174,7 +174,7 @@ def _reject(stage: Stage, tally: Tally, rejected: dict[int, Rejection], row: int
         raise turned_away(stage.name, reason)
     if row not in rejected:
         tally.rejected += 1
-        rejected[row] = Rejection(stage.name, plain_text(reason, 1000))
+        rejected[row] = Rejection(stage.name, reason_text(reason, 1000))
 
 
 def turned_away(construct: str, reason: str) -> RecordError:

@@ -14,7 +14,7 @@ from distcommit.ingest.source_order import in_source_order, merged_by_schema, ru
 from distcommit.ingest.task_flow import Branch, Stage
 from distcommit.model.committer import check_plain
 from distcommit.model.constructs import BranchCounts, TaskCheck
-from distcommit.model.errors import ConfigurationError, error_text, plain_text
+from distcommit.model.errors import ConfigurationError, error_text, reason_text
 from distcommit.model.foreign_errors import foreign_errors
 from distcommit.model.nesting import check_levels
 from distcommit.model.sink import Filtered, Origins, Prepared, Sink, SinkWriter
@@ -148,7 +148,7 @@ class Lane:
         for check, asked in zip(self.branch.checks, self.checks, strict=True):
             with self.at(check.name):
                 passed, detail = asked.outcome(self.counts)
-                found = CheckOutcome(check.name, bool(passed), check.is_mandatory and decides, plain_text(detail, 500))
+                found = CheckOutcome(check.name, bool(passed), check.is_mandatory and decides, reason_text(detail, 500))
             self.outcomes = (*self.outcomes, found)
         failed = [each for each in self.outcomes if each.mandatory and not each.passed]
         if not failed:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from distcommit.constructs.columns import Columns, typed_of
@@ -17,6 +17,7 @@ from distcommit.model.committer import OpensCommitter
 from distcommit.model.constructs import Converter, ForkOperator, RowChecker, TaskChecker
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.nesting import check_levels
+from distcommit.model.redaction import Redaction
 from distcommit.model.sink import BY_DATASET, Publish, Sink
 from distcommit.model.source import Source
 from distcommit.model.work import MAIN_BRANCH, BranchResult, is_errors
@@ -89,6 +90,7 @@ class TaskFlow:
         on_rejected: what becomes of a record that the fork sends nowhere.
         construct_seconds: how long a converter, a row checker or the fork may work on a batch; 0 for no limit.
         store_id: of the store of the job that runs it; empty if nothing runs.
+        hidden: what no process that it comes to may show.
     """
 
     source: Source
@@ -98,6 +100,7 @@ class TaskFlow:
     on_rejected: Literal["divert", "fail"] = "fail"
     construct_seconds: float = 0
     store_id: str = ""
+    hidden: Redaction = field(default_factory=Redaction, compare=False)
 
     @property
     def errors(self) -> FileSink:

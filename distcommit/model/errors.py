@@ -10,6 +10,8 @@ import errno
 import re
 from typing import Any, Self
 
+from distcommit.model.redaction import redacted
+
 
 class DistcommitError(Exception):
     """Root of all errors raised on purpose.
@@ -38,7 +40,7 @@ class DistcommitError(Exception):
             text += f"; found {self.found.rstrip('.')}"
         if self.todo:
             text += f"{_TO_DO}{self.todo}"
-        return printable(_LINE_BREAK.sub(" ", text))
+        return printable(redacted(_LINE_BREAK.sub(" ", text)))
 
     def __reduce__(self) -> tuple[Any, ...]:
         fields = {"expected": self.expected, "found": self.found, "todo": self.todo, **self.ids}
@@ -105,7 +107,12 @@ def shortened_cause(text: str, limit: int) -> str:
 
 def error_text(error: BaseException, limit: int = 4000) -> str:
     """The kind of an error and its text, whoever raised it, so that it can be stored."""
-    return plain_text(f"{type(error).__name__}: {plain_text(error, limit)}", limit)
+    return reason_text(f"{type(error).__name__}: {plain_text(error, 4 * limit)}", limit)
+
+
+def reason_text(text: object, limit: int = 2000) -> str:
+    """Return why something failed, so that it can be stored: `plain_text` without what settings hold of secrets."""
+    return plain_text(redacted(plain_text(text, 10 * limit)), limit)
 
 
 def _rebuild(kind: type[DistcommitError], what: str, fields: dict[str, str]) -> DistcommitError:

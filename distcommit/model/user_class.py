@@ -101,4 +101,4 @@ def _as_said(name: str, kind: Any, value: Any) -> Any:
         return reader.validate_python(value)
     except ValidationError as error:
         why = "; ".join(each["msg"] for each in error.errors())
-        raise TypeError(f"option {name} = {value!r}: {why}") from None
+        raise TypeError(f"option {name} is a {type(value).__name__}: {why}") from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from distcommit.model.errors import plain_text
+from distcommit.model.errors import plain_text, reason_text
 
 _TASK = re.compile(r"Task (\d+) in stage ([\d.]+) failed (\d+) times?")
 _HOST = re.compile(r"\(TID \d+\) \(([^\s)]+)")
@@ -46,7 +46,7 @@ def failure_text(failure: str) -> str:
     task, host = _TASK.search(failure), _HOST.search(failure)
     where = f" on {host[1]}" if host else ""
     task_text = f"task {task[1]} of stage {task[2]}{where} failed {task[3]} times: " if task else ""
-    return " ".join(plain_text(task_text + (what_died(failure) or _cause(failure))).split())
+    return " ".join(reason_text(task_text + (what_died(failure) or _cause(failure))).split())
 
 
 def _cause(failure: str) -> str:

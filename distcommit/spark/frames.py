@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import max as max_of
 
 from distcommit.decoding import from_json
-from distcommit.model.errors import DistcommitError, SourceError, TransientError, plain_text, printable
+from distcommit.model.errors import DistcommitError, SourceError, TransientError, printable, reason_text
 from distcommit.model.log_records import DatasetState
 from distcommit.model.parallel import in_flight
 from distcommit.model.watermark import Position
@@ -136,7 +136,7 @@ class _Reading:
             "Spark can't read the dataset",
             dataset=self.urn,
             format=self.source.format,
-            found=plain_text(found, 1000),
+            found=reason_text(found, 1000),
             todo="correct the reader's options, name its jars (spark.conf), or see to what it reads; then run again",
         )
 

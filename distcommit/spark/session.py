@@ -8,12 +8,16 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkAttributeError, PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
 from distcommit.model.errors import ConfigurationError, DistcommitError, ProcessLostError, TransientError
 from distcommit.spark.settings import SparkSettings
 
@@ -24,6 +28,21 @@ MINIMUM_JAVA = 17
 _KNOCK_S = 10
 _NOT_OF_SETTINGS = re.compile(r"java\.(net|io|nio)\.(?!.*(UnknownHost|URISyntax|MalformedURL|FileNotFound|NoSuchFile))")
 """Classes of Java exceptions that the same settings may not meet again."""
+_REDACTION, _USUAL_REDACTION = "spark.redaction.regex", "(?i)secret|password|token|access[.]?key|credential"
+_READ_AT_START = (
+    "spark.driver.",
+    "spark.jars",
+    "spark.submit.",
+    "spark.files",
+    "spark.archives",
+    "spark.pyspark.",
+    "spark.yarn.",
+    "spark.kubernetes.",
+    "spark.kerberos.",
+    "spark.log.",
+    "spark.ui.showConsoleProgress",
+)
+"""Settings that the program needs which starts the driver's JVM."""
 _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -83,9 +102,14 @@ def open_session(settings: SparkSettings, app_name: str) -> SparkSession:
     if "spark.pyspark.python" in settings.conf:  # PySpark itself looks at the environment only
         os.environ["PYSPARK_PYTHON"] = settings.conf["spark.pyspark.python"]
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    for key, value in {**_SETTINGS, **settings.conf}.items():
+    conf = {key: with_secret_files(value) for key, value in {**_SETTINGS, **settings.conf}.items()}
+    conf[_REDACTION] = _redaction(settings.conf)
+    for key, value in conf.items():
         builder = builder.config(key, value)
     try:
+        _start_jvm(
+            settings.master, {key: value for key, value in conf.items() if _is_told_at_start(key, settings.conf)}
+        )
         return builder.getOrCreate()
     except Exception as error:
         raise not_started(error, settings.master) from error
@@ -118,6 +142,28 @@ def not_started(error: Exception, master: str) -> DistcommitError:
     return ConfigurationError(
         what, master=master, found=found, todo="correct spark.master and spark.conf; the log above says more"
     )
+
+
+def _redaction(conf: Mapping[str, str]) -> str:
+    """A pattern of what Spark hides in its event log and its pages: what it hides by itself, and secrets in files."""
+    names = "|".join(re.escape(key) for key, value in conf.items() if SECRET_FILE.search(value))
+    return "|".join(part for part in (conf.get(_REDACTION, _USUAL_REDACTION), names and f"^(?:{names})$") if part)
+
+
+def _is_told_at_start(key: str, conf: Mapping[str, str]) -> bool:
+    """Whether a setting is given to the JVM as it starts, where `ps` shows it: what only Spark itself reads is not."""
+    is_secret = SECRET_FILE.search(conf.get(key, "")) or re.search(_redaction(conf), key)
+    return key.startswith(_READ_AT_START) and not is_secret
+
+
+def _start_jvm(master: str, conf: Mapping[str, str]) -> None:
+    """Start the driver's JVM with these settings alone; the others reach it through its gateway. With one that is there
+    already nothing is done."""
+    if SparkContext._gateway is None:
+        told = SparkConf(loadDefaults=False).setMaster(master)
+        for key, value in conf.items():
+            told.set(key, value)
+        SparkContext._ensure_initialized(gateway=launch_gateway(told))  # type: ignore[no-untyped-call]
 
 
 def is_alive(spark: SparkSession) -> bool:

@@ -13,7 +13,7 @@ from distcommit.model.errors import (
     SinkUnavailableError,
     UnknownStepTypeError,
     UnknownVersionError,
-    plain_text,
+    reason_text,
 )
 from distcommit.model.lockstep import Work
 from distcommit.model.log_records import SequenceName
@@ -47,10 +47,10 @@ def judged(error: DistcommitError, outage: str = "") -> Failure:
         outage: what a probe of its target found, if that failed too.
     """
     if is_lost(error):
-        return Failure(type(error).__name__, plain_text(str(error)), lost=True)
+        return Failure(type(error).__name__, reason_text(str(error)), lost=True)
     if outage:
         return Failure("outage", outage, outage=True)
-    return Failure(type(error).__name__, plain_text(str(error)), not_for_us=isinstance(error, _NOT_FOR_US))
+    return Failure(type(error).__name__, reason_text(str(error)), not_for_us=isinstance(error, _NOT_FOR_US))
 
 
 def judging(
@@ -73,7 +73,7 @@ def judging(
     for name, error in failed.items():
         outage = ""
         if isinstance(error, SinkUnavailableError) and name in loaded:  # it could not even be opened
-            outage = plain_text(str(error), 1000)
+            outage = reason_text(str(error), 1000)
         elif name in loaded and not is_lost(error) and not isinstance(error, _NOT_FOR_US):
             for sink in sorted({step.sink_name for step in loaded[name]}):
                 if sink not in answers:

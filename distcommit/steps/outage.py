@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Sequence
 
 from distcommit.model.committer import CommitterContext, OpensCommitter
-from distcommit.model.errors import DistcommitError, plain_text
+from distcommit.model.errors import DistcommitError, plain_text, reason_text
 from distcommit.model.lockstep import Request
 from distcommit.model.ports import FileSystem
 from distcommit.model.steps import StepContext
@@ -83,5 +83,5 @@ class SinkProbe(Request):
                 committer.probe()
         except Exception as error:  # noqa: BLE001 - whatever a user's sink raises, it does not work
             text = str(error) if isinstance(error, DistcommitError) else f"{type(error).__name__}: {error}"
-            return plain_text(f"the sink {self._sink.name!r} does not work: {text}", 1000)
+            return reason_text(f"the sink {self._sink.name!r} does not work: {text}", 1000)
         return ""

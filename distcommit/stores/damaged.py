@@ -12,7 +12,7 @@ from typing import NamedTuple
 from distcommit.model.errors import CorruptError, DistcommitError, UnknownVersionError
 from distcommit.model.ports import FileSystem
 from distcommit.protocol.paths.parts import CLAIM_FOLDER, OWNER
-from distcommit.protocol.paths.store import SET_ASIDE
+from distcommit.protocol.paths.store import set_aside_by
 from distcommit.stores.claims import read_owner
 from distcommit.stores.job_store import JobStore, Roots
 from distcommit.stores.pinned import read_settings
@@ -54,7 +54,7 @@ def claim_path(root: str) -> str:
 
 def set_file_aside(fs: FileSystem, roots: Roots, path: str, run_id: str) -> None:
     """Move a file into the store's folder of what was set aside. After a crash the file may be in both places."""
-    folder = f"{roots.store}/{SET_ASIDE}/{run_id}"
+    folder = f"{roots.store}/{set_aside_by(run_id)}"
     place = "-".join(path.rpartition(f"/{CLAIM_FOLDER}/")[0].rpartition("/")[2:] + path.rpartition("/")[2:])
     fs.make_folders(folder)
     fs.put_if_absent(f"{folder}/{place}", fs.read(path))

@@ -201,6 +201,16 @@ def has_store(fs: FileSystem, roots: Roots) -> bool:
     return fs.status(f"{roots.store}/{STORE_MARKER}") is not None
 
 
+def marker_path(roots: Roots) -> str:
+    """Return where the store's marker is."""
+    return f"{roots.store}/{STORE_MARKER}"
+
+
+def first_logs(roots: Roots) -> str:
+    """Return the folder of the first generation's logs."""
+    return f"{roots.store}/{JOB_LOG}".rpartition("/")[0]
+
+
 def read_marker(fs: FileSystem, roots: Roots, *, repairable: bool) -> StoreMarker | None:
     """Return the store's marker; None if there is none or, where it is to be repaired, if it is damaged.
 

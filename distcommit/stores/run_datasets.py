@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from distcommit.model.errors import plain_text
+from distcommit.model.errors import plain_text, reason_text
 from distcommit.model.ports import FileSystem
 from distcommit.protocol.paths.store import RUN_DATASETS, run_datasets_name, run_datasets_phase, run_name
 from distcommit.stores.run_tables import decode_rows, encode_rows
@@ -69,7 +69,7 @@ def encode_run_datasets(rows: Sequence[RunDataset]) -> bytes:
     columns = {
         "dataset": [plain_text(row.dataset) for row in rows],
         "kind": [plain_text(row.kind, _TEXT) for row in rows],
-        "reason": [plain_text(row.reason, _TEXT) for row in rows],
+        "reason": [reason_text(row.reason, _TEXT) for row in rows],
     }
     for name in ("bucket", "outcome", "records", "files", "positions_lost"):
         columns[name] = [getattr(row, name) for row in rows]

@@ -199,10 +199,15 @@ def recorded_epochs(fs: FileSystem, store_root: str) -> list[int]:
     return sorted({known[0] for known in found if known is not None and known[1] != CANCEL})
 
 
+def path_of(store_root: str, name: str) -> str:
+    """Return where a record of that name is."""
+    return f"{store_root}/{RUNS}/{name}"
+
+
 def _read(
     fs: FileSystem, store_root: str, name: str, kind: type[_Document], version: int, what: str
 ) -> _Document | None:
-    path = f"{store_root}/{RUNS}/{name}"
+    path = path_of(store_root, name)
     try:
         data = fs.read(path)
     except FileNotFoundError:

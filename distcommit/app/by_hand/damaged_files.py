@@ -15,14 +15,22 @@ from distcommit.model.errors import ConflictError, CorruptError, DistcommitError
 from distcommit.model.log_records import DatasetStatus
 from distcommit.model.ports import FileSystem
 from distcommit.protocol.paths.parts import bucket_number
-from distcommit.protocol.paths.store import BEGUN, RUNS, STORE_MARKER, record_name
+from distcommit.protocol.paths.store import BEGUN, record_name
 from distcommit.stores.claims import Mark, Owner, not_the_owner, put_mark, read_marks, read_owner
 from distcommit.stores.damaged import CLAIMS, SETTINGS_RECORD, claim_path, is_damaged, set_file_aside, unreadable_files
 from distcommit.stores.fencing import claim_folders
 from distcommit.stores.job_lock import JobLock
-from distcommit.stores.job_store import JobStore, Roots, has_removal_begun, put_marker, read_marker
+from distcommit.stores.job_store import (
+    JobStore,
+    Roots,
+    first_logs,
+    has_removal_begun,
+    marker_path,
+    put_marker,
+    read_marker,
+)
 from distcommit.stores.pinned import newest_path, record_settings
-from distcommit.stores.run_records import read_beginning, read_record, recorded_epochs
+from distcommit.stores.run_records import path_of, read_beginning, read_record, recorded_epochs
 from distcommit.stores.staging import staged_epochs
 from distcommit.stores.torn import fold_of_rest, is_torn, set_torn_aside
 
@@ -56,7 +64,7 @@ def repair_files(folders: JobFolders, run_id: str, *, dry_run: bool) -> list[str
     with JobLock(fs, roots.store, run_id, folders.config.lock.lease_ttl_s, SystemClock()):
         if not marked:
             with suppress(FileNotFoundError):
-                set_file_aside(fs, roots, f"{roots.store}/{STORE_MARKER}", run_id)
+                set_file_aside(fs, roots, marker_path(roots), run_id)
             put_marker(store)
         _repair_claims(store, names, run_id)
         if SETTINGS_RECORD in names:
@@ -68,8 +76,8 @@ def repair_files(folders: JobFolders, run_id: str, *, dry_run: bool) -> list[str
     return names
 
 
-def set_run_records_aside(store: JobStore, run_id: str) -> None:
-    """Set aside what damaged runs have left of themselves: nothing depends on it."""
+def set_run_records_aside(store: JobStore, run_id: str) -> str:
+    """Set aside damaged records of runs: nothing depends on them. Return an empty text: it was done."""
     fs, root = store.fs, store.roots.store
     for epoch in recorded_epochs(fs, root):
         for name, read in ((record_name(epoch), read_record), (record_name(epoch, BEGUN), read_beginning)):
@@ -77,7 +85,8 @@ def set_run_records_aside(store: JobStore, run_id: str) -> None:
                 read(fs, root, epoch)
             except (DistcommitError, OSError) as error:
                 if is_damaged(error):
-                    set_file_aside(fs, store.roots, f"{root}/{RUNS}/{name}", run_id)
+                    set_file_aside(fs, store.roots, path_of(root, name), run_id)
+    return ""
 
 
 def _store_of(folders: JobFolders, fs: FileSystem, roots: Roots) -> JobStore | None:
@@ -90,7 +99,7 @@ def _store_of(folders: JobFolders, fs: FileSystem, roots: Roots) -> JobStore | N
         return None
     if marker is not None:
         return JobStore(fs, roots, marker.job, marker.buckets, marker.store_id, folders.groups)
-    numbers = [bucket_number(entry.name) for entry in fs.list_folder(f"{roots.store}/log")]
+    numbers = [bucket_number(entry.name) for entry in fs.list_folder(first_logs(roots))]
     buckets = len([number for number in numbers if number is not None])
     owner = _any_owner(fs, roots)
     if owner is None or not buckets:

@@ -10,9 +10,11 @@ from distcommit.app.by_hand.damaged_files import repair_files
 from distcommit.app.by_hand.rebuild import keep_store, known_states, plan_keeping, plan_rebuild, rebuild_store
 from distcommit.app.by_hand.rebuild_plan import RebuildResult
 from distcommit.app.by_hand.signs import signs_of_life
+from distcommit.app.job_file.config import JobConfig
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.engine.clock import SystemClock
 from distcommit.engine.run import new_run_id
+from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import ConfigurationError, ConflictError, LostTailError, StaleStoreError
 from distcommit.stores.anchors import require_whole
 from distcommit.stores.claims import Mark, not_the_owner, put_mark, read_marks, read_owner
@@ -61,12 +63,8 @@ def rebuild_job(
         owner = read_owner(fs, roots.output) or read_owner(fs, roots.staging)
         if owner is not None and owner.job != config.job:
             raise not_the_owner(roots.output, owner, config.job)
-    if not keep_watermarks and (not flow.can_be_audited or config.source.provenance is None):
-        raise ConfigurationError(
-            "a store is rebuilt from the offsets in published files and in the ledgers of targets",
-            expected="a source with offsets, and sinks that tell what they have committed",
-            todo="`distcommit rebuild --keep-watermarks`, then set the watermarks by hand to what its target has",
-        )
+    if not keep_watermarks:
+        _require_offsets(config, flow)
     if keep_watermarks:
         return msgspec.structs.replace(_keep(folders, store, run_id, who, dry_run=dry_run), repaired=repaired)
     lost = owner.store_id if owner is not None else uuid.uuid4().hex
@@ -85,6 +83,15 @@ def rebuild_job(
         record_settings(store, folders.pinned())
         result = rebuild_store(store, found, run_id, who, accept_gaps=accept_gaps, flow=flow, tick=tick)
         return msgspec.structs.replace(result, repaired=repaired)
+
+
+def _require_offsets(config: JobConfig, flow: TaskFlow) -> None:
+    if not flow.can_be_audited or config.source.provenance is None:
+        raise ConfigurationError(
+            "a store is rebuilt from the offsets in published files and in the ledgers of targets",
+            expected="a source with offsets, and sinks that tell what they have committed",
+            todo="`distcommit rebuild --keep-watermarks`, then set the watermarks by hand to what its target has",
+        )
 
 
 def _keep(folders: JobFolders, store: JobStore | None, run_id: str, who: str, *, dry_run: bool) -> RebuildResult:

@@ -31,9 +31,11 @@ from distcommit.app.job_file.observing_settings import ObservingSettings
 from distcommit.app.job_file.one_of_each import load_yaml
 from distcommit.app.job_file.places import check_places, keeps_access, normal_place
 from distcommit.app.job_file.schedule_settings import ScheduleSettings
+from distcommit.app.job_file.secrets import PLACES, secret_values, takes_secret_file
 from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.freshness import NO_TARGETS, Freshness
+from distcommit.model.redaction import HIDDEN, Redaction, redact
 from distcommit.model.targets import Target
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.protocol.retries import RetryPolicy
@@ -155,7 +157,8 @@ class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allow
 
     def task_flow(self) -> TaskFlow:
         """The flow, within the job's limits."""
-        return replace(super().task_flow(), construct_seconds=self.limits.construct_seconds)
+        hidden = Redaction.known()
+        return replace(super().task_flow(), construct_seconds=self.limits.construct_seconds, hidden=hidden)
 
     @property
     def targets(self) -> Freshness:
@@ -231,7 +234,7 @@ def load_tree(path: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any]
     except OSError as error:
         raise ConfigurationError("the job file can't be read", path=file, found=str(error)) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigurationError("the job file is not YAML", path=file, found=str(error)) from error
+        raise ConfigurationError("the job file is not YAML", path=file, found=_where(error)) from None
     if not isinstance(tree, dict):
         raise ConfigurationError("the job file is empty or not a mapping", path=file, found=type(tree).__name__)
     for override in sorted(overrides, key=lambda text: not text.partition("=")[0].endswith(".type")):
@@ -246,6 +249,7 @@ def parse_config(tree: Mapping[str, Any], file: Path) -> JobConfig:
         ConfigurationError: as `load_config`.
     """
     tree = _with_environment(tree, str(file))
+    redact(secret_values(tree))
     try:
         config = JobConfig.model_validate(tree)
     except ValidationError as error:
@@ -277,10 +281,20 @@ def parse_config(tree: Mapping[str, Any], file: Path) -> JobConfig:
     return config.model_copy(update={"paths": PathSettings(**places)})
 
 
+def _where(error: Exception) -> str:
+    """What is wrong with YAML, and where; not the lines themselves, which may hold secrets."""
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return type(error).__name__
+    place = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
+    return f"{error.problem or error.context or 'a mistake'}{place}"
+
+
 def _override(tree: dict[str, Any], text: str) -> None:
     key, separator, value = text.partition("=")
     if not separator or not key:
-        raise ConfigurationError("this override is not section.key=value", found=text)
+        raise ConfigurationError(
+            "an override must be section.key=value", found=text if _IS_KEY.fullmatch(text) else HIDDEN
+        )
     *sections, last = key.split(".")
     holder: Any = tree
     for section in sections:
@@ -289,11 +303,11 @@ def _override(tree: dict[str, Any], text: str) -> None:
         else:
             holder = holder.setdefault(section, {}) if isinstance(holder, dict) else None
     if not isinstance(holder, dict):
-        raise ConfigurationError("this override goes into something that is not a section", found=text)
+        raise ConfigurationError("an override goes into something that is not a section", found=key)
     try:
         parsed = load_yaml(value)
     except yaml.YAMLError as error:
-        raise ConfigurationError("the value of this override is not YAML", found=f"{text}: {error}") from error
+        raise ConfigurationError("the value of an override is not YAML", found=f"{key}: {_where(error)}") from None
     if last == "type" and holder.get("type", _DEFAULT_TYPES.get(sections[-1] if sections else "", parsed)) != parsed:
         holder.clear()
     holder[last] = parsed
@@ -304,6 +318,7 @@ _LISTS: Mapping[str, Section] = {
     "row_checkers": "row_checker",
     "task_checkers": "task_checker",
 }
+_IS_KEY = re.compile(r"\w+(\.\w+)*")
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 
 
@@ -314,13 +329,9 @@ def _with_environment(value: Any, path: str, keys: tuple[str, ...] = ()) -> Any:
         return [_with_environment(below, path, keys) for below in value]
     if not isinstance(value, str):
         return value
-    of_client = keys[:2] == ("source", "client") or keys[-3:-1] == ("registry", "client")
-    of_alert = keys[:1] == ("alerts",) and (keys[-1] in ("password", "url") or keys[-2:-1] == ("headers",))
-    of_secret = of_client or of_alert or keys[-2:] in (("source", "password"), ("sink", "password"))
-    if "${file:" in value and not of_secret:
+    if "${file:" in value and not takes_secret_file(keys):
         raise ConfigurationError(
-            "${file:PATH} is for secrets only: source.client, a password of the source or a sink, a registry.client,"
-            " a password, URL or header of an alert",
+            f"${{file:PATH}} is for secrets only: {', '.join(PLACES)}",
             path=path,
             found=".".join(keys),
             todo="write it out",

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 
 from distcommit.app.job_file.job_folders import JobFolders
+from distcommit.app.job_file.secrets import shown_override
 from distcommit.app.looking.around import NAMED, Around
 from distcommit.app.looking.release_plan import way_out
 from distcommit.app.looking.runs import DIED, RunRow, RunsResult, RunStatus
@@ -35,9 +36,10 @@ Command = Callable[..., str]
 
 
 def command_for(folders: JobFolders) -> Command:
-    """Makes commands on the job as a shell takes them: its file and overrides stand in them."""
+    """Makes commands on the job as a shell takes them: its file and overrides stand in them. Values of overrides that
+    may be secret are `***`."""
     job_file = str(folders.path) if folders.path else "JOB.yaml"
-    changes = [part for text in folders.overrides for part in ("--set", text)]
+    changes = [part for text in folders.overrides for part in ("--set", shown_override(text))]
 
     def command(name: str, *words: str, named: bool = False) -> str:
         """`named`: whether the words are names, also those that look like options."""

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from distcommit.engine.events import Event, RunBegan
-from distcommit.model.errors import ConfigurationError, escaped_in_json, plain_text
+from distcommit.model.errors import ConfigurationError, escaped_in_json, plain_text, reason_text
 
 _OWN = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {"message", "asctime", "taskName"}
 
@@ -76,7 +76,7 @@ class JsonLog(logging.Handler):
 
     def _write(self, at_s: float, level: str, name: str, text: str, extra: dict[str, Any]) -> None:
         at = datetime.fromtimestamp(at_s, UTC) if at_s else datetime.now(UTC)
-        line = {"at": at.isoformat(), "level": level, "logger": name, "text": plain_text(text, 10_000), **self._ids}
+        line = {"at": at.isoformat(), "level": level, "logger": name, "text": reason_text(text, 10_000), **self._ids}
         known = {
             key: value if isinstance(value, int | float) else plain_text(value, 10_000) for key, value in extra.items()
         }

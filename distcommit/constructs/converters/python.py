@@ -26,7 +26,7 @@ class PythonConverter(OwnClass, ConstructSettings, Converter, frozen=True, extra
         Raises:
             ConfigurationError: if the class can't be imported or made, or is no `Converter`.
         """
-        return make_named(Converter, "converter", self.class_name, self.options)  # type: ignore[type-abstract]
+        return make_named(Converter, "converter", self.class_name, self.given)  # type: ignore[type-abstract]
 
     @property
     def makes_several(self) -> bool:  # type: ignore[override]

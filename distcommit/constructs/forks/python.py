@@ -26,7 +26,7 @@ class PythonFork(OwnClass, ForkOperatorSettings, frozen=True, extra="forbid"):
         Raises:
             ConfigurationError: if the class can't be imported or made, or is no `ForkOperator`.
         """
-        return make_named(ForkOperator, "fork", self.class_name, self.options)  # type: ignore[type-abstract]
+        return make_named(ForkOperator, "fork", self.class_name, self.given)  # type: ignore[type-abstract]
 
     @property
     def groups_schemas(self) -> bool:  # type: ignore[override]

@@ -25,7 +25,7 @@ class PythonRowChecker(OwnClass, RowCheckerSettings, frozen=True, extra="forbid"
         Raises:
             ConfigurationError: if the class can't be imported or made, or is no `RowChecker`.
         """
-        return make_named(RowChecker, "row checker", self.class_name, self.options)  # type: ignore[type-abstract]
+        return make_named(RowChecker, "row checker", self.class_name, self.given)  # type: ignore[type-abstract]
 
     @property
     def groups_schemas(self) -> bool:  # type: ignore[override]

@@ -25,7 +25,7 @@ class PythonTaskChecker(OwnClass, TaskCheckerSettings, frozen=True, extra="forbi
         Raises:
             ConfigurationError: if the class can't be imported or made, or is no `TaskChecker`.
         """
-        return make_named(TaskChecker, "task checker", self.class_name, self.options)  # type: ignore[type-abstract]
+        return make_named(TaskChecker, "task checker", self.class_name, self.given)  # type: ignore[type-abstract]
 
     @property
     def groups_schemas(self) -> bool:  # type: ignore[override]

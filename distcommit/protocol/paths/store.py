@@ -177,6 +177,11 @@ def set_aside_folder(epoch: int) -> str:
     return f"{SET_ASIDE}/epoch={epoch_name(epoch)}"
 
 
+def set_aside_by(run_id: str) -> str:
+    """Return the folder of damaged files that an operator action has set aside, relative to the store."""
+    return f"{SET_ASIDE}/{run_name(run_id)}"
+
+
 def table_file_name(start: str, checksum: str) -> str:
     """Name of a table file: of a plan, or of task states. It ends in the checksum of its bytes."""
     return f"{start}{_checked(checksum)}"

@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from distcommit.fs.database_tls import Tls, check_postgresql_url, uri_with_tls
+from distcommit.fs.secret_files import with_secret_files
 from distcommit.sinks.data_file_sink import DataFileTables, Evolution
 from distcommit.sinks.table_names import table_of
 
@@ -43,7 +44,7 @@ class CatalogSettings(BaseModel):
     @property
     def properties(self) -> dict[str, str]:
         """As pyiceberg takes them."""
-        others = {key: str(value) for key, value in (self.model_extra or {}).items()}
+        others = {key: with_secret_files(str(value)) for key, value in (self.model_extra or {}).items()}
         uri = uri_with_tls(self.uri, self.tls) if self.uri.startswith("postgresql") else self.uri
         return {"type": self.type, "uri": uri, **others}
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
+from distcommit.fs.secret_files import with_secret_files_in
 from distcommit.model.committer import OpensCommitter
 from distcommit.model.errors import ConfigurationError, plain_text
 from distcommit.model.pins import Pin
@@ -54,7 +55,7 @@ class PythonSink(BaseModel, SinkSettings):
             ConfigurationError: if the class can't be imported or made, is no `Sink`, has no name, or does not say how
                 it groups datasets.
         """
-        made = make_named(Sink, "sink", self.class_name, self.options)  # type: ignore[type-abstract]
+        made = make_named(Sink, "sink", self.class_name, with_secret_files_in(self.options))  # type: ignore[type-abstract]
         name = getattr(made, "name", None)
         if not isinstance(name, str) or not name:
             raise ConfigurationError(

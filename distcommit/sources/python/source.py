@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from distcommit.fs.secret_files import with_secret_files_in
 from distcommit.model.extract import Extract
 from distcommit.model.log_records import DatasetState
 from distcommit.model.pins import Pin
@@ -37,7 +38,7 @@ class PythonSource(BaseModel, SourceSettings):
 
     @cached_property
     def _source(self) -> Source:
-        return make_named(Source, "source", self.class_name, self.options)  # type: ignore[type-abstract]
+        return make_named(Source, "source", self.class_name, with_secret_files_in(self.options))  # type: ignore[type-abstract]
 
     def __getstate__(self) -> dict[Any, Any]:
         state = super().__getstate__()

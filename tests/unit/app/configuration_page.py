@@ -19,6 +19,7 @@ from pydantic.fields import FieldInfo
 import distcommit
 from distcommit.app.job_file.built_in import Section, settings_class, types_of
 from distcommit.app.job_file.config import JobConfig
+from distcommit.app.job_file.secrets import PLACES
 from distcommit.constructs.column_types import ColumnType
 from distcommit.constructs.conditions import Condition
 
@@ -30,13 +31,21 @@ _HEAD = """\
 Written by `python -m tests.unit.app.configuration_page` from the classes that read a job file; a test holds it to them.
 A job file is YAML; [kafka-to-parquet.yaml](kafka-to-parquet.yaml) is one to copy. Unknown keys are errors that name the
 key that was probably meant. `${NAME}` and `${NAME:-default}` in values come from the environment;
-`${file:/absolute/path}` is a secret that is read when it is used: in `source.client`, passwords, `registry.client` and
-alerts. `--set section.key=value` wins over the file. Settings that do not go together are refused, with the reason.
+`${file:/absolute/path}` is a secret that each process reads when it uses it, in [some places](#secrets).
+`--set section.key=value` wins over the file. Settings that do not go together are refused, with the reason.
 What may be changed once a store is filled: [running it](README.md#what-may-be-changed-and-what-not).
 
 A setting without a default has to be there. `x[].y` is `y` of each item of a list, `x.NAME.y` of each value of a map
 whose keys are yours. A TYPE of columns is `string`, `binary`, `bool`, `int32`, `int64`, `float64`, `date`, `timestamp`,
 `decimal(18, 2)`, `[TYPE]`, `{NAME: TYPE}` or `{"*": TYPE}`, a map.
+"""
+_SECRETS = """\
+## Secrets
+
+`${file:/absolute/path}` may stand in these places (`*` is any section, KEY any name in it, N a number in a list):
+
+| place | what |
+| --- | --- |
 """
 _OF_FLOW = {"source", "converters", "row_checkers", "fork", "sink", "task_checkers"}
 _PARTS: Mapping[Section, tuple[str, str]] = {
@@ -92,7 +101,10 @@ _MORE: Mapping[tuple[Section, str], str] = {
 
 def page() -> str:
     """The page as it should be."""
-    return "\n".join([_HEAD, *_job(), *(line for section in _PARTS for line in _types(section))]).rstrip() + "\n"
+    secrets = [*_SECRETS.splitlines(), *(f"| `{place}` | {what} |" for place, what in PLACES.items()), ""]
+    return (
+        "\n".join([_HEAD, *secrets, *_job(), *(line for section in _PARTS for line in _types(section))]).rstrip() + "\n"
+    )
 
 
 def _job() -> Iterator[str]:

@@ -49,7 +49,7 @@ def test_what_is_no_value_is_no_yaml(value: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="the job file is not YAML"):
         load_config(job)
     job.write_text("job: j\n")
-    with pytest.raises(ConfigurationError, match="the value of this override is not YAML"):
+    with pytest.raises(ConfigurationError, match="the value of an override is not YAML"):
         load_config(job, [f"on_rejected={value}"])
 
 

@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 from distcommit.app.job import Job
-from distcommit.app.running.told import facts_of, without_secrets
+from distcommit.app.job_file.secrets import without_secrets
+from distcommit.app.running.told import facts_of
 
 SECRET = "hunter2-S3cr3t"
 TREE = {

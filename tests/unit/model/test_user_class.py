@@ -72,11 +72,11 @@ def test_options_are_given_as_their_parameters_have_them() -> None:
 @pytest.mark.parametrize(
     ("name", "options", "found"),
     [
-        ("Plain", {"most": "a lot"}, r"option most = 'a lot': Input should be a valid integer"),
-        ("Plain", {"most": 1, "words": [1]}, r"option words = \[1\]: Input should be a valid string"),
-        ("Plain", {"most": 1, "since": "soon"}, r"option since = 'soon': Input should be a valid date"),
+        ("Plain", {"most": "a lot"}, r"option most is a str: Input should be a valid integer"),
+        ("Plain", {"most": 1, "words": [1]}, r"option words is a list: Input should be a valid string"),
+        ("Plain", {"most": 1, "since": "soon"}, r"option since is a str: Input should be a valid date"),
         ("Plain", {}, "missing 1 required positional argument: 'most'"),
-        ("Fields", {"most": None}, "option most = None: Input should be a valid integer"),
+        ("Fields", {"most": None}, "option most is a NoneType: Input should be a valid integer"),
         ("Fields", {"least": 1}, "unexpected keyword argument 'least'"),
         ("Model", {"most": "a lot"}, "Input should be a valid integer"),
     ],

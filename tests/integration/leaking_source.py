@@ -1,0 +1,33 @@
+"""A source that quotes its options in errors, and notes what `ps` shows of the JVMs meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from distcommit.model.source import Extraction, Extractor, Planned, SourceState
+from distcommit.model.work import WorkUnit
+from tests.integration.failing_source import FailingExtractor, FailingSource
+
+
+class LeakingExtractor(FailingExtractor):
+    """Fails with the secret in the text."""
+
+    def extract(self, unit: WorkUnit) -> Extraction:
+        raise ValueError(f"login with {getattr(self.source, 'token', '')} was refused")
+
+
+class LeakingSource(FailingSource):
+    """One dataset that can't be read. `token`: a secret; `ps`: the file of what `ps` shows."""
+
+    def __init__(self, token: str, ps: str, notes: str) -> None:
+        super().__init__({"x": 10}, f"{notes}/broken", notes)
+        self.token, self.ps = token, ps
+
+    def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
+        lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+        Path(self.ps).write_bytes(b"\n".join(line.replace(b"\0", b" ") for line in lines if b"SparkSubmit" in line))
+        yield from super().plan(owned, states)
+
+    def open(self) -> Extractor:
+        return LeakingExtractor(self)
