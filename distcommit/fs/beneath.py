@@ -10,12 +10,11 @@ import ctypes
 import errno
 import os
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from distcommit.model.ports import OutsideRootError
 
 _FOLDER = os.O_DIRECTORY | os.O_CLOEXEC
+_READABLE = os.O_RDONLY | _FOLDER
 _REFERENCE = getattr(os, "O_PATH", os.O_RDONLY) | _FOLDER
 _OPENAT2 = 437  # the same number on all architectures
 _NO_MOUNT, _NO_MAGIC_LINK, _NO_LINK, _BENEATH = 0x01, 0x02, 0x04, 0x08
@@ -24,36 +23,30 @@ _NOT_SUPPORTED = {errno.ENOSYS, errno.EPERM, errno.EINVAL, errno.E2BIG}  # old k
 _syscall = getattr(ctypes.CDLL(None, use_errno=True), "syscall", None)
 
 
-@contextmanager
-def folder_below(root: str, folder: str, *, readable: bool = False) -> Iterator[int]:
-    """Open a folder that is the root or beneath it.
+def open_below(root: str, folder: str, *, readable: bool = False) -> int:
+    """Open a folder that is the root or beneath it. The caller closes it.
 
     Args:
         root: absolute; it may be reached through links.
         folder: the root, or a path that begins with it. A link inside the root that stays inside is followed.
         readable: whether the folder is to be listed.
 
-    Yields:
+    Returns:
         a descriptor of the folder.
 
     Raises:
         OutsideRootError: if a component is a link that leads out of the root, or the root of a mount.
         FileNotFoundError: if there is no such folder.
     """
-    flags = os.O_RDONLY | _FOLDER if readable else _REFERENCE
+    flags = _READABLE if readable else _REFERENCE
     relative = folder[len(root) :].strip("/")
-    opened = os.open(root, _REFERENCE if relative else flags)
+    if not relative:
+        return os.open(root, flags)
+    root_fd = os.open(root, _REFERENCE)
     try:
-        if relative:
-            above, opened = opened, -1
-            try:
-                opened = _open_below(above, root, folder, relative, flags)
-            finally:
-                os.close(above)
-        yield opened
+        return _open_below(root_fd, root, folder, relative, flags)
     finally:
-        if opened >= 0:
-            os.close(opened)
+        os.close(root_fd)
 
 
 def _open_below(root_fd: int, root: str, folder: str, relative: str, flags: int) -> int:

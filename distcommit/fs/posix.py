@@ -12,11 +12,11 @@ import grp
 import os
 import pwd
 import sys
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Protocol
 
-from distcommit.fs.beneath import folder_below
+from distcommit.fs.beneath import open_below
 from distcommit.model.ports import FileStatus, FolderEntry
 
 _RENAME_NOREPLACE = 1
@@ -103,27 +103,22 @@ class RealPosixCalls:
         os.chown(path, user_id, group_id)
 
     def scandir(self, path: str) -> list[FolderEntry]:
-        with self._confined(path, readable=True) as folder, os.scandir(path if folder is None else folder) as entries:
-            return [FolderEntry(e.name, e.is_dir(follow_symlinks=False), e.inode()) for e in entries]
+        opened = self._opened(path, readable=True)
+        try:
+            with os.scandir(path if opened is None else opened) as entries:
+                return [FolderEntry(e.name, e.is_dir(follow_symlinks=False), e.inode()) for e in entries]
+        finally:
+            if opened is not None:
+                os.close(opened)
 
     def mkdir(self, path: str) -> None:
         os.mkdir(path)
 
     def rmdir(self, path: str) -> None:
-        folder, _, name = path.rpartition("/")
-        with self._confined(folder) as opened:
-            try:
-                os.rmdir(path if opened is None else name, dir_fd=opened)
-            except OSError as error:
-                raise OSError(error.errno, error.strerror, path) from None
+        self._in_folder(os.rmdir, path)
 
     def unlink(self, path: str) -> None:
-        folder, _, name = path.rpartition("/")
-        with self._confined(folder) as opened:
-            try:
-                os.unlink(path if opened is None else name, dir_fd=opened)
-            except OSError as error:
-                raise OSError(error.errno, error.strerror, path) from None
+        self._in_folder(os.unlink, path)
 
     def link(self, source: str, target: str) -> None:
         os.link(source, target, follow_symlinks=False)
@@ -173,12 +168,26 @@ class RealPosixCalls:
                 os.close(opened)
         return real if real.startswith("/") and not real.endswith(" (deleted)") else os.path.realpath(path)
 
-    def _confined(self, folder: str, *, readable: bool = False) -> AbstractContextManager[int | None]:
+    def _in_folder(self, call: Callable[..., None], path: str) -> None:
+        """Do something to a name, in the folder that is opened beneath its root."""
+        folder, _, name = path.rpartition("/")
+        opened = self._opened(folder)
+        if opened is None:
+            call(path)
+            return
+        try:
+            call(name, dir_fd=opened)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, path) from None
+        finally:
+            os.close(opened)
+
+    def _opened(self, folder: str, *, readable: bool = False) -> int | None:
         """Open a folder of the job beneath its root. None for a folder that is no root's."""
         for root in self._roots:
             if folder == root or folder.startswith(f"{root}/"):
-                return folder_below(root, folder, readable=readable)
-        return nullcontext()
+                return open_below(root, folder, readable=readable)
+        return None
 
 
 def _status(found: os.stat_result) -> FileStatus:

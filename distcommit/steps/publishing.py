@@ -246,16 +246,23 @@ class _Batch:
 
     def confirm_folders(self) -> None:
         """Fail the steps of each group whose folder leads out of its root by now. Between the first check and a rename
-        a link may have taken a folder's place; then a file may be somewhere else, and must not count as published."""
+        a link may have taken a folder's place; then a file may be somewhere else, and must not count as published.
+
+        In a folder that was moved as a whole the very files were seen, so that only the folder above it is in question.
+        """
         if not self._fs.has_links:
             return
+        checked: dict[tuple[GuardedFolders, str], DistcommitError | OSError | None] = {}
         for group in self._sound(self.groups):
-            try:
-                self._targets.confirm(group.target)
-                if not group.moved:
-                    self._sources.confirm(group.source)
-            except (DistcommitError, OSError) as error:
-                self._fail(group, error, "a published folder could not be checked", group.target)
+            was_seen = group.moved and not group.left
+            looks = [(self._targets, _folder_of(group.target) if was_seen else group.target)]
+            if not group.moved:
+                looks.append((self._sources, group.source))
+            for guard, folder in looks:
+                if (guard, folder) not in checked:
+                    checked[guard, folder] = _leads_out(guard, folder)
+                if (error := checked[guard, folder]) is not None:
+                    self._fail(group, error, "a published folder could not be checked", folder)
 
     def sync(self, wanted: Sequence[tuple[_Group, str]]) -> None:
         """Syncs the folders of sound groups. One folder's trouble fails the steps in it; the disk's, all."""
@@ -286,6 +293,14 @@ class _Batch:
         for index in group.indices:
             if self.errors[index] is None:
                 self.errors[index] = typed
+
+
+def _leads_out(guard: GuardedFolders, folder: str) -> DistcommitError | OSError | None:
+    try:
+        guard.confirm(folder)
+    except (DistcommitError, OSError) as error:
+        return error
+    return None
 
 
 def _folder_of(path: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.fs.beneath import folder_below, walk
+from distcommit.fs.beneath import open_below, walk
 from distcommit.fs.local import LocalFileSystem
 from distcommit.fs.posix import RealPosixCalls
 from distcommit.model.errors import ConfigurationError
@@ -109,8 +109,8 @@ def test_missing_folders_files_and_roots_are_fine(tmp_path: Path, root: Path) ->
 
 @pytest.mark.parametrize("path", ["/proc", "/proc/self"])
 def test_a_mount_inside_the_root_is_not_entered(path: str) -> None:
-    with pytest.raises(OutsideRootError, match="a mount leads out of /"), folder_below("/", path):
-        pass
+    with pytest.raises(OutsideRootError, match="a mount leads out of /"):
+        open_below("/", path)
     root_fd = os.open("/", os.O_RDONLY)
     try:
         with pytest.raises(OSError, match=r"cross-device"):
@@ -206,6 +206,32 @@ def test_a_link_that_is_put_in_between_listing_and_deletion_saves_what_it_points
     with pytest.raises(OutsideRootError):
         delete_tree(LocalFileSystem(Swapping([str(root)], folder, elsewhere)), folder)
     assert tree(elsewhere) == before
+
+
+class SwappingLate(Swapping):
+    """Another process puts a link in the folder's place once this one has opened it."""
+
+    def _opened(self, folder: str, *, readable: bool = False) -> int | None:
+        opened = super()._opened(folder, readable=readable)
+        if folder == self.folder:
+            self.swap()
+        return opened
+
+
+@pytest.mark.parametrize(
+    "act",
+    [lambda fs, folder: fs.delete(f"{folder}/precious"), lambda fs, folder: fs.delete_folder(f"{folder}/empty")],
+    ids=["delete", "delete_folder"],
+)
+def test_a_link_that_is_put_in_between_opening_and_deletion_saves_what_it_points_to(
+    root: Path, elsewhere: Path, act: Deletion
+) -> None:
+    (root / "a/empty").mkdir(parents=True)
+    (root / "a/precious").write_bytes(b"ours")
+    before = tree(elsewhere)
+    assert act(LocalFileSystem(SwappingLate([str(root)], f"{root}/a", elsewhere)), f"{root}/a")
+    assert tree(elsewhere) == before
+    assert len(tree(root / "a.aside")) == 1, "what was opened was deleted"
 
 
 @pytest.mark.parametrize("swapped", ["staging/a", "output/d"])
