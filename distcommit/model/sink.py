@@ -23,6 +23,8 @@ from distcommit.model.work import MAIN_BRANCH, BranchResult, SkippedRange, Stage
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from distcommit.model.constructs import RowChecker
+
 Publish = Literal["append", "replace", "replace_partitions"]
 """How what a run publishes of a dataset stands to what is published already: beside it; in its place; or in the place
 of what is in the same folders."""
@@ -266,6 +268,11 @@ class Sink(ABC):
         """How what a run publishes stands to what is there. Another than `append` goes with `abilities.files`: the
         engine says in the output what files have taken the place of others."""
         return "append"
+
+    @property
+    def turns_away(self) -> RowChecker | None:
+        """Return the check of records that the sink can't take, which are rejected as by a row checker of the job."""
+        return None
 
     @property
     def replaces_at_target(self) -> bool:

@@ -23,6 +23,7 @@ TaskCheckerSection = Annotated[TaskCheckerSettings, PlainValidator(partial(valid
 SourceSection = Annotated[SourceSettings, PlainValidator(partial(validated, "source"))]
 SinkSection = Annotated[SinkSettings, PlainValidator(partial(validated, "sink", default="files"))]
 _UNREAD = "source"
+_AT_SINK = "sink"
 """The construct that turns away what the source could not read."""
 OnRejected = Literal["fail", "divert"]
 
@@ -153,12 +154,25 @@ class FlowSettings(ChainSettings, frozen=True, extra="forbid", arbitrary_types_a
         if unread is not None:
             stages = (Stage(_UNREAD, unread, on_failure=self.on_rejected), *stages)
         if fork is None:
-            return TaskFlow(self.source, (Branch(self.sink, checks=self.checks()),), stages)
+            return TaskFlow(
+                self.source, (Branch(self.sink, checks=self.checks()),), (*stages, *self._at_sink(self.sink))
+            )
         branches = tuple(
-            Branch(branch.sink, name, branch.stages(self.on_rejected), branch.checks(), branch.optional)
+            Branch(
+                branch.sink,
+                name,
+                (*branch.stages(self.on_rejected), *self._at_sink(branch.sink)),
+                branch.checks(),
+                branch.optional,
+            )
             for name, branch in fork.branches.items()
         )
         return TaskFlow(self.source, branches, stages, fork.operator, self.on_rejected)
+
+    def _at_sink(self, sink: SinkSettings) -> tuple[Stage, ...]:
+        """The check of records that a sink can't take, as the last stage before it."""
+        check = sink.turns_away
+        return () if check is None else (Stage(_AT_SINK, check, on_failure=self.on_rejected),)
 
     def sink_sections(self) -> Mapping[str, SinkSettings]:
         """All sinks, by the section that they are in the job file."""

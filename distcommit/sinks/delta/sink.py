@@ -15,6 +15,7 @@ from distcommit.model.work import MAIN_BRANCH
 from distcommit.sinks.clients import needing_client
 from distcommit.sinks.data_file_sink import DataFileSink
 from distcommit.sinks.delta.settings import DeltaSettings
+from distcommit.sinks.partition_values import NO_VALUE, PartitionValues
 
 
 class DeltaSink(DeltaSettings, DataFileSink):
@@ -23,6 +24,11 @@ class DeltaSink(DeltaSettings, DataFileSink):
     infos_version: ClassVar[int] = 2
 
     type: Literal["delta"]
+
+    @property
+    def turns_away(self) -> PartitionValues | None:
+        rule = f"a partition's value, which Delta does not read as null: not an empty text, and not {NO_VALUE}"
+        return PartitionValues(self.partition_by, _is_read_back, rule) if self.partition_by else None
 
     def pins(self) -> Mapping[str, Pin]:
         return {"location": Pin(self.location), "table": Pin(self.table)}
@@ -65,3 +71,7 @@ class DeltaSink(DeltaSettings, DataFileSink):
             from distcommit.sinks.delta.committer import DeltaCommitter  # noqa: PLC0415
 
         return DeltaCommitter(self, context)
+
+
+def _is_read_back(field: str, value: str) -> bool:
+    return value not in ("", NO_VALUE)

@@ -11,9 +11,7 @@ from pydantic import BaseModel, Field
 
 from distcommit.model.errors import ConfigurationError
 from distcommit.sinks.files.time_folders import TimePartition, check_time_column, split_by_time
-
-NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
-"""In a folder's name, of rows whose field is null or an empty text, as Hive and Spark have it."""
+from distcommit.sinks.partition_values import NO_VALUE, PartitionValues
 
 _ESCAPED = re.compile("[\0-\x1f\x7f\"#%'*/:=?\\\\{[\\]^<>|]|\\A[.]|[. ]\\Z")
 """What Hive escapes in names of folders, what Windows can't have there, and the dot by which readers take one for
@@ -86,6 +84,17 @@ def _split_by(batch: pa.RecordBatch, partition: Partition) -> Iterator[tuple[str
     for name, rows in zip(numbers, np.split(order, ends[:-1]), strict=True):
         if len(rows):
             yield name, batch.take(pa.array(rows))
+
+
+def folder_names(partitions: Sequence[Partition]) -> PartitionValues | None:
+    """Return the check that rejects records which can't have a folder; None if no folder is named after a field."""
+    fields = tuple(partition.field for partition in partitions if isinstance(partition, FieldPartition))
+    rule = f"a value that a folder can be named after: at most {_MAX_NAME_BYTES} bytes, and not {NO_VALUE}"
+    return PartitionValues(fields, _can_be_folder, rule) if fields else None
+
+
+def _can_be_folder(field: str, value: str) -> bool:
+    return value != NO_VALUE and len(f"{_escaped(field)}={_escaped(value)}".encode()) <= _MAX_NAME_BYTES
 
 
 def _folder(field: str, value: str | None) -> str:

@@ -35,9 +35,10 @@ from distcommit.model.work import (
 )
 from distcommit.protocol.paths.output import published_folder, published_name, published_start
 from distcommit.protocol.paths.staging import staged_name, writing_name
-from distcommit.sinks.files.field_folders import split
+from distcommit.sinks.files.field_folders import folder_names, split
 from distcommit.sinks.files.layout import FileLayout
 from distcommit.sinks.files.open_file import ClosedFile, OpenFile, with_origins, without_origins
+from distcommit.sinks.partition_values import PartitionValues
 from distcommit.steps.rename import FsRenameCommitStep
 
 _OTHER_PARTITIONS = (
@@ -102,6 +103,10 @@ class FileSink(FileLayout, SinkSettings, frozen=True, extra="forbid"):
     @property
     def publisher(self) -> Publish:
         return self.publish
+
+    @property
+    def turns_away(self) -> PartitionValues | None:
+        return folder_names(self.partitions)
 
     def pins(self) -> Mapping[str, Pin]:
         """What a partition is, which binds what replaces them: files in other folders would stay beside what does."""

@@ -36,6 +36,7 @@ from distcommit.sinks.iceberg.settings import IcebergSettings
 from distcommit.sinks.target_files import data_file_name
 
 _OPEN_FILES = 32
+_MOST_NAME_BYTES = 240
 
 
 class IcebergWriter(DataFileWriter):
@@ -149,7 +150,8 @@ class IcebergFiles:
     def _begin(self, partition: PartitionKey | None, schema: pa.Schema) -> _OpenFile:
         name = data_file_name(self._attempt.epoch, self._attempt.attempt, self.begun)
         self.begun += 1
-        path = self.table.location_provider().new_data_location(name, partition)
+        names = partition if partition is not None and _can_be_folders(partition) else None
+        path = self.table.location_provider().new_data_location(name, names)
         leave_note(self._area, self._sink_name, name, path, *note_of(self.table))
         self._paths.append(path)
         stream = self.table.io.new_output(path).create()
@@ -180,6 +182,11 @@ class IcebergFiles:
         )
         made.spec_id = self.table.metadata.default_spec_id
         self._closed.append(made)
+
+
+def _can_be_folders(partition: PartitionKey) -> bool:
+    """Return whether folders can be named after a partition's values. Readers do not go by these names."""
+    return all(len(part.encode()) <= _MOST_NAME_BYTES for part in partition.to_path().split("/"))
 
 
 def _sort_keys(table: Table) -> list[tuple[str, str]]:

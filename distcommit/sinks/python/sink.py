@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from distcommit.fs.secret_files import with_secret_files_in
 from distcommit.model.committer import OpensCommitter
+from distcommit.model.constructs import RowChecker
 from distcommit.model.errors import ConfigurationError, plain_text
 from distcommit.model.pins import Pin
 from distcommit.model.ports import FileAccess
@@ -85,6 +86,11 @@ class PythonSink(BaseModel, SinkSettings):
     def publisher(self) -> Publish:
         with custom_code("sink", self.class_name):
             return self.made.publisher
+
+    @property
+    def turns_away(self) -> RowChecker | None:
+        with custom_code("sink", self.class_name):
+            return self.made.turns_away
 
     @property
     def replaces_at_target(self) -> bool:

@@ -20,9 +20,9 @@ from distcommit.fs.local import LocalFileSystem
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.urn import folder_of
 from distcommit.sinks.files.encoders import FileFormat
-from distcommit.sinks.files.field_folders import NO_VALUE
 from distcommit.sinks.files.footer import read_footer, read_records
 from distcommit.sinks.files.sink import FileSink
+from distcommit.sinks.partition_values import NO_VALUE
 from tests.unit.sinks.attempts import DAY_MS, FORMATS, LEAST, RUN_NUMBERS, URN, files_in
 
 FS = LocalFileSystem()

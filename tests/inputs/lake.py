@@ -1,0 +1,155 @@
+"""Inputs of sinks whose records go to partitions and to tables of a lake: values, names of columns, altered tables."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+
+from distcommit.model.committer import FailedForGood
+from distcommit.model.errors import ConfigurationError
+from distcommit.sinks.delta.sink import DeltaSink
+from distcommit.sinks.files.field_folders import FieldPartition, split
+from distcommit.sinks.files.sink import FileSink
+from distcommit.sinks.partition_values import NO_VALUE
+from tests.inputs.case import Case
+from tests.unit.sinks.delta_target import Target, ids
+
+_FILES = FileSink.model_validate({"partition_by": [{"field": "k"}]})
+_DELTA = DeltaSink.model_validate({"type": "delta", "location": "/tables", "partition_by": ["k"]})
+
+
+def _folder(value: str | None) -> Callable[[Path], str]:
+    """Return the folder of a record with that value, or that it is rejected."""
+
+    def run(folder: Path) -> str:
+        batch = pa.record_batch({"k": pa.array([value], pa.string())})
+        check = _FILES.turns_away
+        if check is None or not check.check(batch)[0].as_py():
+            return "rejected: its value can not name a folder"
+        return next(name for name, _ in split(batch, [FieldPartition(field="k")]))
+
+    return run
+
+
+def _delta_partition(value: str | None) -> Callable[[Path], str]:
+    """Return the value that a Delta table has of a record that was partitioned by it, or that it is rejected."""
+
+    def run(folder: Path) -> str:
+        batch = pa.record_batch({"k": pa.array([value], pa.string()), "id": [1]})
+        check = _DELTA.turns_away
+        if check is None or not check.check(batch)[0].as_py():
+            return "rejected: Delta would read it as null"
+        target = Target(folder)
+        sink = target.sink(partition_by=["k"])
+        target.commit(sink, target.prepare(sink, "t", 1, pa.table(batch.to_pydict(), batch.schema)))
+        return repr(target.table("t").to_pyarrow_table()["k"][0].as_py())
+
+    return run
+
+
+def _delta_names(*names: str) -> Callable[[Path], str]:
+    """Return `stored`, or that a table can't have such columns."""
+
+    def run(folder: Path) -> str:
+        try:
+            _DELTA.check_schema(pa.schema([(name, pa.int64()) for name in names]))
+        except ConfigurationError as error:
+            return f"rejected: {error.what}"
+        return "stored"
+
+    return run
+
+
+def _delta_after(change: str) -> Callable[[Path], str]:
+    """Return what a commit of files is answered after something happened to their table, shortened."""
+
+    def run(folder: Path) -> str:
+        target = Target(folder)
+        sink = target.sink()
+        if change != "dropped before its first commit":
+            target.commit(sink, target.prepare(sink, "t", 1, ids(1)))
+        if change == "dropped between two runs":
+            shutil.rmtree(target.location / "t")
+        bases = (1,) if "first" not in change else (0,)
+        request = target.prepare(sink, "t", 2, ids(2), bases=bases)
+        if change.startswith("dropped before"):
+            shutil.rmtree(target.location / "t")
+        (outcome,) = target.commit(sink, request)
+        if isinstance(outcome, FailedForGood):
+            return f"rejected: {outcome.reason.partition('To do: ')[2].partition(':')[0]}"
+        return f"rows {target.rows('t')}"
+
+    return run
+
+
+_RENAMED = "rejected: Delta can't store this column"
+_SAME = "rejected: a table can't have these columns"
+_NO_FOLDER = "rejected: its value can not name a folder"
+_ABANDON, _RESTART = (f"rejected: release the dataset with {way}" for way in ("abandon", "restart"))
+_DDL = "tests/unit/sinks/test_iceberg_altered.py::"
+_REFUSED = f"{_DDL}test_files_whose_values_the_table_would_not_show_are_refused"
+_SHOWN = f"{_DDL}test_files_whose_values_the_table_still_shows_are_committed"
+
+CASES: list[Case] = [
+    *(
+        Case("partition-folder", given, right, run=_folder(value))
+        for given, value, right in (
+            ("text DE", "DE", "k=DE"),
+            ("null", None, f"k={NO_VALUE}"),
+            ("an empty text, as Hive has it; the file keeps it", "", f"k={NO_VALUE}"),
+            ("text a/b", "a/b", "k=a%2Fb"),
+            ("text ..", "..", "k=%2E%2E"),
+            ("text %41", "%41", "k=%2541"),
+            ("text with a line break", "a\nb", "k=a%0Ab"),
+            (f"text {NO_VALUE}", NO_VALUE, _NO_FOLDER),
+            ("text of 300 bytes", "x" * 300, _NO_FOLDER),
+            ("text of 100 slashes, which take 300 bytes as escapes", "/" * 100, _NO_FOLDER),
+        )
+    ),
+    *(
+        Case("delta-partition", given, right, run=_delta_partition(value))
+        for given, value, right in (
+            ("null", None, "None"),
+            ("text a/b=c %", "a/b=c %", "'a/b=c %'"),
+            ("text of 300 bytes", "x" * 300, repr("x" * 300)),
+            ("an empty text", "", "rejected: Delta would read it as null"),
+            (f"text {NO_VALUE}", NO_VALUE, "rejected: Delta would read it as null"),
+        )
+    ),
+    *(
+        Case("delta-columns", f"columns {', '.join(map(repr, names))}", right, run=_delta_names(*names))
+        for names, right in (
+            (("k", "id"), "stored"),
+            (("k", "ID", "id"), _SAME),
+            (("k", "id", "id"), _SAME),
+            (("k", ""), _RENAMED),
+            (("k", "a b"), _RENAMED),
+            (("k", "a=b"), _RENAMED),
+            (("k", "größe"), "stored"),
+        )
+    ),
+    *(
+        Case("delta-table", f"a table that was {change}", right, run=_delta_after(change))
+        for change, right in (
+            ("left alone", "rows [1, 2]"),
+            ("dropped before its first commit", _ABANDON),
+            ("dropped before the commit", _RESTART),
+            ("dropped between two runs", _RESTART),
+        )
+    ),
+    Case("iceberg-table", "a column dropped and added again after the write", "rejected: abandon", test=_REFUSED),
+    Case("iceberg-table", "a column that requires a value after the write", "rejected: abandon", test=_REFUSED),
+    Case("iceberg-table", "a required column added after the write", "rejected: abandon", test=_REFUSED),
+    Case("iceberg-table", "a column renamed after the write", "its values, under the new name", test=_SHOWN),
+    Case("iceberg-table", "a column widened to long after the write", "its values, as long", test=_SHOWN),
+    Case(
+        "iceberg-partition",
+        f"text {NO_VALUE}, text of 300 bytes, an empty text",
+        "each as it is",
+        test="tests/unit/sinks/test_partition_values.py::"
+        "test_iceberg_keeps_partition_values_that_no_folder_could_be_named_after",
+    ),
+]
