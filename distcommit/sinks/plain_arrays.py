@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from distcommit.sinks.files.text_values import values_of
 from distcommit.sinks.table_committer import RefusedError
 
 MAX_DIGITS = 38
 """Of a decimal with 128 bits."""
+_NEGATIVE_ZERO = re.compile(r"-0(\.0+)?(e[-+]?\d+)?(?![\d.])", re.IGNORECASE)
+_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
 _INTEGER_DIGITS = pa.decimal128(20, 0)
 
 
@@ -40,10 +45,23 @@ def decoded(array: pa.Array) -> pa.Array:
     return array.storage if isinstance(array, pa.ExtensionArray) else array
 
 
-def as_json(array: pa.Array) -> pa.Array:
-    """A column of lists, structs or maps as JSON, each in text; maps as a list of keys and values."""
+def as_json(array: pa.Array, column: str, shown: str, *, negative_zeros: bool = True) -> pa.Array:
+    """A column of lists, structs or maps as JSON, each in text; maps as a list of keys and values.
+
+    Raises:
+        RefusedError: if a value has `-0.0`, and that is not kept.
+    """
     values = values_of(array.cast(_pairs(array.type)) if pa.types.is_map(array.type) else array)
-    return pa.array([None if value is None else json.dumps(value) for value in values], pa.string())
+    texts = [None if value is None else json.dumps(value) for value in values]
+    if not negative_zeros and any(text and _NEGATIVE_ZERO.search(_TEXT.sub("", text)) for text in texts):
+        raise refused_value(column, shown, "-0.0, which is stored as 0.0")
+    return pa.array(texts, pa.string())
+
+
+def has_negative_zero(array: pa.Array) -> bool:
+    """Return whether a column of floats has a zero with a sign."""
+    zeros = array.filter(pc.equal(array, 0)).drop_null().to_numpy(zero_copy_only=False)
+    return bool(np.signbit(zeros).any())
 
 
 def converted(array: pa.Array, kind: pa.DataType, column: str, shown: str) -> pa.Array:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import Any, Protocol
 
+import pyarrow as pa
+
 from distcommit.model.committer import CommitterContext, LostAttempt
 from distcommit.model.sink import AttemptIdentity, Origin, Prepared, StagingArea
 from distcommit.sinks.staged_rows import StagedRows, files_of
@@ -50,7 +52,7 @@ class PreparedRows(StagedRows):
         attempt: whose rows they are.
         area: where they wait.
         origin: where they come from.
-        ledger: as of `StagedRows`.
+        ledger, check: as of `StagedRows`.
     """
 
     def __init__(
@@ -60,8 +62,9 @@ class PreparedRows(StagedRows):
         area: StagingArea,
         origin: Origin,
         ledger: Callable[[], str],
+        check: Callable[[pa.Schema], None],
     ) -> None:
-        super().__init__(area, origin, ledger)
+        super().__init__(area, origin, ledger, check)
         staging_root = area.folder.removesuffix(f"/{area.prefix}")
         self._context = CommitterContext(area.fs, staging_root, area.output_root, attempt.store_id)
         self._opens, self._attempt, self._has_begun = opens, attempt, False

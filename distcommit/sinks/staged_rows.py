@@ -33,14 +33,22 @@ class StagedRows(SinkWriter):
         area: where they wait.
         origin: where they come from.
         ledger: the identity of the ledger that they are committed by; asked in the end, of one that has rows.
+        check: raises a ConfigurationError if rows of a schema can't go to the table; asked of each schema.
         with_positions: whether each row gets its source partition and position, in two columns more.
     """
 
     def __init__(
-        self, area: StagingArea, origin: Origin, ledger: Callable[[], str], *, with_positions: bool = False
+        self,
+        area: StagingArea,
+        origin: Origin,
+        ledger: Callable[[], str],
+        check: Callable[[pa.Schema], None],
+        *,
+        with_positions: bool = False,
     ) -> None:
         self._area, self._covering, self._ledger = area, Covering(origin), ledger
         self._origin, self._with_positions = origin, with_positions
+        self._check, self._checked = check, pa.schema([])
         self._files: list[list[Any]] = []
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_bytes = 0
@@ -49,6 +57,9 @@ class StagedRows(SinkWriter):
         self._covering.add(batch, origins)
         if not batch.num_rows:
             return
+        if batch.schema != self._checked:
+            self._check(batch.schema)
+            self._checked = batch.schema
         if self._with_positions:
             batch = with_positions(batch, self._origin, origins)
         self._waiting.append(batch)

@@ -20,7 +20,7 @@ from distcommit.model.committer import (
     RetryLater,
     SinkCommitter,
 )
-from distcommit.model.errors import ConflictError, LostError
+from distcommit.model.errors import ConfigurationError, ConflictError, LostError
 from distcommit.model.ledger import LedgerRow
 from distcommit.sinks.covering import covered_in
 from distcommit.sinks.ledgers import allowed_again, answered, committed, of_another_ledger, taken_back
@@ -209,7 +209,7 @@ class TableCommitter(SinkCommitter):
             with self.savepoint():
                 self.load(request, rows.get(key))
                 self.record(row)
-        except (LostError, RefusedError) as error:
+        except (ConfigurationError, LostError, RefusedError) as error:
             return FailedForGood(str(error))
         except Exception as error:
             outcome = self.outcome_of(error)

@@ -138,7 +138,8 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
             raise ConfigurationError("a table can't have this column", column=wrong[0], todo=todo)
 
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
-        return StagedRows(area, origin, self.ledger_of(attempt), with_positions=self.has_order_columns)
+        ledger, with_order = self.ledger_of(attempt), self.has_order_columns
+        return StagedRows(area, origin, ledger, self.check_schema, with_positions=with_order)
 
     @abstractmethod
     def open_committer(self, context: CommitterContext) -> TableCommitter:
@@ -244,7 +245,7 @@ class ServerSink(TableSink):
                 todo="give the flow, or the attempt's identity, its `store_id`",
             )
         _begun(self, attempt.store_id, attempt.run_id, attempt.epoch)
-        return PreparedRows(self.open_two_phase, attempt, area, origin, self.ledger_of(attempt))
+        return PreparedRows(self.open_two_phase, attempt, area, origin, self.ledger_of(attempt), self.check_schema)
 
     @abstractmethod
     def open_two_phase(self, context: CommitterContext) -> Preparing:

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import psycopg
 import pyarrow as pa
@@ -28,6 +28,7 @@ from distcommit.sinks.postgresql.tables import Table
 from tests.servers.postgresql import PostgresServer
 from tests.unit.sinks.committing import numbers, refused
 from tests.unit.sinks.newest_cases import NewestCases
+from tests.unit.sinks.odd_input_cases import OddInputCases
 from tests.unit.sinks.table_sink_cases import ServerTableSinkCases, ServerTarget
 
 
@@ -66,8 +67,18 @@ def target(postgres_server: PostgresServer, tmp_path: Path) -> Iterator[Target]:
     made.sql(f"DROP SCHEMA {made.schema} CASCADE")
 
 
-class TestPostgresql(ServerTableSinkCases, NewestCases):
+class TestPostgresql(ServerTableSinkCases, NewestCases, OddInputCases):
     """As any database."""
+
+    keeps_negative_zero = True
+    keeps_negative_zero_in_json = False
+    refused_names: ClassVar = {
+        ("x" * 64,): "64 bytes",
+        ("x" * 63 + "a", "x" * 63 + "b"): "64 bytes",
+        ("ü" * 32,): "64 bytes",
+        ("ctid",): "for itself",
+        ("xmin",): "for itself",
+    }
 
 
 # -- what the rows are

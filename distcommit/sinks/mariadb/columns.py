@@ -15,12 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from distcommit.model.errors import ConfigurationError
+from distcommit.sinks.column_names import ColumnNames
 from distcommit.sinks.mariadb.settings import MOST_NAME_CHARACTERS
 from distcommit.sinks.plain_arrays import (
     MAX_DIGITS,
     as_json,
     converted,
     decoded,
+    has_negative_zero,
     plain_type,
     refused_type,
     refused_value,
@@ -56,6 +58,7 @@ _MADE: Mapping[pa.DataType, str] = {
     pa.timestamp("us", "UTC"): "datetime(6)",
 }
 _OF_KEYS: Mapping[str, str] = {"longtext": "varchar(%d)", "longblob": "varbinary(%d)"}
+NAMES = ColumnNames("MariaDB", most_characters=MOST_NAME_CHARACTERS, basic_characters=True, ends_in_spaces=False)
 _KEY_CHARACTERS = 768
 """What an index holds, in characters."""
 _MOST_SCALE, _WIDEST = 30, 65
@@ -86,21 +89,6 @@ def column_of(name: str, declared: str, *, nullable: bool) -> Column:
     sizes = tuple(int(size) for size in (inside or "").split(",") if size.strip().isdigit())
     shown = f"{name} {declared}{'' if nullable else ' not null'}"
     return Column(name, kind.lower(), sizes, "unsigned" in after.lower(), nullable, shown)
-
-
-def check_names(schema: pa.Schema) -> None:
-    """Raises:
-    ConfigurationError: if a column has a name that none can have, or that is another's but for its case.
-    """
-    for name in schema.names:
-        long = len(name) > MOST_NAME_CHARACTERS or name.endswith(" ") or any(ord(each) > 0xFFFF for each in name)
-        if long or not name or [each.lower() for each in schema.names].count(name.lower()) > 1:
-            raise ConfigurationError(
-                "MariaDB can't have a column of this name",
-                column=name,
-                expected=f"at most {MOST_NAME_CHARACTERS} characters of Unicode's basic plane, not told by case alone",
-                todo="rename it with the converter `rename`",
-            )
 
 
 def column_type(field: pa.Field, keys: Sequence[str]) -> str:
@@ -163,7 +151,11 @@ def _sent(array: pa.Array, column: Column) -> list[Any]:
         raise refused_type(column.name, array.type, column.shown)
     if array.null_count and not column.nullable:
         raise refused_value(column.name, column.shown, "null, of which the server may make a value of its own")
-    array = as_json(array) if pa.types.is_nested(kind) else converted(array, wanted, column.name, column.shown)
+    array = (
+        as_json(array, column.name, column.shown)
+        if pa.types.is_nested(kind)
+        else converted(array, wanted, column.name, column.shown)
+    )
     if pa.types.is_null(kind):
         return [None] * len(array)
     wrong = _changed(array, column)
@@ -180,7 +172,9 @@ def _changed(array: pa.Array, column: Column) -> str:
         low, high = (0, 2**24 - 1) if column.unsigned else (-(2**23), 2**23 - 1)
         return "" if _all(pc.and_(pc.greater_equal(array, low), pc.less_equal(array, high))) else "out of range"
     if kind in ("float", "double"):
-        return "" if _all(pc.is_finite(array)) else "no number, which MariaDB does not have"
+        if not _all(pc.is_finite(array)):
+            return "no number, which MariaDB does not have"
+        return "-0.0, which MariaDB stores as 0" if has_negative_zero(array) else ""
     if kind in _TEXTS or kind in _BYTES:
         return _too_long(array, column)
     if kind in ("time", "datetime", "timestamp"):

@@ -111,11 +111,16 @@ class MariadbCommitter(LoadingCommitter):
 
     def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
         outcomes = [*super().commit(requests)]
+        altered: set[str] = set()
         for _ in range(_MOST_ALTERED):
             to_alter, self._altered_first = self._altered_first, {}
             if not to_alter:
                 break
-            failed = {key: self._alter(statement) for key, statement in to_alter.items()}
+            failed = {
+                key: self._alter(statement) if statement not in altered else _still_asked(statement)
+                for key, statement in to_alter.items()
+            }
+            altered.update(to_alter.values())
             again: list[int] = []
             for index, request in enumerate(requests):
                 key = (request.dataset_urn, request.branch)
@@ -148,8 +153,9 @@ class MariadbCommitter(LoadingCommitter):
         try:
             execute(self._connection, statement)
         except MySQLError as error:
-            if code_of(error) in (TWO_COLUMNS, *TOO_NARROW):  # somebody else has just added it, or made it wider still
-                return None
+            is_altered = statement.startswith("ALTER")
+            if is_altered and code_of(error) in (TWO_COLUMNS, *TOO_NARROW):
+                return None  # somebody else has just added it, or made it wider still
             outcome = outcome_of(error, self._connection)
             if outcome is None:
                 raise
@@ -269,3 +275,10 @@ class MariadbCommitter(LoadingCommitter):
 
     def _execute(self, statement: str, values: Sequence[Any]) -> Cursor:
         return execute(self._connection, statement, values)
+
+
+def _still_asked(statement: str) -> CommitOutcome:
+    """Return the outcome if a table needs the same change again after it was made, as of a name it does not keep."""
+    return FailedForGood(
+        f"the table is not as it should be after {statement}: alter it, then release the dataset with retry"
+    )

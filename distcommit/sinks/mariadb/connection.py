@@ -29,6 +29,8 @@ _COLLISIONS = {1020, 1213, 1412}
 """A row that was changed meanwhile, a deadlock, a table that was altered meanwhile."""
 _OF_ROWS = {1048, 1062, 1118, 1138, 1216, 1263, 1264, 1265, 1292, 1364, 1366, 1367, 1406, 1411, 1452, 1467, 1644, 1690}
 _OF_ROWS |= {3140, 3819, 4025}
+_OF_NAMES = {1059, 1060, 1166}
+"""Names of columns: too long, twice, and such that there can't be."""
 """Values and constraints, what triggers say, and rows that are larger than any can be."""
 _OF_THE_SERVER = {1021, 1026, 1028, 1030, 1037, 1038, 1040, 1041, 1053, 1114, 1158, 1159, 1160, 1161, 1180, 1203, 1206}
 _OF_THE_SERVER |= {1290, 1317, 1792, 1836, 1927, 3024, 3032}
@@ -147,7 +149,7 @@ def outcome_of(error: MySQLError, connection: Connection[Cursor]) -> CommitOutco
     code = code_of(error)
     if not connection.open or not code > 0 or _CLIENT <= code < _CLIENT + 1000 or code in _OF_THE_SERVER | _COLLISIONS:
         return None
-    if code in _OF_ROWS:
+    if code in _OF_ROWS | _OF_NAMES:
         return FailedForGood(
             f"the table does not take the rows: {text_of(error)}. Alter the table and release the dataset with retry;"
             " or abandon it, and convert or reject such records"

@@ -9,7 +9,7 @@ import pyarrow as pa
 from distcommit.fs.secret_files import with_secret_files
 from distcommit.model.committer import CommitterContext
 from distcommit.sinks.clients import committing_by, needing_client
-from distcommit.sinks.mariadb.columns import check_names, column_type
+from distcommit.sinks.mariadb.columns import NAMES, column_type
 from distcommit.sinks.mariadb.settings import MariadbTables
 from distcommit.sinks.table_committer import TableCommitter
 
@@ -30,7 +30,7 @@ class MariadbSink(MariadbTables):
         super().check_schema(schema)
         with needing_client(self.type):
             import pymysql  # noqa: F401, PLC0415
-        check_names(schema)
+        NAMES.check(schema.names)
         for field in schema:
             column_type(field, self.keys)
 

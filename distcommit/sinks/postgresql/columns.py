@@ -16,6 +16,7 @@ from pgpq.encoders import StringEncoderBuilder
 from pgpq.schema import Jsonb
 
 from distcommit.model.errors import ConfigurationError
+from distcommit.sinks.column_names import ColumnNames
 from distcommit.sinks.plain_arrays import (
     MAX_DIGITS,
     as_json,
@@ -25,6 +26,7 @@ from distcommit.sinks.plain_arrays import (
     refused_type,
     refused_value,
 )
+from distcommit.sinks.postgresql.settings import MAX_NAME_BYTES
 
 _UTC = pa.timestamp("us", "UTC")
 _SIMPLE: Mapping[str, pa.DataType] = {
@@ -63,6 +65,13 @@ _MADE: Mapping[pa.DataType, str] = {
     _UTC: "timestamptz",
     pa.duration("us"): "interval",
 }
+NAMES = ColumnNames(
+    "PostgreSQL",
+    most_bytes=MAX_NAME_BYTES,
+    reserved=frozenset({"cmax", "cmin", "ctid", "tableoid", "xmax", "xmin"}),
+)
+_INFINITE = {"date": -(2**31) + 10_957, "timestamp": -(2**63) + 946_684_800_000_000}
+"""What the server takes for `-infinity`: its smallest number, counted from 2000 on."""
 _WIDTHS = {
     "smallint": ("integer", 16),
     "integer": ("integer", 32),
@@ -70,6 +79,7 @@ _WIDTHS = {
     "real": ("float", 32),
     "double precision": ("float", 64),
 }
+_NUMBERS = {32: pa.int32(), 64: pa.int64()}
 _FRACTIONS = ("time", "timestamp", "timestamptz")
 _VARHDRSZ = 4
 
@@ -159,7 +169,7 @@ def _array(array: pa.Array, column: Column) -> pa.Array:
         raise refused_type(column.name, array.type, column.shown)
     array = decoded(array)
     if column.kind in ("json", "jsonb") and pa.types.is_nested(array.type):
-        return as_json(array)
+        return as_json(array, column.name, column.shown, negative_zeros=column.kind == "json")
     array = converted(array, sent, column.name, column.shown)
     wrong = _changed(pc.list_flatten(array) if pa.types.is_list(sent) else array, column)
     if wrong:
@@ -170,6 +180,9 @@ def _array(array: pa.Array, column: Column) -> pa.Array:
 def _changed(array: pa.Array, column: Column) -> str:
     """What the server would make another value of, or nothing; it says nothing of it."""
     kind = column.kind.removeprefix("_")
+    infinite = _INFINITE.get(kind.removesuffix("tz"))
+    if infinite is not None and pc.any(pc.equal(array.view(_NUMBERS[array.type.bit_width]), infinite)).as_py():
+        return "a time that is `-infinity` there"
     if column.modifier < 0 or not len(array):
         return ""
     if kind in _FRACTIONS:

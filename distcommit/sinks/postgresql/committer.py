@@ -135,10 +135,9 @@ class PostgresqlCommitter(LoadingCommitter):
         if not self._settings.takes_back:
             return None
         table = sql.Identifier(self._schema, self._settings.table_of(dataset_urn))
-        asked = sql.SQL("SELECT count(*) FROM {} WHERE {} = %s").format(table, sql.Identifier(OF))
-        (rows,) = self._connection.execute(
-            asked, (tag_of(self._context.store_id, dataset_urn, branch),)
-        ).fetchone() or (0,)
+        tag = sql.Literal(tag_of(self._context.store_id, dataset_urn, branch))
+        asked = sql.SQL("SELECT count(*) FROM {} WHERE {} = {}").format(table, sql.Identifier(OF), tag)
+        (rows,) = self._connection.execute(asked).fetchone() or (0,)
         return int(rows)
 
     def probe(self) -> None:

@@ -8,9 +8,8 @@ import pyarrow as pa
 
 from distcommit.fs.secret_files import with_secret_files
 from distcommit.model.committer import CommitterContext
-from distcommit.model.errors import ConfigurationError
 from distcommit.sinks.clients import committing_by, needing_client
-from distcommit.sinks.postgresql.settings import MAX_NAME_BYTES, PostgresqlTables
+from distcommit.sinks.postgresql.settings import PostgresqlTables
 from distcommit.sinks.table_committer import TableCommitter
 
 if TYPE_CHECKING:
@@ -29,13 +28,11 @@ class PostgresqlSink(PostgresqlTables):
         """
         super().check_schema(schema)
         with needing_client(self.type):
-            from distcommit.sinks.postgresql.columns import column_type  # noqa: PLC0415
+            from distcommit.sinks.postgresql.columns import NAMES, column_type  # noqa: PLC0415
 
+        NAMES.check(schema.names)
         for field in schema:
             column_type(field)
-            if len(field.name.encode()) > MAX_NAME_BYTES:
-                todo = "rename it with the converter `rename`"
-                raise ConfigurationError("PostgreSQL would shorten a column's name", column=field.name, todo=todo)
 
     def open_committer(self, context: CommitterContext) -> TableCommitter:
         if self.two_phase:

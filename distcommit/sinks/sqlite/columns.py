@@ -14,9 +14,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from distcommit.model.errors import ConfigurationError
-from distcommit.sinks.plain_arrays import as_json, converted, decoded, plain_type, refused_type, refused_value
+from distcommit.sinks.column_names import ColumnNames
+from distcommit.sinks.plain_arrays import (
+    as_json,
+    converted,
+    decoded,
+    has_negative_zero,
+    plain_type,
+    refused_type,
+    refused_value,
+)
 
 Stored = Literal["INTEGER", "REAL", "TEXT", "BLOB"]
+NAMES = ColumnNames("SQLite")
 _TAKES: Mapping[str, frozenset[Stored]] = {
     "INTEGER": frozenset({"INTEGER"}),
     "NUMERIC": frozenset({"INTEGER"}),
@@ -54,15 +64,12 @@ class Column:
         return "REAL" if any(part in declared for part in ("REAL", "FLOA", "DOUB")) else "NUMERIC"
 
 
-def column_type(field: pa.Field, schema: pa.Schema) -> Stored:
+def column_type(field: pa.Field) -> Stored:
     """The type that a column is made with.
 
     Raises:
-        ConfigurationError: if there is none for it, or another column has its name but for its case.
+        ConfigurationError: if there is none for it.
     """
-    if [name.lower() for name in schema.names].count(field.name.lower()) > 1:
-        todo = "rename it with the converter `rename`"
-        raise ConfigurationError("SQLite tells columns apart without their case", column=field.name, todo=todo)
     stored = _stored(_plain(field.type))
     if stored is None:
         raise ConfigurationError(
@@ -101,10 +108,12 @@ def _sent(array: pa.Array, column: Column) -> pa.Array:
     if column.in_key and array.null_count:  # of an integer SQLite makes the next number; else NULLs are never the same
         raise refused_value(column.name, column.shown, "null in a primary key")
     if pa.types.is_nested(kind):
-        return as_json(array)
+        return as_json(array, column.name, column.shown)
     array = converted(array, kind, column.name, column.shown)
     if pa.types.is_floating(kind) and pc.any(pc.is_nan(array)).as_py():
         raise refused_value(column.name, column.shown, "NaN, which SQLite stores as NULL")
+    if pa.types.is_floating(kind) and has_negative_zero(array):
+        raise refused_value(column.name, column.shown, "-0.0, which SQLite stores as 0.0")
     if pa.types.is_temporal(kind):
         array = array.cast(pa.string())
         if pc.any(pc.starts_with(array, "<")).as_py():

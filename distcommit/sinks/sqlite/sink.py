@@ -16,7 +16,7 @@ from distcommit.model.sink import Abilities
 from distcommit.model.targets import Target, database_address
 from distcommit.model.work import MAIN_BRANCH
 from distcommit.sinks.clients import committing_by
-from distcommit.sinks.sqlite.columns import column_type
+from distcommit.sinks.sqlite.columns import NAMES, column_type
 from distcommit.sinks.sqlite.committer import SqliteCommitter
 from distcommit.sinks.sqlite.connection import connected
 from distcommit.sinks.table_committer import LEDGER, TableCommitter
@@ -73,8 +73,9 @@ class SqliteSink(TableSink):
             one to it.
         """
         super().check_schema(schema)
+        NAMES.check(schema.names)
         for field in schema:
-            column_type(field, schema)
+            column_type(field)
         if self.version and pa.types.is_decimal(schema.field(self.version).type):
             raise ConfigurationError(
                 "SQLite keeps decimals as text, which has another order",

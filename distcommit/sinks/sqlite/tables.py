@@ -32,7 +32,7 @@ class Table:
         whole = with_tags(schema, self.tags)
         missing = missing_columns(whole, self.columns, self.shown, add_columns=add_columns, any_case=True)
         for each in missing:
-            made = f"{quoted(each.name)} {column_type(each, whole)}"
+            made = f"{quoted(each.name)} {column_type(each)}"
             self.connection.execute(f"ALTER TABLE {quoted(self.shown)} ADD COLUMN {made}")
         if missing:
             self.columns = _columns(self.connection, self.shown)
@@ -102,7 +102,7 @@ def make(
 ) -> Table:
     """Makes the table for rows of that schema."""
     whole = with_tags(rows, tags)
-    columns = [f"{quoted(each.name)} {column_type(each, whole)}" for each in whole]
+    columns = [f"{quoted(each.name)} {column_type(each)}" for each in whole]
     if keys:
         columns.append(f"PRIMARY KEY ({', '.join(map(quoted, keys))})")
     mark = new_mark()

@@ -31,6 +31,7 @@ from distcommit.sinks.table_committer import CollisionError, Key
 from distcommit.steps.sink import SinkCommitStep
 from tests.unit.sinks.committing import numbers, refused
 from tests.unit.sinks.newest_cases import NewestCases
+from tests.unit.sinks.odd_input_cases import OddInputCases
 from tests.unit.sinks.table_sink_cases import TableSinkCases, TableTarget
 
 
@@ -57,7 +58,7 @@ def target(tmp_path: Path) -> Target:
     return Target(tmp_path)
 
 
-class TestSqlite(TableSinkCases, NewestCases):
+class TestSqlite(TableSinkCases, NewestCases, OddInputCases):
     """As any database."""
 
 
@@ -138,7 +139,7 @@ def test_each_type_is_read_back_as_it_was(target: Target) -> None:
     ("schema", "said"),
     [
         (pa.schema([("d", pa.duration("s"))]), "no type for this column"),
-        (pa.schema([("n", pa.int64()), ("N", pa.int64())]), "without their case"),
+        (pa.schema([("n", pa.int64()), ("N", pa.int64())]), "but for its case"),
     ],
 )
 def test_what_no_table_can_have_is_refused_before_a_record_is_read(
