@@ -295,7 +295,7 @@ class BucketCommitter:
 
 def _lost_error(name: SequenceName, lost: LostError) -> LostError:
     return LostError(
-        "a sealed commit step is lost",
+        lost.what,
         dataset=name.dataset_urn,
         epoch=str(name.epoch),
         expected=lost.expected,

@@ -239,7 +239,7 @@ class SinkCommitStep(CommitStep):
                 return held_back_by(dataset_urn, **ids)
             case FailedForGood(reason):
                 expected = f"the sink {self.sink.name!r} to commit what was prepared for it"
-                return LostError("a sink can never commit this", expected=expected, found=reason, **ids)
+                return LostError("the target refuses what is sealed", expected=expected, found=reason, **ids)
         assert_never(outcome)
 
 

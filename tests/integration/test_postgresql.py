@@ -394,6 +394,29 @@ def test_a_table_that_may_not_be_read_or_is_locked_is_told_and_the_others_are_pl
     schema.run(f"DROP OWNED BY {schema.name}_user", f"DROP ROLE {schema.name}_user")
 
 
+@pytest.mark.parametrize("times_end", ["clock", "newest"])
+def test_a_first_run_of_times_jumps_over_none_that_come_later_or_says_so(
+    schema: Schema, caplog: pytest.LogCaptureFixture, times_end: str
+) -> None:
+    schema.run("CREATE TABLE t (id timestamptz, n int)", "INSERT INTO t VALUES ('2024-01-01Z', 1), ('2024-01-02Z', 2)")
+    reader = Reader(schema.source(times_end=times_end))
+    plan = reader.plan()
+    assert plan is not None
+    reader.read(plan)
+    schema.run("INSERT INTO t VALUES ('2024-01-03Z', 3), ('2024-01-04Z', 4)")
+    if plan := reader.plan():
+        reader.read(plan)
+    numbers = [row["n"] for row in reader.rows]
+    said = "rows that are inserted later with times between the two are never read" in caplog.text
+    assert (numbers, said) == (([1, 2], True) if times_end == "clock" else ([1, 2, 3], False))
+    assert not reader.plan() or times_end == "clock"
+
+
+def test_a_wrong_password_is_told_as_such(schema: Schema) -> None:
+    with pytest.raises(TransientError, match="the database refuses this user or password"):
+        planned(schema.source(password="hunter2-hunter2"))
+
+
 def test_all_that_is_asked_of_a_table_is_of_one_snapshot_and_nothing_can_be_written(schema: Schema) -> None:
     schema.run("CREATE TABLE t (id int PRIMARY KEY)")
     database, counts = schema.source()._database(), []

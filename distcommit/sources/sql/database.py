@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -39,6 +40,22 @@ _READING: dict[str, dict[str, Any]] = {
 _MYSQL_TRANSIENT = {1040, 1045, 1053, 1158, 1159, 1160, 1161, 1203, 1205, 1213, 1317, 1927, 3024}
 _MYSQL_CLIENT = 2000
 """Codes from here on are of the client: the connection."""
+_AWAY = ("the database can't be reached, or broke off", "see to the server, then run again")
+_REFUSALS = (
+    (
+        re.compile(r"certificate|\bSSL\b|\bTLS\b", re.IGNORECASE),
+        (
+            "the connection to the database can't be secured",
+            "name the authority of its certificate (sslrootcert, ssl_ca), or set source.tls",
+        ),
+    ),
+    (
+        re.compile(r"authentication failed|Access denied|no pg_hba\.conf entry|no password supplied"),
+        ("the database refuses this user or password", "correct source.url and source.password"),
+    ),
+    (re.compile(r"database .* does not exist|Unknown database"), ("the database does not exist", "correct source.url")),
+)
+"""By what the server says, what is wrong and what to do: it can be reached, and will say so again."""
 _SQLITE_TRANSIENT = {
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_LOCKED,
@@ -134,10 +151,8 @@ class Database:
         found = plain_text(error.orig if isinstance(error, DBAPIError) else error, 1000)
         found = found.replace(self.password, "***") if self.password else found
         if _is_transient(error):
-            todo = "see to the server, then run again; nothing was lost"
-            return TransientError(
-                "the database can't be reached, or broke off", url=self.url, found=found, todo=todo, **ids
-            )
+            what, todo = next((texts for said, texts in _REFUSALS if said.search(found)), _AWAY)
+            return TransientError(what, url=self.url, found=found, todo=f"{todo}; nothing was lost", **ids)
         return SourceError(
             "the database refused to be read",
             found=found,

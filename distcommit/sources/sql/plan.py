@@ -13,6 +13,8 @@ Rows that commit later with lower values are what `lookback` is for: the end is 
 from __future__ import annotations
 
 import json
+import logging
+from datetime import datetime, timedelta
 from itertools import pairwise
 
 import sqlalchemy as sa
@@ -25,9 +27,12 @@ from distcommit.sources.plan_error import PlanError, went_back
 from distcommit.sources.reading_again import end_by_itself
 from distcommit.sources.snapshots import stored_position
 from distcommit.sources.sql.tables import OF_QUERY, Table
-from distcommit.sources.watermark_column import BEGINNINGS, PARTITION, Kind, end_of_times, is_position
+from distcommit.sources.watermark_column import BEGINNINGS, PARTITION, Kind, end_of_times, is_position, position_of
 
 __all__ = ["OtherQueryError", "plan_table", "without_value"]
+
+
+logger = logging.getLogger(__name__)
 
 
 class OtherQueryError(PlanError):
@@ -157,7 +162,7 @@ def _end(connection: sa.Connection, table: Table, stored: Position | None) -> Po
     """
     lookback, beginning = table.rules.lookback, BEGINNINGS[table.kind]
     if table.kind is Kind.TIME:
-        return end_of_times(connection.scalars(sa.select(sa.func.now())).one(), lookback)
+        return _end_of_times(connection, table, stored)
     newest = connection.scalars(table.newest()).one()
     if newest is None:  # a queue that was worked off, or truncated: the next rows will tell
         return beginning
@@ -178,6 +183,32 @@ def _end(connection: sa.Connection, table: Table, stored: Position | None) -> Po
             todo=f"set source.overrides.{table.name}.lookback to 0, if its rows commit in the order of their values",
         )
     return top
+
+
+def _end_of_times(connection: sa.Connection, table: Table, stored: Position | None) -> Position:
+    """Return the end of what may be read now of a column of times; a first run says what it jumps over."""
+    lookback = table.rules.lookback
+    end = end_of_times(connection.scalars(sa.select(sa.func.now())).one(), lookback)
+    if not table.rules.to_newest and stored is not None:
+        return end
+    newest = connection.scalars(table.newest()).one()
+    if not isinstance(newest, datetime):
+        return BEGINNINGS[table.kind] if table.rules.to_newest else end
+    before = position_of(Kind.TIME, newest - timedelta(seconds=lookback))
+    if at_or_past(before, end):
+        return end
+    if table.rules.to_newest:
+        return stored if stored is not None and at_or_past(stored, before) else before
+    logger.warning(
+        "table %s: the first run ends at %s, behind the greatest value of %s, %s: rows that are inserted later with"
+        " times between the two are never read. If there can be such rows, set source.times_end to newest before they"
+        " come",
+        table.name,
+        end,
+        table.rules.watermark,
+        position_of(Kind.TIME, newest),
+    )
+    return end
 
 
 def _went_back(table: Table, stored: Position, top: Position) -> SourceError:

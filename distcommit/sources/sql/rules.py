@@ -20,6 +20,7 @@ class TableRules:
         where: a condition in SQL; empty for all rows.
         keys: columns that together are different in each row, if the job file says so.
         query: what stands for the table; None for the table of that name.
+        to_newest: whether times are read up to the greatest one, and not up to the present.
     """
 
     watermark: str
@@ -28,6 +29,7 @@ class TableRules:
     where: str = ""
     keys: tuple[str, ...] = ()
     query: Query | None = None
+    to_newest: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,6 +95,9 @@ class SqlSource(BaseModel, SourceSettings):
             come within it; later than that they are never read, and nobody can tell. 0 only where rows are committed
             in the order of their values. Timestamps are read before the present second; of coarser ones the group of
             the present may still grow, so at least 60 of minutes, 86400 of days. For text there is only 0.
+        times_end: where a run stops in a column of timestamps. `clock`: before the database's present second, less the
+            lookback; rows that are inserted later with earlier times are never read. `newest`: before the greatest
+            value there is, less the lookback, so that rows of that value wait for a greater one.
         overrides: what is different with single tables and queries, by name.
         start: where tables begin that were never read: `earliest`, or `latest` for what comes from now on.
         records_per_work_unit: about how many rows a work unit has: a range of the column, which a task reads. A
@@ -120,6 +123,7 @@ class SqlSource(BaseModel, SourceSettings):
     watermark: str = ""
     lookback: int | None = Field(default=None, ge=0, le=10**9)
     overrides: dict[str, TableOverrides] = Field(default_factory=dict)
+    times_end: Literal["clock", "newest"] = "clock"
     start: Literal["earliest", "latest"] = "earliest"
     records_per_work_unit: int = Field(default=1_000_000, ge=1)
     records_per_dataset: int = Field(default=0, ge=0)
@@ -265,7 +269,8 @@ class SqlSource(BaseModel, SourceSettings):
     def selection(self) -> Tables:
         """The tables and queries of the job, and how each is read. Made once: it is asked for with each of them."""
         lookback, queries = self.lookback or 0, queries_of(self.queries, self._dialect)
-        rules = TableRules(self.watermark, lookback)
+        to_newest = self.times_end == "newest"
+        rules = TableRules(self.watermark, lookback, to_newest=to_newest)
         overrides = {
             name: TableRules(
                 other.watermark or self.watermark,
@@ -274,6 +279,7 @@ class SqlSource(BaseModel, SourceSettings):
                 other.where,
                 other.keys,
                 queries.get(name),
+                to_newest,
             )
             for name, other in {**dict.fromkeys(queries, TableOverrides()), **self.overrides}.items()
         }

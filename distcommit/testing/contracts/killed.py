@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import multiprocessing
 import os
@@ -50,6 +51,12 @@ class Nursery:
         """
         code, _ = self._asked(line, places, act, *arguments)
         return code == _DIED
+
+    def failed_at(self, line: int, places: Collection[str], act: Callable[..., None], *arguments: Any) -> bool:
+        """Does it in a process in which that line raises an OSError, as of a connection that breaks. Returns whether it
+        came to the line. Raises as `killed_at`, but if the action raises after that line."""
+        code, lines = self._asked(-line, places, act, *arguments)
+        return code == _DIED or lines >= line
 
     def lines_of(self, places: Collection[str], act: Callable[..., None], *arguments: Any) -> int:
         """Does it, and how many lines of these places it comes to. Raises as `killed_at`."""
@@ -112,7 +119,7 @@ def _act_until(
 ) -> NoReturn:
     """Does it in this process, which ends with it, or before that line, of whichever thread. If it comes to its end it
     writes there how many lines it came to."""
-    left = [line]
+    left, fails = [abs(line)], line < 0
 
     @cache
     def is_there(file: str) -> bool:
@@ -123,8 +130,10 @@ def _act_until(
             return None
         if event == "line":
             left[0] -= 1
-            if not left[0]:
+            if not left[0] and not fails:
                 os._exit(_DIED)
+            if not left[0]:
+                raise OSError(errno.EIO, "a connection that breaks")
         return trace
 
     try:
@@ -132,8 +141,10 @@ def _act_until(
         sys.settrace(trace)
         act(*arguments)
         sys.settrace(None)
-        os.write(told, str(line - left[0]).encode())
+        os.write(told, str(abs(line) - left[0]).encode())
     except BaseException:  # noqa: BLE001 - nothing may come back from here
+        if fails and left[0] <= 0:
+            os._exit(_DIED)
         traceback.print_exc()
         sys.stderr.flush()
         os._exit(_FAILED)

@@ -17,6 +17,7 @@ from distcommit.model.committer import CommitOutcome, CommitRequest, LostAttempt
 from distcommit.model.ledger import LedgerRow
 from distcommit.model.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
 from distcommit.model.steps import StepContext
+from distcommit.model.work import MAIN_BRANCH
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.steps.registry import dump_steps, load_steps
 from distcommit.steps.sink import SinkCommitStep
@@ -30,6 +31,9 @@ class TriedSink(ABC):
 
     preloaded: ClassVar[Sequence[str]] = ()
     """Modules that committers import when they are used: those that take long, as each killed process imports them."""
+
+    branches_share_a_target: ClassVar[bool] = True
+    """Whether two branches of a dataset may go to one target."""
 
     @abstractmethod
     def make_sink(self, place: Path) -> CommitterSink:
@@ -81,13 +85,20 @@ class TriedSink(ABC):
         return inspect.getsourcefile(type(committer)) or ""
 
     def writer(
-        self, place: Path, urn: str, epoch: int, attempt: str = "", *, origin: Origin = _NO_ORIGIN
+        self,
+        place: Path,
+        urn: str,
+        epoch: int,
+        attempt: str = "",
+        *,
+        origin: Origin = _NO_ORIGIN,
+        branch: str = MAIN_BRANCH,
     ) -> SinkWriter:
         """The writer of a new attempt; `attempt`: its id."""
         attempt = attempt or uuid.uuid4().hex
         folder = place / "staging" / attempt
         folder.mkdir(parents=True)
-        identity = AttemptIdentity(f"run-{epoch}", epoch, urn, f"00000_{epoch:06d}", attempt, store_id=_STORE)
+        identity = AttemptIdentity(f"run-{epoch}", epoch, urn, f"00000_{epoch:06d}", attempt, branch, store_id=_STORE)
         area = StagingArea(LocalFileSystem(), str(folder), attempt, str(place / "output"))
         return self.sink(place).open_writer(identity, area, origin)
 
@@ -100,18 +111,24 @@ class TriedSink(ABC):
         return LostAttempt(epoch, f"00000_{epoch:06d}", attempt, attempt, () if died else infos)
 
     def prepare(
-        self, place: Path, urn: str, epoch: int, *work_units: Sequence[int], bases: tuple[int, ...] = ()
+        self,
+        place: Path,
+        urn: str,
+        epoch: int,
+        *work_units: Sequence[int],
+        bases: tuple[int, ...] = (),
+        branch: str = MAIN_BRANCH,
     ) -> CommitRequest:
         """What one attempt at each of these work units (offsets) has prepared, as a committer finds it in the store,
         which knows the target to have one of these epochs."""
         infos: list[Any] = []
         attempts = [uuid.uuid4().hex for _ in work_units]
         for offsets, attempt in zip(work_units, attempts, strict=True):
-            writer = self.writer(place, urn, epoch, attempt)
+            writer = self.writer(place, urn, epoch, attempt, branch=branch)
             for offset in offsets:
                 writer.write(batch_of(offset))
             infos += writer.prepare_commit().infos
-        request = CommitRequest(urn, epoch, tuple(infos), bases=bases, attempts=tuple(attempts))
+        request = CommitRequest(urn, epoch, tuple(infos), branch, bases=bases, attempts=tuple(attempts))
         return self.stored(place, request)
 
     def stored(self, place: Path, request: CommitRequest) -> CommitRequest:

@@ -1,0 +1,81 @@
+"""What a sink keeps once a dataset has been committed: later epochs, and other branches. Part of `contracts.sink`."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from distcommit.model.committer import AlreadyCommitted, CommitRequest, Committed, RetryLater
+from distcommit.sinks import ledgers
+from distcommit.testing.contracts.killed import commit_all, nursery
+from distcommit.testing.contracts.tried_sink import TriedSink
+
+_MANY = 8
+_LINES = 3
+"""Before how many lines a commit is killed, and at how many it fails."""
+_SEEN = [("a", 0), ("a", 1), ("a", 2), ("b", 0), ("b", 1), ("b", 2)]
+
+
+class LaterEpochs(TriedSink):
+    """The target has a row of the dataset already. The first epoch of one branch is the case in which the least can go
+    wrong."""
+
+    def test_a_later_epoch_that_is_killed_or_fails_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
+        """At some of all lines that a commit comes to, in the committer's folder and in what sinks share."""
+        whole = tmp_path / "whole"
+        requests = self._later(whole)
+        places = [os.path.dirname(self.committers_file(whole)), os.path.dirname(ledgers.__file__)]
+        chosen = random.Random(f"{type(self).__name__} later")
+        with nursery(self.preloaded) as processes:
+            lines = processes.lines_of(places, commit_all, self.sink(whole), self.context(whole), requests)
+            assert self.seen(whole) == _SEEN
+            for harm in (processes.killed_at, processes.failed_at):
+                for line in sorted(chosen.sample(range(1, lines + 1), min(_LINES, lines))):
+                    place = tmp_path / f"{harm.__name__}-{line}"
+                    requests = self._later(place)
+                    harm(line, places, commit_all, self.sink(place), self.context(place), requests)
+                    assert len(set(self.seen(place))) == len(self.seen(place)), (harm.__name__, line)
+                    again = self.commit(place, *requests)
+                    assert all(isinstance(each, Committed | AlreadyCommitted) for each in again), (line, again)
+                    assert self.seen(place) == _SEEN, (harm.__name__, line)
+                    shutil.rmtree(place)
+
+    def _later(self, place: Path) -> tuple[CommitRequest, ...]:
+        """Two datasets whose first epoch is committed; the requests of the second one."""
+        place.mkdir(parents=True)
+        first = [self.prepare(place, urn, 1, [0], bases=(0,)) for urn in ("a", "b")]
+        assert self.commit(place, *first) == [Committed()] * 2
+        return tuple(self.prepare(place, urn, 2, [1], [2], bases=(1,)) for urn in ("a", "b"))
+
+    def test_a_later_epoch_that_many_commit_at_once_is_done_once(self, tmp_path: Path) -> None:
+        place = tmp_path / "raced"
+        requests = self._later(place)
+        with ThreadPoolExecutor(_MANY) as pool:
+            answers = list(pool.map(lambda _: self.commit(place, *requests), range(_MANY)))
+        for outcomes in zip(*answers, strict=True):
+            assert all(isinstance(outcome, Committed | AlreadyCommitted | RetryLater) for outcome in outcomes), outcomes
+            assert outcomes.count(Committed()) <= 1
+        self.commit(place, *requests)
+        assert self.commit(place, *requests) == [AlreadyCommitted()] * 2
+        assert self.seen(place) == _SEEN
+
+    def test_two_branches_of_a_dataset_in_one_target_are_committed_apart(self, tmp_path: Path) -> None:
+        """Something, nothing, something in one of them over three runs; each request is asked for twice."""
+        if not self.branches_share_a_target:
+            self.passes_over("two branches never have one target")
+            return
+        seen: list[tuple[str, int]] = []
+        for epoch, branches in ((1, {"main": 0, "other": 0}), (2, {"other": 1}), (3, {"main": 1, "other": 2})):
+            for number, (branch, base) in enumerate(branches.items()):
+                offset = 10 * epoch + number
+                request = self.prepare(tmp_path, "a", epoch, [offset], bases=(base,), branch=branch)
+                assert self.commit(tmp_path, request) == [Committed()], (epoch, branch)
+                assert self.commit(tmp_path, request) == [AlreadyCommitted()], (epoch, branch)
+                seen.append(("a", offset))
+                assert self.seen(tmp_path) == seen
+        if self.sink(tmp_path).abilities.audit:
+            rows = {row.branch: (row.epoch, row.base) for row in self.ledger_rows(tmp_path)}
+            assert rows == {"main": (3, 1), "other": (3, 2)}
