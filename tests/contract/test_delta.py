@@ -20,13 +20,13 @@ from distcommit.model.sink import SinkWriter
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.sinks.delta.sink import DeltaSink
 from distcommit.sinks.table_names import plain_name
-from distcommit.testing.contracts import SinkContract
+from distcommit.testing.contracts import LaterEpochs, SinkContract
 from tests.servers.s3 import S3Server
 
 _DATASETS = {plain_name(urn): urn for urn in ("a", "b", "c", "b/ü", *(f"{urn}/{n}" for urn in "ab" for n in range(4)))}
 
 
-class TestDeltaSink(SinkContract):
+class TestDeltaSink(SinkContract, LaterEpochs):
     """A table for each dataset."""
 
     preloaded = ("deltalake", "distcommit.sinks.delta.committer", "pyarrow.dataset")

@@ -15,12 +15,12 @@ from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.sinks.kafka.client import ledger_made
 from distcommit.sinks.kafka.names import topic_of
 from distcommit.sinks.kafka.sink import KafkaSink
-from distcommit.testing.contracts import SinkContract
+from distcommit.testing.contracts import LaterEpochs, SinkContract
 from tests.servers.kafka import KafkaServer
 from tests.servers.kafka_records import committed_records
 
 
-class TestKafkaSink(SinkContract):
+class TestKafkaSink(SinkContract, LaterEpochs):
     """Each place has topics of its own; one transactional id, so that the suite's kills see all of the committer."""
 
     preloaded = ("distcommit.sinks.kafka.committer",)

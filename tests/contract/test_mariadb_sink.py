@@ -15,11 +15,11 @@ from distcommit.model.committer import CommitRequest
 from distcommit.sinks import two_phase
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.sinks.mariadb.sink import MariadbSink
-from distcommit.testing.contracts import SinkContract
+from distcommit.testing.contracts import LaterEpochs, SinkContract
 from tests.servers.mariadb import MariadbServer, prepared_at, roll_back
 
 
-class OnMariadb(SinkContract):
+class OnMariadb(SinkContract, LaterEpochs):
     """Each place is a database."""
 
     settings: ClassVar[dict[str, Any]]

@@ -14,11 +14,11 @@ from distcommit.model.committer import CommitRequest
 from distcommit.sinks import two_phase
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.sinks.postgresql.sink import PostgresqlSink
-from distcommit.testing.contracts import SinkContract
+from distcommit.testing.contracts import LaterEpochs, SinkContract
 from tests.servers.postgresql import PostgresServer
 
 
-class OnPostgresql(SinkContract):
+class OnPostgresql(SinkContract, LaterEpochs):
     """Each place is a schema."""
 
     settings: ClassVar[dict[str, Any]]

@@ -13,10 +13,10 @@ import pytest
 from distcommit.model.committer import CommitRequest
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.sinks.sqlite.sink import SqliteSink
-from distcommit.testing.contracts import SinkContract
+from distcommit.testing.contracts import LaterEpochs, SinkContract
 
 
-class OnSqlite(SinkContract):
+class OnSqlite(SinkContract, LaterEpochs):
     """Each place has a file."""
 
     settings: ClassVar[dict[str, Any]]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import ssl
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
+
+import pyarrow as pa
 
 from distcommit.fs.database_tls import (
     Tls,
@@ -13,6 +17,12 @@ from distcommit.fs.database_tls import (
     mysql_arguments,
     postgresql_arguments,
 )
+from distcommit.model.errors import ConfigurationError
+from distcommit.sinks.column_names import ColumnNames
+from distcommit.sinks.mariadb import columns as mariadb
+from distcommit.sinks.postgresql import columns as postgresql
+from distcommit.sinks.sqlite import columns as sqlite
+from distcommit.sinks.table_committer import RefusedError
 from tests.inputs.case import Case
 
 
@@ -37,6 +47,43 @@ def _verification(url: str, tls: Tls = "verify") -> Callable[[Path], str]:
 def _shown(context: ssl.SSLContext) -> str:
     required = context.verify_mode is ssl.CERT_REQUIRED
     return "certificate and host" if required and context.check_hostname else "incomplete"
+
+
+def _sqlite(declared: str, array: pa.Array) -> Callable[[Path], str]:
+    return lambda folder: _sent(
+        lambda rows: sqlite.values(rows, {"n": sqlite.Column("n", declared, in_key=False)})[0][0], array
+    )
+
+
+def _mariadb(declared: str, array: pa.Array) -> Callable[[Path], str]:
+    column = mariadb.column_of("n", declared, nullable=True)
+    return lambda folder: _sent(lambda rows: next(mariadb.values(rows, {"n": column}))[0], array)
+
+
+def _postgresql(kind: str, array: pa.Array) -> Callable[[Path], str]:
+    column = postgresql.Column("n", kind, -1, f"n {kind}")
+    return lambda folder: _sent(lambda rows: postgresql.fitted(rows, {"n": column}).column(0)[0].as_py(), array)
+
+
+def _sent(send: Callable[[pa.RecordBatch], object], array: pa.Array) -> str:
+    """Return the value that is sent to the database, or why it is rejected."""
+    try:
+        return repr(send(pa.record_batch([array], names=["n"])))
+    except RefusedError as error:
+        return f"rejected: {str(error).partition(': ')[2].partition('. Alter')[0]}"
+
+
+def _named(rule: ColumnNames, *names: str) -> Callable[[Path], str]:
+    """Return the names if a table can have them, or why one is rejected."""
+
+    def run(folder: Path) -> str:
+        try:
+            rule.check(names)
+        except ConfigurationError as error:
+            return f"rejected: {error.found}"
+        return "kept"
+
+    return run
 
 
 _BOTH, _NONE = "certificate and host", "none required"
@@ -142,7 +189,95 @@ _UPSERTS = [
     ),
     ("a null version over version 1", "value of version 1", "a_row_without_version_is_older_than_one_with"),
 ]
+_VALUES = [
+    ("-0.0 in REAL", "SQLite", _sqlite("REAL", pa.array([-0.0])), "rejected: -0.0, which SQLite stores as 0.0"),
+    ("NaN in REAL", "SQLite", _sqlite("REAL", pa.array([math.nan])), "rejected: NaN, which SQLite stores as NULL"),
+    ("infinity in REAL", "SQLite", _sqlite("REAL", pa.array([math.inf])), "inf"),
+    ("0.0 in REAL", "SQLite", _sqlite("REAL", pa.array([0.0])), "0.0"),
+    ("a NUL in TEXT", "SQLite", _sqlite("TEXT", pa.array(["a\0b"])), "'a\\x00b'"),
+    ("-2^63 in INTEGER", "SQLite", _sqlite("INTEGER", pa.array([-(2**63)])), "-9223372036854775808"),
+    ("1.50 in TEXT", "SQLite", _sqlite("TEXT", pa.array([Decimal("1.50")])), "'1.50'"),
+    ("-0.0 in double", "MariaDB", _mariadb("double", pa.array([-0.0])), "rejected: -0.0, which MariaDB stores as 0"),
+    (
+        "NaN in double",
+        "MariaDB",
+        _mariadb("double", pa.array([math.nan])),
+        "rejected: no number, which MariaDB does not have",
+    ),
+    (
+        "infinity in double",
+        "MariaDB",
+        _mariadb("double", pa.array([math.inf])),
+        "rejected: no number, which MariaDB does not have",
+    ),
+    ("a NUL in text", "MariaDB", _mariadb("text", pa.array(["a\0b"])), "'a\\x00b'"),
+    (
+        "a space at the end in char(3)",
+        "MariaDB",
+        _mariadb("char(3)", pa.array(["a "])),
+        "rejected: spaces at its end, which a `char` does not keep",
+    ),
+    (
+        "2^64 - 1 in bigint unsigned",
+        "MariaDB",
+        _mariadb("bigint unsigned", pa.array([2**64 - 1], pa.uint64())),
+        "18446744073709551615",
+    ),
+    (
+        "one byte in binary(2)",
+        "MariaDB",
+        _mariadb("binary(2)", pa.array([b"a"])),
+        "rejected: not 2 bytes: others are filled up",
+    ),
+    ("-0.0 in float8", "PostgreSQL", _postgresql("float8", pa.array([-0.0])), "-0.0"),
+    ("NaN in float8", "PostgreSQL", _postgresql("float8", pa.array([math.nan])), "nan"),
+    (
+        "[-0.0] in jsonb",
+        "PostgreSQL",
+        _postgresql("jsonb", pa.array([[-0.0]])),
+        "rejected: -0.0, which is stored as 0.0",
+    ),
+    ("[-0.0] in json", "PostgreSQL", _postgresql("json", pa.array([[-0.0]])), "'[-0.0]'"),
+    (
+        "the day that is -infinity in date",
+        "PostgreSQL",
+        _postgresql("date", pa.array([-(2**31) + 10_957], pa.int32()).cast(pa.date32())),
+        "rejected: a time that is `-infinity` there",
+    ),
+    (
+        "the time that is -infinity in timestamp",
+        "PostgreSQL",
+        _postgresql("timestamp", pa.array([-(2**63) + 946_684_800_000_000]).cast(pa.timestamp("us"))),
+        "rejected: a time that is `-infinity` there",
+    ),
+]
+_COLUMNS = [
+    ("64 bytes", postgresql.NAMES, ("x" * 64,), "rejected: 64 bytes, of which the database keeps 63"),
+    ("63 bytes", postgresql.NAMES, ("x" * 63,), "kept"),
+    ("32 letters ü", postgresql.NAMES, ("ü" * 32,), "rejected: 64 bytes, of which the database keeps 63"),
+    ("ctid", postgresql.NAMES, ("ctid",), "rejected: a name that the database has for itself"),
+    ("an empty name", postgresql.NAMES, ("",), "rejected: an empty name"),
+    ("Id beside id", postgresql.NAMES, ("Id", "id"), "rejected: the same name as 'Id', but for its case"),
+    ("per%cent", postgresql.NAMES, ("per%cent",), "kept"),
+    ("ctid", mariadb.NAMES, ("ctid",), "kept"),
+    ("a space at the end", mariadb.NAMES, ("a ",), "rejected: a space at its end"),
+    (
+        "a character of plane 1",
+        mariadb.NAMES,
+        ("\U0001f600",),
+        "rejected: a character outside of Unicode's basic plane",
+    ),
+    ("65 characters", mariadb.NAMES, ("x" * 65,), "rejected: 65 characters, of which the database takes 64"),
+    ("Id beside id", sqlite.NAMES, ("Id", "id"), "rejected: the same name as 'Id', but for its case"),
+    ("a NUL", sqlite.NAMES, ("a\0b",), "rejected: a NUL character"),
+    ("a character of plane 1", sqlite.NAMES, ("\U0001f600",), "kept"),
+]
 CASES = [
+    *(Case("database value", f"{given} of {where}", right, run=run) for given, where, run, right in _VALUES),
+    *(
+        Case("column name", f"{given} in {rule.database}", right, run=_named(rule, *names))
+        for given, rule, names, right in _COLUMNS
+    ),
     *(Case("upsert", given, right, test=f"{_NEWEST}test_{test}") for given, right, test in _UPSERTS),
     *[
         Case(

@@ -1,4 +1,7 @@
-"""What a sink keeps once a dataset has been committed: later epochs, and other branches. Part of `contracts.sink`."""
+"""What a sink keeps once a dataset has been committed: later epochs, and other branches.
+
+A suite beside `contracts.sink`: `class TestMySink(SinkContract, LaterEpochs)`.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from distcommit.testing.contracts.killed import commit_all, nursery
 from distcommit.testing.contracts.tried_sink import TriedSink
 
 _MANY = 8
-_LINES = 3
+_LINES = 2
 """Before how many lines a commit is killed, and at how many it fails."""
 _SEEN = [("a", 0), ("a", 1), ("a", 2), ("b", 0), ("b", 1), ("b", 2)]
 

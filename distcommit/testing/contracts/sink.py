@@ -29,7 +29,6 @@ from distcommit.sinks import ledgers
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.testing.contracts.killed import Nursery, commit_all, nursery
 from distcommit.testing.contracts.known_bases import KnownBases
-from distcommit.testing.contracts.later_epochs import LaterEpochs
 from distcommit.testing.contracts.taken_back import TakenBack
 from distcommit.testing.contracts.tried_sink import batch_of
 
@@ -42,7 +41,7 @@ _KILLS_BESIDE = 8
 _NAMES = ["orders", "orders/0", "orders.eu", "a", "ä b", "x" * 1000]
 
 
-class SinkContract(KnownBases, LaterEpochs, TakenBack):
+class SinkContract(KnownBases, TakenBack):
     """Nothing is visible before commit, and each request once after it, however often and by whomever it is committed.
 
     class TestMySink(SinkContract):
