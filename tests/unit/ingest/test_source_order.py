@@ -402,7 +402,10 @@ def test_rows_that_wait_for_a_committer_keep_the_order_where_schemas_alternate(t
     prepare_bucket(fs, "/job/staging", 7, 0)
     area = make_area(fs, "/job/staging", "/job/output", 0, AttemptIdentity("run", 7, "a", "00000_000001", "1"))
     mapping = Mapped(format="bytes", key="key", value="value", headers="", timestamp="", partition="")
-    kafka, rows = KafkaWriter(mapping, area, Origin(), "l"), StagedRows(area, Origin(), lambda: "l")
+    kafka, rows = (
+        KafkaWriter(mapping, area, Origin(), "l"),
+        StagedRows(area, Origin(), lambda: "l", lambda schema: None),
+    )
     writer: SinkWriter = kafka if target == "kafka" else rows
     for batch in ALTERNATING:
         writer.write(batch)
