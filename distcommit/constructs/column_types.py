@@ -26,6 +26,8 @@ _SCALARS = {
     "date": pa.date32(),
     "timestamp": pa.timestamp("us", "UTC"),
 }
+JSON_TEXT = pa.json_()
+"""The type of a JSON value that is kept as text, whatever it is; no job file writes it."""
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
 _DEEPEST = 50
 
@@ -68,3 +70,16 @@ def _checked(written: object) -> object:
 
 ColumnType = Annotated[Any, AfterValidator(_checked)]
 """A type as a job file writes it."""
+
+
+def stored_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of what is read: text in the place of `arrow.json`."""
+    if kind == JSON_TEXT:
+        return pa.string()
+    if pa.types.is_struct(kind):
+        return pa.struct([(f.name, stored_type(f.type)) for f in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(stored_type(kind.value_type))
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_type, stored_type(kind.item_type))
+    return kind

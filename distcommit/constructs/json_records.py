@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from distcommit.constructs.calendar import OUTSIDE, are_within_calendar
+from distcommit.constructs.column_types import JSON_TEXT, stored_type
 from distcommit.constructs.iso_times import are_alike_in_utc
 from distcommit.decoding import json_decoder
 
@@ -49,7 +50,7 @@ class JsonReader:
     """Reads JSON objects with the fields of a schema. Not picklable: made where it is used.
 
     Args:
-        schema: of types that `column_types` has.
+        schema: of types that `column_types` has, and `arrow.json` for values that are kept as JSON text.
 
     Raises:
         ValueError: if JSON has no such type: binary.
@@ -57,9 +58,11 @@ class JsonReader:
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema, self._struct = schema, pa.struct(list(schema))
+        self._stored: pa.StructType = stored_type(self._struct)
+        self._has_json_text = self._stored != self._struct
         self._decoder = json_decoder(_python_type(self._struct))
-        self._wire = pa.schema([(f.name, _wire_type(f.type)) for f in schema])
-        self._has_map = _holds(self._struct, pa.types.is_map)
+        self._wire = pa.schema([(f.name, _wire_type(f.type)) for f in self._stored])
+        self._has_map = self._has_json_text or _holds(self._struct, pa.types.is_map)
         self._has_decimal = _holds(self._struct, pa.types.is_decimal)
         self._has_others = False
 
@@ -89,22 +92,22 @@ class JsonReader:
         for row, value in enumerate(values.to_pylist()):
             try:
                 record = {} if value is None else self._decoder.decode(_text(value))
-                made.append(_exact(record, self._struct) if self._has_decimal else record)
+                made.append(_exact(record, self._struct) if self._has_decimal or self._has_json_text else record)
                 rows.append(row)
             except _BY_RECORD as error:
                 rejected[row] = reason(error, value)
         try:
-            array = _within_calendar(made, self._struct)
+            array = _within_calendar(made, self._stored)
         except _BY_RECORD:
             kept = []
             for row, record in zip(rows, made, strict=True):
                 try:
-                    _within_calendar([record], self._struct)
+                    _within_calendar([record], self._stored)
                     kept.append((row, record))
                 except _BY_RECORD as error:
                     rejected[row] = reason(error, values[row].as_py())
             rows = [row for row, _ in kept]
-            array = pa.array([record for _, record in kept], self._struct)
+            array = pa.array([record for _, record in kept], self._stored)
         return JsonRecords(array.flatten(), pa.array(rows, pa.int64()) if rejected else None, rejected)
 
     def _at_once(self, values: pa.Array, known: pa.Schema | None = None) -> list[pa.Array] | None:
@@ -186,6 +189,8 @@ def _exact(value: Any, kind: pa.DataType) -> Any:
     """
     if value is None:
         return None
+    if isinstance(value, msgspec.Raw):
+        return None if (text := bytes(value).strip().decode()) == "null" else text
     if pa.types.is_struct(kind):
         return {name: _exact(below, kind.field(name).type) for name, below in value.items()}
     if pa.types.is_list(kind):
@@ -363,18 +368,25 @@ _PYTHON_TYPES: dict[pa.DataType, Any] = {
 }
 
 
+def _or_null(kind: pa.DataType) -> Any:
+    found = _python_type(kind)
+    return found if found is msgspec.Raw else found | None
+
+
 def _python_type(kind: pa.DataType) -> Any:
     """What msgspec decodes to, for Arrow to take."""
     if pa.types.is_struct(kind):
-        below = {f.name: _python_type(f.type) | None for f in kind}
+        below = {f.name: _or_null(f.type) for f in kind}
         # Of a name that is not ASCII the decoder (0.22) sees nothing until something has asked for its UTF-8, and takes
         # it for the empty one; what is encoded has been asked.
         msgspec.json.encode(list(below))
         return TypedDict("Fields", below, total=False)  # type: ignore[operator]
     if pa.types.is_list(kind):
-        return list[_python_type(kind.value_type) | None]  # type: ignore[misc]
+        return list[_or_null(kind.value_type)]  # type: ignore[misc]
     if pa.types.is_map(kind):
-        return dict[str, _python_type(kind.item_type) | None]  # type: ignore[misc]
+        return dict[str, _or_null(kind.item_type)]  # type: ignore[misc]
+    if kind == JSON_TEXT:
+        return msgspec.Raw
     if kind not in _PYTHON_TYPES and not pa.types.is_decimal(kind):
         raise ValueError(f"JSON has no {kind}")
     return _PYTHON_TYPES.get(kind, Decimal)

@@ -14,6 +14,11 @@ MOST_LEVELS = 96
 """As Parquet counts them: one for a struct, two for a list or a map. With a few more its files can be written, and
 nobody can read them again; and no other format holds many more."""
 
+MAX_COLUMNS = 10_000
+"""Columns of one schema, those within others included."""
+MAX_FIXED_BYTES = 65_536
+"""Bytes of all fixed-size binary columns of one schema together: a null takes as many as a value."""
+
 
 def too_deep(schema: pa.Schema) -> str:
     """The first column with more levels than that; empty if there is none."""
@@ -37,6 +42,16 @@ def check_levels(schema: pa.Schema) -> None:
             found="more, of which files could be written and not be read again",
             todo="drop or flatten the column before the sink, or have it as text",
         )
+
+
+def fixed_bytes(schema: pa.Schema) -> int:
+    """Return how many bytes all fixed-size binary columns take together in one record, also where they are null."""
+    size, waiting = 0, [field.type for field in schema]
+    while waiting:
+        kind = waiting.pop()
+        size += getattr(kind, "byte_width", 0) if not kind.num_fields and str(kind).startswith("fixed_size_bin") else 0
+        waiting += [each for each, _ in _within(kind)]
+    return size
 
 
 def _within(kind: pa.DataType) -> Iterator[tuple[pa.DataType, int]]:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from distcommit.constructs.column_types import stored_type
 from distcommit.constructs.json_records import JsonReader
 from distcommit.constructs.registry.client import FoundSchema, UnusableSchemaError
 from distcommit.constructs.registry.converter import Decoded, Decoder, RegistryConverter
@@ -19,7 +20,8 @@ from distcommit.model.errors import ConfigurationError
 
 class _JsonSchemaDecoder:
     def __init__(self, schema: pa.Schema, required: frozenset[str]) -> None:
-        self.schema, self._required = schema, sorted(required)
+        self._required = sorted(required)
+        self.schema = pa.schema([(each.name, stored_type(each.type)) for each in schema])
         try:
             self._reader = JsonReader(schema)
         except (ValueError, TypeError) as error:

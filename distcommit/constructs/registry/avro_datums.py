@@ -206,6 +206,7 @@ class Datums:
         else:
             begin, count = self._pass(size), np.full(len(self), size)
         width = arrow_type.bit_width // 8
+        begin, count = self._without_sign_bytes(begin, np.where(self.failed, 0, count), width)
         self.fail(count > width, Wrong.DECIMAL)
         count = np.where(self.failed, 0, count)
         offsets = np.maximum((begin + count - 1)[:, None] - np.arange(width), 0)
@@ -220,6 +221,17 @@ class Datums:
             over = np.array([abs(int.from_bytes(row.tobytes(), "little", signed=True)) >= most for row in matrix], bool)
             self.fail(over, Wrong.DECIMAL)
         return made
+
+    def _without_sign_bytes(self, begin: Integers, count: Integers, width: int) -> tuple[Integers, Integers]:
+        """Return numbers without leading bytes that only repeat their sign, down to `width` bytes."""
+        begin, count = begin.copy(), count.copy()
+        for row in np.flatnonzero(count > width):
+            value = self.data[begin[row] : begin[row] + count[row]]
+            extra = int(count[row]) - width
+            sign = 0xFF if value[extra] >= 0x80 else 0
+            if (value[:extra] == sign).all():
+                begin[row], count[row] = begin[row] + extra, width
+        return begin, count
 
 
 def _is_text(value: bytes) -> bool:

@@ -34,6 +34,8 @@ import pyarrow as pa
 from distcommit.constructs.registry import avro_columns as columns
 from distcommit.constructs.registry.avro_datums import REASONS, Datums, Wrong
 from distcommit.constructs.registry.client import UnusableSchemaError
+from distcommit.constructs.registry.schema_bounds import Expansion, SchemaTooLargeError
+from distcommit.model.nesting import MAX_FIXED_BYTES, fixed_bytes
 
 AvroSchema = Any
 """An Avro schema in its JSON form: a name, a union (list), or a complex type (dict)."""
@@ -112,12 +114,16 @@ class AvroReader:
 
     def __init__(self, writer: ParsedSchema, reader: ParsedSchema | None, name: str) -> None:
         reader = reader or writer
-        found = _Resolution(writer.named, reader.named).column(writer.root, reader.root, "")
+        found = _Resolution(writer.named, reader.named, Expansion()).column(writer.root, reader.root, "")
         if isinstance(found, columns.Record):
             self._record = found
         else:
             self._record = columns.Record([(found, 0)], [pa.field(name, found.type)], [])
         self.schema = pa.schema(self._record.fields)
+        if (size := fixed_bytes(self.schema)) > MAX_FIXED_BYTES:
+            raise SchemaTooLargeError(
+                f"its fixed types have {size} bytes together, and at most {MAX_FIXED_BYTES} are allowed"
+            )
 
     def read(self, datums: Datums) -> tuple[pa.RecordBatch, dict[int, str]]:
         """Records, one for each datum, and what is wrong with those that could not be read, by number; of these,
@@ -132,13 +138,19 @@ class AvroReader:
 
 @dataclass(slots=True)
 class _Resolution:
-    """Puts columns together for a writer's type and the reader's."""
+    """Puts columns together for a writer's type and the reader's, and counts them."""
 
     written_names: Mapping[str, AvroSchema]
     read_names: Mapping[str, AvroSchema]
+    expansion: Expansion
     within: list[str] = field(default_factory=list)
 
     def column(self, writer: AvroSchema, reader: AvroSchema, path: str) -> columns.Column:
+        """Return what reads a type. Raises UnusableSchemaError."""
+        with self.expansion.column(path):
+            return self._column(writer, reader, path)
+
+    def _column(self, writer: AvroSchema, reader: AvroSchema, path: str) -> columns.Column:
         writer, reader = _named(writer, self.written_names), _named(reader, self.read_names)
         if isinstance(writer, list):
             return self._union(writer, reader, path)
@@ -173,7 +185,7 @@ class _Resolution:
         by_alias = {alias: each["name"] for each in reader["fields"] for alias in each.get("aliases", ())}
         made: list[pa.Field] = [None] * len(indices)
         written: list[tuple[columns.Column, int | None]] = []
-        own = _Resolution(self.written_names, self.written_names, list(self.within))
+        own = _Resolution(self.written_names, self.written_names, self.expansion, list(self.within))
         for each in writer["fields"]:
             name = each["name"] if each["name"] in indices else by_alias.get(each["name"], each["name"])
             index, below = indices.get(name), f"{path}.{name}" if path else name
@@ -196,9 +208,8 @@ class _Resolution:
         """The default of a field, read from the datum that it would be."""
         if "default" not in reader:
             raise UnusableSchemaError(f"{_at(path)} is not in the writer's schema, and the pinned one has no default")
-        same = _Resolution(self.read_names, self.read_names, list(self.within)).column(
-            reader["type"], reader["type"], path
-        )
+        own = _Resolution(self.read_names, self.read_names, self.expansion, list(self.within))
+        same = own.column(reader["type"], reader["type"], path)
         value, written = reader["default"], io.BytesIO()
         kind = _named(reader["type"], self.read_names)
         if _kind(kind[0] if isinstance(kind, list) else kind) in ("bytes", "fixed") and isinstance(value, str):
@@ -212,6 +223,8 @@ class _Resolution:
         return columns.Constant(same.read(datums)[0])
 
     def _union(self, writer: AvroSchema, reader: AvroSchema, path: str) -> columns.Column:
+        if writer is reader:
+            return self._own_union(writer, path)
         branches: list[columns.Column | None] = []
         reasons: list[str] = []
         for branch in writer:
@@ -219,14 +232,34 @@ class _Resolution:
                 whole = isinstance(reader, list)
                 made = self._as_branch(branch, reader, path) if whole else self.column(branch, reader, path)
                 branches.append(made)
+            except SchemaTooLargeError:
+                raise
             except UnusableSchemaError as error:
                 branches.append(None)
                 reasons.append(str(error))
         types = {found.type for found in branches if found is not None and not isinstance(found, columns.Nulls)}
         usable = [found for found in branches if found is not None]
-        if not usable or (writer is reader and reasons):
+        if not usable:
             raise UnusableSchemaError(reasons[0] if reasons else f"{_at(path)} is a union of nothing")
         return columns.Union(branches, types.pop() if types else pa.null())
+
+    def _own_union(self, members: list[AvroSchema], path: str) -> columns.Column:
+        """A union that is read as it was written: each branch is expanded once."""
+        made = [self.column(each, each, path) for each in members if _kind(_named(each, self.read_names)) != "null"]
+        if not members:
+            raise UnusableSchemaError(f"{_at(path)} is a union of nothing")
+        kind = pa.null() if not made else made[0].type
+        if len(made) > 1:
+            kind = pa.struct([pa.field(f"member{index}", each.type) for index, each in enumerate(made)])
+        some = iter(enumerate(made))
+        branches: list[columns.Column] = []
+        for each in members:
+            if _kind(_named(each, self.read_names)) == "null":
+                branches.append(columns.Nulls())
+                continue
+            index, column = next(some)
+            branches.append(columns.Member(column, index, kind) if len(made) > 1 else column)
+        return columns.Union(branches, kind)
 
     def _as_branch(self, writer: AvroSchema, reader: AvroSchema, path: str) -> columns.Column:
         """A type that is read as a union: as its branch of the same kind, else as the first that takes it."""
@@ -240,6 +273,8 @@ class _Resolution:
         for index in order:
             try:
                 found = self.column(writer, some[index], path)
+            except SchemaTooLargeError:
+                raise
             except UnusableSchemaError as error:
                 reason = str(error) if len(some) == 1 else reason
                 if "holds itself" in str(error):
@@ -249,7 +284,7 @@ class _Resolution:
         raise UnusableSchemaError(reason)
 
     def _members(self, members: list[AvroSchema], path: str) -> pa.DataType:
-        same = _Resolution(self.read_names, self.read_names, list(self.within))
+        same = _Resolution(self.read_names, self.read_names, self.expansion, list(self.within))
         types = [same.column(each, each, f"{path}.member{index}").type for index, each in enumerate(members)]
         return pa.struct([pa.field(f"member{index}", found) for index, found in enumerate(types)])
 
@@ -296,6 +331,10 @@ def _arrow_type(schema: AvroSchema, kind: str, path: str) -> pa.DataType:
     if kind == "fixed":
         if not schema["size"]:
             raise UnusableSchemaError(f"{_at(path)} is a fixed of no bytes")
+        if schema["size"] > MAX_FIXED_BYTES:
+            raise SchemaTooLargeError(
+                f"{_at(path)} is a fixed of {schema['size']} bytes, and at most {MAX_FIXED_BYTES} are allowed"
+            )
         return pa.binary(schema["size"])
     if kind not in _PRIMITIVES:
         raise UnusableSchemaError(f"{_at(path)} is of a type that is not known: {_shown(schema)}")

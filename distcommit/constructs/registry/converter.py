@@ -28,12 +28,14 @@ from distcommit.constructs.registry.schema_bounds import check_size
 from distcommit.constructs.registry.wire import Framed, split
 from distcommit.constructs.settings import ConverterSettings
 from distcommit.model.constructs import Converted, KeptSchemas
-from distcommit.model.errors import ConfigurationError, DistcommitError, error_text
+from distcommit.model.errors import ConfigurationError, DistcommitError, RecordError, error_text
 from distcommit.model.foreign_errors import foreign_errors
 from distcommit.model.nesting import MOST_LEVELS, too_deep
 
 SCHEMA_ID = b"schema_id"
 """Key of the metadata of the Arrow schema that is made: the id of the registry's schema that the columns are of."""
+MAX_UNKNOWN = 200
+"""Schema ids of one work unit that the registry does not know: it is asked for each of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,12 @@ class Decoder(Protocol):
         """Records of the messages, in one piece for each schema."""
 
 
+class _Unknown(str):
+    """Why a schema id that the registry does not know has no decoder."""
+
+    __slots__ = ()
+
+
 @dataclass(slots=True)
 class _Known:
     """What was learned in this process: it is not sent to others.
@@ -78,6 +86,23 @@ class _Known:
     last: pa.Schema | None = None
     topic: str = ""
     schemas: KnownSchemas = field(default_factory=KnownSchemas)
+    unknown: set[int] = field(default_factory=set)
+
+    def note_unknown(self, schema_id: int, registry: str) -> None:
+        """Count an id that the registry does not know.
+
+        Raises:
+            RecordError: if the records of the work unit have too many.
+        """
+        self.unknown.add(schema_id)
+        if len(self.unknown) > MAX_UNKNOWN:
+            raise RecordError(
+                "the records of a work unit name too many schema ids that the registry does not know",
+                registry=registry,
+                expected=f"at most {MAX_UNKNOWN}",
+                found=f"{len(self.unknown)}, the last one {schema_id}",
+                todo="see that it is the registry that the producers use, with all of its schemas",
+            )
 
 
 class RegistryConverter(
@@ -157,7 +182,7 @@ class RegistryConverter(
 
     def begin_work_unit(self, dataset_urn: str) -> None:
         known = self._known
-        known.last, known.schemas = None, KnownSchemas()
+        known.last, known.schemas, known.unknown = None, KnownSchemas(), set()
         known.topic = dataset_urn.partition("@")[0]  # a dataset may be a partition of it
         known.policy = own_of(known.topic, self.datasets) or self
 
@@ -231,10 +256,12 @@ class RegistryConverter(
                 self._check_kind(writer)
                 made: Decoder | str = _checked(self._made(writer, reader))
             except UnknownSchemaError as error:
-                made = str(error)
+                made = _Unknown(error)
             except UnusableSchemaError as error:
                 made = f"schema id {schema_id}: {error}"
             known.decoders[key] = made
+        if isinstance(known.decoders[key], _Unknown):
+            known.note_unknown(schema_id, self.registry.url)
         return known.decoders[key]
 
     def _made(self, writer: FoundSchema, reader: FoundSchema | None) -> Decoder:

@@ -7,12 +7,14 @@
 | array of items; object of properties; object of additionalProperties alone | list; struct; map |
 | `type: [X, "null"]`, oneOf or anyOf of null and X | X |
 | `$ref`, into the schema or one that it refers to | what is there |
-| several types, allOf, what is recursive, and what says no type | none: an error |
+| const, enum without a type | the type of the values, if they have one |
+| several types, allOf, what is recursive, and what says no type | string: the value as JSON text |
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -21,11 +23,13 @@ from referencing import Resource as Reference
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT7
 
+from distcommit.constructs.column_types import JSON_TEXT
 from distcommit.constructs.registry.client import FoundSchema, UnusableSchemaError
+from distcommit.constructs.registry.schema_bounds import Expansion
 
 _SCALARS = {"string": pa.string(), "integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
 _FORMATS = {"date": pa.date32(), "date-time": pa.timestamp("us", "UTC")}
-_DEEPEST = 50
+_OF_VALUES = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 
 
 def columns_of(found: FoundSchema) -> tuple[pa.Schema, frozenset[str]]:
@@ -52,58 +56,77 @@ def _columns_of(found: FoundSchema) -> tuple[pa.Schema, frozenset[str]]:
     resources = [(name, Reference.from_contents(each, DRAFT7)) for name, each in contents.items()]
     registry = Registry().with_resources([*resources, ("", Reference.from_contents(root, DRAFT7))])
     resolver = registry.resolver(root.get("$id", "") if root.get("$id") in contents else "")
-    made, _ = _type(root, resolver, "", 0)
+    types = _Types(Expansion())
+    made, _ = types.of(root, resolver, "")
     if not pa.types.is_struct(made):
         raise UnusableSchemaError("it is no JSON schema of an object with properties")
     properties = root.get("properties", {})
     required = [name for name in root.get("required", ()) if name in properties]
-    return pa.schema(list(made)), frozenset(n for n in required if not _type(properties[n], resolver, n, 1)[1])
+    return pa.schema(list(made)), frozenset(n for n in required if not types.of(properties[n], resolver, n)[1])
 
 
-def _type(schema: Any, resolver: Any, path: str, depth: int) -> tuple[pa.DataType, bool]:
-    """The type, and whether null is allowed."""
-    if depth > _DEEPEST:
-        raise UnusableSchemaError(f"{path or 'it'} is recursive, or nested more than {_DEEPEST} deep")
-    if not isinstance(schema, dict):
-        raise UnusableSchemaError(f"{path or 'it'} says no type")
-    if "$ref" in schema:
+@dataclass(slots=True)
+class _Types:
+    """Types of one schema.
+
+    Attributes:
+        expansion: counts its columns.
+        within: what stands around a schema, by identity: what is found in itself is recursive.
+    """
+
+    expansion: Expansion
+    within: list[int] = field(default_factory=list)
+
+    def of(self, schema: Any, resolver: Any, path: str) -> tuple[pa.DataType, bool]:
+        """Return the type, and whether null is allowed."""
+        if not isinstance(schema, dict) or id(schema) in self.within:
+            return JSON_TEXT, True
+        self.within.append(id(schema))
         try:
-            resolved = resolver.lookup(schema["$ref"])
-        except Unresolvable as error:
-            raise UnusableSchemaError(f"{path or 'it'} refers to {schema['$ref']}, which is not there") from error
-        return _type(resolved.contents, resolved.resolver, path, depth + 1)
-    for key in ("oneOf", "anyOf"):
-        if key in schema:
-            some = [each for each in schema[key] if each.get("type") != "null"]
-            if len(some) != 1:
-                raise UnusableSchemaError(f"{path or 'it'} is {key} of {len(some)} types")
-            made, nullable = _type(some[0], resolver, path, depth + 1)
-            return made, nullable or len(schema[key]) > 1
-    kinds = schema.get("type", [])
-    kinds = [kinds] if isinstance(kinds, str) else list(kinds)
-    values = schema.get("enum", [schema["const"]] if "const" in schema else [])
-    if not kinds and values and all(isinstance(each, str) for each in values):
-        return pa.string(), False
-    some = [each for each in kinds if each != "null"]
-    if len(some) != 1:
-        raise UnusableSchemaError(f"{path or 'it'} is of {len(some)} types ({', '.join(some) or 'none is said'})")
-    return _one(some[0], schema, resolver, path, depth), len(some) < len(kinds)
+            with self.expansion.column(path):
+                return self._of(schema, resolver, path)
+        finally:
+            self.within.pop()
 
+    def _of(self, schema: dict[str, Any], resolver: Any, path: str) -> tuple[pa.DataType, bool]:
+        if "$ref" in schema:
+            try:
+                resolved = resolver.lookup(schema["$ref"])
+            except Unresolvable as error:
+                raise UnusableSchemaError(f"{path or 'it'} refers to {schema['$ref']}, which is not there") from error
+            return self.of(resolved.contents, resolved.resolver, path)
+        for key in ("oneOf", "anyOf", "allOf"):
+            if key in schema:
+                some = [each for each in schema[key] if not isinstance(each, dict) or each.get("type") != "null"]
+                if len(some) != 1 or "properties" in schema:
+                    return JSON_TEXT, True
+                made, nullable = self.of(some[0], resolver, path)
+                return made, nullable or len(schema[key]) > 1
+        kinds = schema.get("type", [])
+        kinds = [kinds] if isinstance(kinds, str) else list(kinds)
+        some = [each for each in kinds if each != "null"]
+        if len(some) == 1:
+            return self._one(some[0], schema, resolver, path), len(some) < len(kinds)
+        values = schema.get("enum", [schema["const"]] if "const" in schema else [])
+        of_values = {type(each) for each in values} - {type(None)}
+        if not kinds and len(of_values) == 1 and (kind := of_values.pop()) in _OF_VALUES:
+            return _OF_VALUES[kind], None in values
+        return JSON_TEXT, True
 
-def _one(kind: str, schema: dict[str, Any], resolver: Any, path: str, depth: int) -> pa.DataType:
-    if kind == "array":
-        return pa.list_(_type(schema.get("items"), resolver, f"{path}[]", depth + 1)[0])
-    if kind == "object":
-        properties = schema.get("properties")
-        if properties:
-            below = {n: _type(each, resolver, f"{path}.{n}".lstrip("."), depth + 1) for n, each in properties.items()}
-            return pa.struct([(name, made) for name, (made, _) in below.items()])
-        return pa.map_(pa.string(), _type(schema.get("additionalProperties"), resolver, f"{path}.*", depth + 1)[0])
-    if kind == "string":
-        return _FORMATS.get(schema.get("format", ""), pa.string())
-    if kind not in _SCALARS:
-        raise UnusableSchemaError(f"{path or 'it'} is of a type that is not known: {kind!r:.100}")
-    return _SCALARS[kind]
+    def _one(self, kind: str, schema: dict[str, Any], resolver: Any, path: str) -> pa.DataType:
+        if kind == "array":
+            return pa.list_(self.of(schema.get("items"), resolver, f"{path}[]")[0])
+        if kind == "object":
+            properties = schema.get("properties")
+            if properties:
+                below = {n: self.of(each, resolver, f"{path}.{n}".lstrip(".")) for n, each in properties.items()}
+                return pa.struct([(name, made) for name, (made, _) in below.items()])
+            return pa.map_(pa.string(), self.of(schema.get("additionalProperties"), resolver, f"{path}.*")[0])
+        if kind == "string":
+            return _FORMATS.get(schema.get("format", ""), pa.string())
+        if kind not in _SCALARS:
+            raise UnusableSchemaError(f"{path or 'it'} is of a type that is not known: {kind!r:.100}")
+        return _SCALARS[kind]
 
 
 def check_readable(writer: pa.Schema, reader: pa.Schema, required: frozenset[str]) -> None:

@@ -13,8 +13,11 @@ from distcommit.constructs.evolution import compared
 from distcommit.constructs.registry.client import PinnedSchema
 from distcommit.model.constructs import KeptSchemas
 from distcommit.model.errors import RecordError
+from distcommit.model.nesting import MAX_COLUMNS
 
 _REASONS_TOLD = 3
+MAX_SCHEMAS = 1_000
+"""Schemas that the records of one dataset may have."""
 
 
 class EvolutionSettings(BaseModel, frozen=True, extra="forbid", populate_by_name=True):
@@ -97,6 +100,7 @@ class KnownSchemas:
     ids: list[int] = field(default_factory=list)
     refused: dict[int, str] = field(default_factory=dict)
     of_run: SchemasOfRun = field(default_factory=SchemasOfRun)
+    _merged: tuple[tuple[int, ...], pa.Schema | None] = ((), None)
 
     def admit(
         self, schema_id: int, schema: pa.Schema, of: Callable[[int], pa.Schema | None], policy: EvolutionSettings
@@ -114,6 +118,10 @@ class KnownSchemas:
         """
         if schema_id in self.ids:
             return ""
+        if len(self.ids) >= MAX_SCHEMAS:
+            self.refused.setdefault(
+                schema_id, f"schema id {schema_id}: records of the dataset have {MAX_SCHEMAS} schemas, the most allowed"
+            )
         while schema_id not in self.refused:
             reasons = () if policy.on_incompatible == "accept" else self._reasons(schema, of)
             if not reasons:
@@ -157,11 +165,34 @@ class KnownSchemas:
         return [*dict.fromkeys((*self.ids, *self.of_run.ids))]
 
     def _reasons(self, schema: pa.Schema, of: Callable[[int], pa.Schema | None]) -> Sequence[str]:
-        merged: pa.Schema | None = None
-        for known in reversed(self._all()):
-            columns = of(known)
-            if columns is None:
-                continue
-            joined = columns if merged is None else compared(columns, merged).merged
-            merged = merged if joined is None else joined
-        return () if merged is None else compared(merged, schema).reasons
+        merged = self._known_columns(of)
+        if merged is None:
+            return ()
+        both = compared(merged, schema)
+        if both.merged is not None and len(both.merged) > MAX_COLUMNS:
+            return (f"together with those before it has more than {MAX_COLUMNS} columns, the most allowed",)
+        return both.reasons
+
+    def _known_columns(self, of: Callable[[int], pa.Schema | None]) -> pa.Schema | None:
+        """Return the columns of all known schemas together. What was joined before is not joined again."""
+        known = tuple(self._all())
+        before, merged = self._merged
+        is_whole = bool(before) and set(before) <= set(known)
+        for each in dict.fromkeys(known) if is_whole else ():
+            if each not in before and is_whole and (columns := of(each)) is not None:
+                merged = columns if merged is None else compared(merged, columns).merged
+                is_whole = merged is not None
+        if not is_whole:  # the first time, and where an incompatible one was let in: the newest decides
+            merged = None
+            for each in reversed(known):
+                merged = _joined(of(each), merged)
+        self._merged = known, merged
+        return merged
+
+
+def _joined(columns: pa.Schema | None, merged: pa.Schema | None) -> pa.Schema | None:
+    """Return both together; the newer, `merged`, where they don't go together."""
+    if columns is None or merged is None:
+        return merged if columns is None else columns
+    joined = compared(columns, merged).merged
+    return merged if joined is None else joined

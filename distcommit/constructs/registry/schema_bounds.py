@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from distcommit.constructs.registry.client import MAX_REFERENCES, FoundSchema, UnusableSchemaError
+from distcommit.model import nesting
 
-MAX_COLUMNS = 10_000
-"""Columns of one schema, those within others included."""
+MAX_COLUMNS = nesting.MAX_COLUMNS
 MAX_NESTING = 64
 """Levels of records, arrays and maps within one another."""
 MAX_SCHEMA_BYTES = 8 << 20

@@ -16,13 +16,13 @@ from distcommit.constructs.registry.client import (
     UnusableSchemaError,
 )
 from distcommit.constructs.registry.schema_bounds import (
-    MAX_COLUMNS,
     MAX_NESTING,
     MAX_SCHEMA_BYTES,
     Expansion,
     SchemaTooLargeError,
     check_size,
 )
+from distcommit.model.nesting import MAX_COLUMNS
 
 
 def test_one_column_too_many_is_refused_with_the_bound() -> None:

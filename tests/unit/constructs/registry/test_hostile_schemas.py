@@ -1,0 +1,130 @@
+"""Small schemas that expand to millions of columns, many schemas, and unknown ones: each bound is named."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from distcommit.constructs.evolution import nullable
+from distcommit.constructs.registry.avro_schema import AvroReader, parse
+from distcommit.constructs.registry.client import FoundSchema
+from distcommit.constructs.registry.converter import MAX_UNKNOWN
+from distcommit.constructs.registry.json_schema_columns import columns_of
+from distcommit.constructs.registry.policy import MAX_SCHEMAS, EvolutionSettings, KnownSchemas
+from distcommit.constructs.registry.schema_bounds import SchemaTooLargeError
+from distcommit.model.errors import RecordError
+from tests.unit.constructs.registry.test_avro import record
+from tests.unit.constructs.registry.test_policy import Dicts, batch_of, converter, message
+
+POLICY = EvolutionSettings()
+
+
+def doubled(levels: int, union: bool = False) -> dict[str, Any]:
+    """Each type has two fields of the type before it."""
+    fields: Any = "long"
+    for level in range(levels):
+        name = f"L{level}"
+        below = [{"name": side, "type": fields if side == "a" else _again(fields)} for side in ("a", "b")]
+        fields = {"type": "record", "name": name, "fields": below}
+        if union and level < levels - 1:
+            fields = ["null", "string", fields]
+    assert isinstance(fields, dict)
+    return fields
+
+
+def _again(kind: Any) -> Any:
+    match kind:
+        case list():
+            return [_again(each) for each in kind]
+        case dict():
+            return kind["name"]
+    return kind
+
+
+@pytest.mark.parametrize("union", [False, True])
+def test_an_avro_schema_that_expands_to_millions_of_columns_is_refused_at_once(union: bool) -> None:
+    text = json.dumps(doubled(20, union))
+    assert len(text) < 3000
+    began_s = time.perf_counter()
+    with pytest.raises(SchemaTooLargeError, match="more than 10000 columns"):
+        AvroReader(parse(text, []), None, "value")
+    with pytest.raises(SchemaTooLargeError, match="more than 10000 columns"):
+        AvroReader(parse(text, []), parse(text, []), "value")
+    assert time.perf_counter() - began_s < 10
+
+
+def test_nested_unions_of_several_records_are_expanded_once() -> None:
+    """Each branch of a union was expanded once for each branch."""
+    made: Any = "long"
+    for level in range(5):
+        fields = [{"name": "a", "type": made}]
+        made = ["null", "string", "int", {"type": "record", "name": f"R{level}", "fields": fields}]
+    reader = AvroReader(parse(json.dumps(record(("x", made))), []), None, "value")
+    assert reader.schema.names == ["x"]
+
+
+@pytest.mark.parametrize("size", [70_000, 2**31 - 1, 2**62])
+def test_an_optional_fixed_of_any_size_takes_no_memory_for_nulls(size: int) -> None:
+    schema = record(("x", ["null", {"type": "fixed", "name": "F", "size": size}]))
+    with pytest.raises(SchemaTooLargeError, match="at most 65536"):
+        AvroReader(parse(json.dumps(schema), []), None, "value")
+
+
+def test_a_json_schema_that_expands_to_millions_of_columns_is_refused() -> None:
+    definitions: dict[str, Any] = {"L0": {"type": "integer"}}
+    for level in range(1, 30):
+        below = {"$ref": f"#/definitions/L{level - 1}"}
+        definitions[f"L{level}"] = {"type": "object", "properties": {"a": below, "b": below}}
+    schema = {"type": "object", "properties": {"x": {"$ref": "#/definitions/L29"}}, "definitions": definitions}
+    with pytest.raises(SchemaTooLargeError, match=r"more than 10000 columns|more than 64 levels"):
+        columns_of(FoundSchema(1, "JSON", json.dumps(schema), ()))
+
+
+def columns(number: int) -> pa.Schema:
+    return nullable(pa.schema([("x", pa.int64()), (f"c{number}", pa.string())]))
+
+
+def test_admission_of_many_schemas_compares_each_with_the_others_once() -> None:
+    asked: list[int] = []
+
+    def of(number: int) -> pa.Schema:
+        asked.append(number)
+        return columns(number)
+
+    known = KnownSchemas()
+    for number in range(400):
+        assert known.admit(number, columns(number), of, POLICY) == ""
+    assert len(asked) < 3 * 400
+    assert "x is string" in known.admit(400, pa.schema([("x", pa.string())]), of, POLICY)
+    assert "c7 is int64" in known.admit(401, pa.schema([("c7", pa.int64())]), of, POLICY)
+
+
+def test_a_dataset_has_at_most_so_many_schemas_and_the_bound_is_named() -> None:
+    known = KnownSchemas(list(range(1, MAX_SCHEMAS + 1)))
+    assert known.admit(1, columns(1), lambda _: columns(1), POLICY) == ""
+    assert f"have {MAX_SCHEMAS} schemas" in known.admit(MAX_SCHEMAS + 1, columns(1), lambda _: columns(1), POLICY)
+
+
+def test_schemas_of_a_dataset_have_together_at_most_so_many_columns() -> None:
+    known = KnownSchemas()
+    some = {n: pa.schema([(f"c{n}_{i}", pa.int64()) for i in range(6000)]) for n in (1, 2)}
+    assert known.admit(1, some[1], some.get, POLICY) == ""
+    assert "more than 10000 columns" in known.admit(2, some[2], some.get, POLICY)
+
+
+def test_thousands_of_unknown_schema_ids_fail_their_work_unit_alone() -> None:
+    registry = Dicts()
+    made = converter(registry)
+    made.begin_work_unit("hostile")
+    values = [b"\0" + (1000 + n).to_bytes(4, "big") + b"x" for n in range(5000)]
+    with pytest.raises(RecordError, match="too many schema ids") as raised:
+        list(made.convert(batch_of(values)))
+    assert raised.value.expected == f"at most {MAX_UNKNOWN}"
+    assert len(registry.asked) == MAX_UNKNOWN + 1
+    made.begin_work_unit("orders")
+    [piece] = made.convert(batch_of([message(1), values[0]]))
+    assert (piece.records.num_rows, list(piece.rejected)) == (1, [1])
