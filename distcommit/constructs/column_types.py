@@ -5,6 +5,8 @@ price: decimal(18, 2)
 tags: [string]                          # a list
 address: {street: string, no: int32}    # a struct
 counts: {"*": int64}                    # a map: whatever names there are
+odd: {"**": int64}                      # a struct with a field `*`: names of stars alone have one more
+
 """
 
 from __future__ import annotations
@@ -32,6 +34,16 @@ _DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
 _DEEPEST = 50
 
 
+def field_name(written: str) -> str:
+    """Return the name of a field that is written so. As `*` is a map, names of stars alone have one star more."""
+    return written[1:] if len(written) > 1 and not written.strip("*") else written
+
+
+def written_name(name: str) -> str:
+    """Return how the name of a field is written."""
+    return f"{name}*" if name and not name.strip("*") else name
+
+
 def arrow_type(written: object, depth: int = 0) -> pa.DataType:
     """The type that is written so.
 
@@ -56,7 +68,7 @@ def arrow_type(written: object, depth: int = 0) -> pa.DataType:
         case {"*": values, **others} if not others:
             return pa.map_(pa.string(), arrow_type(values, depth + 1))
         case Mapping() if written and all(isinstance(name, str) for name in written):
-            return pa.struct([(name, arrow_type(below, depth + 1)) for name, below in written.items()])
+            return pa.struct([(field_name(name), arrow_type(below, depth + 1)) for name, below in written.items()])
     raise ValueError(
         f"a type is one of {', '.join(_SCALARS)}, decimal(PRECISION, SCALE) of at most 38 digits, [TYPE] for a list,"
         f' {{NAME: TYPE, ...}} for a struct, {{"*": TYPE}} for a map; found {written!r:.100}'

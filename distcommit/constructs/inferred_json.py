@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from distcommit.constructs.column_types import arrow_type
+from distcommit.constructs.column_types import arrow_type, field_name
 from distcommit.constructs.json_fields import Fields, added, names_in, paths_in, typed, wire_schema
 from distcommit.constructs.json_records import JsonReader, JsonRecords
 from distcommit.model.constructs import KeptSchemas
@@ -23,7 +23,7 @@ _FIELDS_TOLD = 3
 
 def columns_of(fields: Fields) -> pa.Schema:
     """The columns of written fields. Raises ValueError."""
-    return pa.schema([(name, arrow_type(written)) for name, written in fields.items()])
+    return pa.schema([(field_name(name), arrow_type(written)) for name, written in fields.items()])
 
 
 reader_of = lru_cache(64)(JsonReader)
@@ -75,7 +75,7 @@ class InferredFields:
             self.fields = self.names = self.kept.schema(self.ids[-1])
         if self.fields is not None and self.evolution != "pin":
             columns = columns_of(self.fields)
-            read = reader_of(columns).read_if_all_known(values, wire_schema(self.names))
+            read = reader_of(columns, exact_floats=True).read_if_all_known(values, wire_schema(self.names))
             if read is not None:
                 return columns, read
         if self.fields is None or self.evolution != "pin":
@@ -83,7 +83,7 @@ class InferredFields:
             self._take_in(typed(names))
             self.names = added(added(self.fields or {}, names), self.names)
         columns = columns_of(self.fields or {})
-        return columns, reader_of(columns).read(values)
+        return columns, reader_of(columns, exact_floats=True).read(values)
 
     def _take_in(self, found: Fields) -> None:
         """Takes in what records have, and what other tasks have found before."""

@@ -1,8 +1,9 @@
 """The fields of JSON objects as job files write them (`constructs.column_types`), as far as records show them.
 
-Numbers are `int64`, or `float64` where one of them is no whole number of 64 bits; text is `string`, whatever it says;
-objects are structs and lists are lists. What was only ever null, or empty, has no type yet and is no field. Of kinds
-that do not go together (text and numbers) the first one counts.
+Whole numbers are `int64`, or `decimal(38, 0)` where one of them has more than 64 bits. Where one is no whole number
+they are `float64`, and a number that float64 does not hold to the last digit is rejected. Text is `string`, whatever it
+says; objects are structs and lists are lists. What was only ever null, or empty, has no type yet and is no field. Of
+kinds that do not go together (text and numbers) the first one counts.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from distcommit.constructs.column_types import arrow_type
+from distcommit.constructs.column_types import arrow_type, field_name, written_name
 
 Fields = Mapping[str, Any]
 """Name and written type of each."""
@@ -48,7 +49,7 @@ def typed(names: Fields) -> dict[str, Any]:
 
 def wire_schema(names: Fields) -> pa.Schema:
     """What Arrow's reader of JSON is to expect of these names; of one without a type, null and empty alone."""
-    return pa.schema([(name, _wire_type(written)) for name, written in names.items()])
+    return pa.schema([(field_name(name), _wire_type(written)) for name, written in names.items()])
 
 
 def _wire_type(written: Any) -> pa.DataType:
@@ -58,7 +59,7 @@ def _wire_type(written: Any) -> pa.DataType:
         case [below]:
             return pa.list_(_wire_type(below))
         case dict():
-            return pa.struct([(name, _wire_type(below)) for name, below in written.items()])
+            return pa.struct([(field_name(name), _wire_type(below)) for name, below in written.items()])
     return arrow_type(written)
 
 
@@ -100,7 +101,9 @@ def _seen(known: Any, value: object, depth: int) -> Any:
             return "bool" if known is _NO_TYPE else known
         case int() if -(1 << 63) <= value < 1 << 63:
             return "int64" if known is _NO_TYPE else known
-        case int() | float():
+        case int():
+            return "decimal(38, 0)" if known in (_NO_TYPE, "int64") else known
+        case float():
             return "float64" if known in (_NO_TYPE, "int64") else known
         case str():
             return "string" if known is _NO_TYPE else known
@@ -112,8 +115,8 @@ def _seen(known: Any, value: object, depth: int) -> Any:
         case dict() if depth < _DEEPEST and (known is _NO_TYPE or isinstance(known, dict)):
             fields = {} if known is _NO_TYPE else known
             for name, inner in value.items():
-                if name != "*":  # which would be written as a map
-                    fields[name] = _seen(fields.get(name), inner, depth + 1)
+                written = written_name(name)
+                fields[written] = _seen(fields.get(written), inner, depth + 1)
             return fields
     return known
 

@@ -10,9 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import date, datetime
-from decimal import Decimal
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -22,12 +20,16 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from distcommit.constructs.calendar import OUTSIDE, are_within_calendar
-from distcommit.constructs.column_types import JSON_TEXT, stored_type
+from distcommit.constructs.column_types import stored_type
 from distcommit.constructs.iso_times import are_alike_in_utc
+from distcommit.constructs.json_values import exact, python_type
 from distcommit.decoding import json_decoder
 
 _NOT_FINITE = re.compile(rb"(NaN|Inf(inity)?)\s*[,\]}]")
 _TINY = re.compile(rb'[:,\[\s"][-+]?[\d.]+[eE]-\d{2,}\s*[,}\]"]')
+_UNDERFLOW = re.compile(rb"[eE]-\d{3}")
+_SURE_DIGITS = 15
+"""Digits that a float64 holds, whatever they are."""
 _DATE = r"^([1-8]\d|9[0-8])\d\d-\d\d-\d\d"  # no zone makes another year of these than both readers know
 _NAIVE = _DATE + r"T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?"
 _ZONED = _NAIVE + r"(Z|[+-](0\d|1[0-4]):[0-5]\d)"
@@ -51,19 +53,22 @@ class JsonReader:
 
     Args:
         schema: of types that `column_types` has, and `arrow.json` for values that are kept as JSON text.
+        exact_floats: whether a number is rejected that float64 would round; else it is rounded.
 
     Raises:
         ValueError: if JSON has no such type: binary.
     """
 
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, *, exact_floats: bool = False) -> None:
         self._schema, self._struct = schema, pa.struct(list(schema))
         self._stored: pa.StructType = stored_type(self._struct)
         self._has_json_text = self._stored != self._struct
-        self._decoder = json_decoder(_python_type(self._struct))
+        self._exact_floats = exact_floats and _holds(self._struct, pa.types.is_floating)
+        self._decoder = json_decoder(python_type(self._struct, self._exact_floats))
         self._wire = pa.schema([(f.name, _wire_type(f.type)) for f in self._stored])
         self._has_map = self._has_json_text or _holds(self._struct, pa.types.is_map)
         self._has_decimal = _holds(self._struct, pa.types.is_decimal)
+        self._is_exact = self._has_decimal or self._has_json_text or self._exact_floats
         self._has_others = False
 
     def read(self, values: pa.Array) -> JsonRecords:
@@ -92,7 +97,7 @@ class JsonReader:
         for row, value in enumerate(values.to_pylist()):
             try:
                 record = {} if value is None else self._decoder.decode(_text(value))
-                made.append(_exact(record, self._struct) if self._has_decimal or self._has_json_text else record)
+                made.append(exact(record, self._struct) if self._is_exact else record)
                 rows.append(row)
             except _BY_RECORD as error:
                 rejected[row] = reason(error, value)
@@ -125,6 +130,8 @@ class JsonReader:
         try:
             texts, text = _joined(values)
             if text is None or (self._has_decimal and _has_tiny(text)):
+                return None
+            if self._exact_floats and _may_be_rounded(text):
                 return None
             if known is not None:
                 return None if _may_be_deep(known) else self._by_arrow(text, known, "error", len(values))
@@ -178,36 +185,6 @@ def _within_calendar(records: list[Any], kind: pa.DataType) -> pa.Array:
 def reason(error: Exception, value: object) -> str:
     """Why a value was turned away, with its first 100 characters."""
     return f"{error}: {value[:100]!r}" if isinstance(value, bytes | str) else f"{error}: {str(value)[:100]}"
-
-
-def _exact(value: Any, kind: pa.DataType) -> Any:
-    """The same with decimals that Arrow takes as they are: of ones far from their column's digits it makes others, or
-    the process dies (26.0).
-
-    Raises:
-        ValueError: if a decimal has more digits than its column.
-    """
-    if value is None:
-        return None
-    if isinstance(value, msgspec.Raw):
-        return None if (text := bytes(value).strip().decode()) == "null" else text
-    if pa.types.is_struct(kind):
-        return {name: _exact(below, kind.field(name).type) for name, below in value.items()}
-    if pa.types.is_list(kind):
-        return [_exact(below, kind.value_type) for below in value]
-    if pa.types.is_map(kind):
-        return {name: _exact(below, kind.item_type) for name, below in value.items()}
-    if not pa.types.is_decimal(kind):
-        return value
-    sign, digits, exponent = value.as_tuple()
-    if isinstance(exponent, int):
-        shortened = "".join(map(str, digits)).rstrip("0")
-        exponent += len(digits) - len(shortened)
-        if not shortened:
-            return Decimal(0)
-        if exponent >= -kind.scale and len(shortened) + exponent <= kind.precision - kind.scale:
-            return Decimal((sign, tuple(map(int, shortened)), exponent))
-    raise ValueError(f"{str(value)[:50]} is no {kind}")
 
 
 def _text(value: bytes | str) -> str:
@@ -277,6 +254,15 @@ def _opens(text: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
 def _has_tiny(text: pa.Buffer) -> bool:
     """Whether there is a number near zero, of which Arrow's reader makes zero as a decimal, or the process dies."""
     return (_contains(text, b"e-") or _contains(text, b"E-")) and bool(_TINY.search(text))
+
+
+def _may_be_rounded(text: pa.Buffer) -> bool:
+    """Whether there may be a number with more digits than float64 holds for sure, or one that it makes zero."""
+    for part in _parts(text, _SURE_DIGITS + 1):
+        between = np.flatnonzero((part - ord("0") > 9) & (part != ord(".")))
+        if np.diff(between, prepend=-1, append=len(part)).max() > _SURE_DIGITS + 1:
+            return True
+    return (_contains(text, b"e-") or _contains(text, b"E-")) and bool(_UNDERFLOW.search(text))
 
 
 def _contains(text: pa.Buffer, wanted: bytes) -> bool:
@@ -351,42 +337,3 @@ def _holds(kind: pa.DataType, wanted: Callable[[pa.DataType], bool]) -> bool:
     """Whether it is such a type, or one is in it."""
     below = [kind.field(index).type for index in range(kind.num_fields)] if pa.types.is_nested(kind) else []
     return wanted(kind) or any(_holds(inner, wanted) for inner in below)
-
-
-def _whole_numbers(bits: int) -> Any:
-    return Annotated[int, msgspec.Meta(ge=-(2 ** (bits - 1)), le=2 ** (bits - 1) - 1)]
-
-
-_PYTHON_TYPES: dict[pa.DataType, Any] = {
-    pa.string(): str,
-    pa.bool_(): bool,
-    pa.int32(): _whole_numbers(32),
-    pa.int64(): _whole_numbers(64),
-    pa.float64(): float,
-    pa.date32(): date,
-    pa.timestamp("us", "UTC"): datetime,
-}
-
-
-def _or_null(kind: pa.DataType) -> Any:
-    found = _python_type(kind)
-    return found if found is msgspec.Raw else found | None
-
-
-def _python_type(kind: pa.DataType) -> Any:
-    """What msgspec decodes to, for Arrow to take."""
-    if pa.types.is_struct(kind):
-        below = {f.name: _or_null(f.type) for f in kind}
-        # Of a name that is not ASCII the decoder (0.22) sees nothing until something has asked for its UTF-8, and takes
-        # it for the empty one; what is encoded has been asked.
-        msgspec.json.encode(list(below))
-        return TypedDict("Fields", below, total=False)  # type: ignore[operator]
-    if pa.types.is_list(kind):
-        return list[_or_null(kind.value_type)]  # type: ignore[misc]
-    if pa.types.is_map(kind):
-        return dict[str, _or_null(kind.item_type)]  # type: ignore[misc]
-    if kind == JSON_TEXT:
-        return msgspec.Raw
-    if kind not in _PYTHON_TYPES and not pa.types.is_decimal(kind):
-        raise ValueError(f"JSON has no {kind}")
-    return _PYTHON_TYPES.get(kind, Decimal)

@@ -71,7 +71,8 @@ def columns(made: Converted) -> dict[str, str]:
         ([{"a": 1, "b": "x", "c": True, "d": 1.5}], {"a": "int64", "b": "string", "c": "bool", "d": "float64"}),
         ([{"a": 1}, {"a": 1.5}], {"a": "float64"}),
         ([{"a": 1.5}, {"a": 1}], {"a": "float64"}),
-        ([{"a": 2**63}], {"a": "float64"}),
+        ([{"a": 2**63}], {"a": "decimal(38, 0)"}),
+        ([{"a": 1}, {"a": 2**63}, {"a": 1}], {"a": "decimal(38, 0)"}),
         ([{"a": -(2**63)}, {"a": 2**63 - 1}], {"a": "int64"}),
         ([{"a": None}, {"a": []}, {"b": {}}, {"c": [None, [], {}]}], {}),
         ([{"a": None}, {"a": 1}, {"a": None}], {"a": "int64"}),
@@ -80,7 +81,10 @@ def columns(made: Converted) -> dict[str, str]:
         ([{"a": [1, None, 2.5]}, {"a": []}], {"a": ["float64"]}),
         ([{"a": {"b": 1}}, {"a": {"c": [{"d": "x"}]}}], {"a": {"b": "int64", "c": [{"d": "string"}]}}),
         ([{"at": "2024-02-29T12:00:00Z"}], {"at": "string"}),
-        ([{"*": 1, "a": {"*": 1, "b": 2}, "c": {"*": 1}}], {"a": {"b": "int64"}}),
+        (
+            [{"*": 1, "a": {"*": 1, "b": 2}, "c": {"**": 1}}],
+            {"**": "int64", "a": {"**": "int64", "b": "int64"}, "c": {"***": "int64"}},
+        ),
         ([None, b"no JSON", [1], "x", 5, b"\xff", b'{"a": NaN}', b"[" * 5000, {"a": 1}], {"a": "int64"}),
     ],
 )
@@ -88,7 +92,13 @@ def test_what_is_inferred(values: list[object], fields: dict[str, Any]) -> None:
     assert fields_in(batch(*values).column("value")) == fields
 
 
-leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+leaves = (
+    st.none()
+    | st.booleans()
+    | st.integers(1 - 10**38, 10**38 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text()
+)
 names = st.sampled_from(["a", "b", "ü", "", "*"])
 values = st.recursive(leaves, lambda below: st.lists(below, max_size=1) | st.dictionaries(names, below, max_size=2))
 objects = st.dictionaries(names, values, max_size=3)
@@ -148,7 +158,7 @@ def test_whatever_is_read_at_once_is_what_the_decoder_by_record_says(records: li
         made = convert(of, *part)
         fields = pa.schema([*made.records.schema][1:])
         values = batch(*part).column("value")
-        alone = JsonReader(fields).read(values)
+        alone = JsonReader(fields, exact_floats=True).read(values)
         assert alone.rejected == made.rejected
         assert alone.columns == made.records.columns[1:]
         known = of._inferred.fields or {}
@@ -255,3 +265,35 @@ def test_declared_fields_have_no_evolution() -> None:
     for told in ({"evolution": "pin"}, {"datasets": [{"match": "a", "evolution": "pin"}]}):
         with pytest.raises(ValidationError, match="leave one out"):
             JsonConverter.model_validate({"type": "json", "fields": {"a": "int64"}, **told})
+
+
+@pytest.mark.parametrize("beside", ["1.5", "0.1", "1e300"])
+@pytest.mark.parametrize(
+    "number",
+    ["9007199254740993", "12345678901234567890", "0.12345678901234567890123", "5e-324000", "1.00000000000000001"],
+)
+def test_a_number_that_float64_would_round_is_rejected_and_not_rounded(number: str, beside: str) -> None:
+    of = converter(Kept())
+    made = convert(of, b'{"a": %s}' % beside.encode(), b'{"a": %s}' % number.encode(), b'{"a": 2}')
+    assert made.records.column("a").to_pylist() == [float(beside), 2.0]
+    assert "more digits than float64 holds" in made.rejected[1]
+    assert list(convert(of, b'{"a": %s}' % number.encode()).rejected) == [0]
+
+
+@pytest.mark.parametrize("number", ["9007199254740992", "0.1", "1700000000000000", "123456789012345.6", "1e22", "-0.0"])
+def test_a_number_that_float64_holds_is_taken_with_all_its_digits(number: str) -> None:
+    made = convert(converter(Kept()), b'{"a": 0.5}', b'{"a": %s}' % number.encode())
+    assert not made.rejected
+    assert repr(made.records.column("a").to_pylist()[1]) == repr(float(number))
+
+
+def test_whole_numbers_of_more_than_64_bits_keep_all_digits() -> None:
+    made = convert(converter(Kept()), {"id": 2**63}, {"id": -(10**37) - 1}, {"id": 1}, {"id": 10**38})
+    assert [str(value) for value in made.records.column("id").to_pylist()] == [str(2**63), str(-(10**37) - 1), "1"]
+    assert list(made.rejected) == [3]
+
+
+def test_a_field_that_is_called_star_is_a_column_at_each_level() -> None:
+    made = convert(converter(Kept()), {"*": 1, "in": {"*": 2, "**": 3}})
+    assert columns(made) == {"*": "int64", "in": "struct<*: int64, **: int64>"}
+    assert made.records.drop_columns(["n"]).to_pylist() == [{"*": 1, "in": {"*": 2, "**": 3}}]

@@ -1,0 +1,103 @@
+"""Values of JSON on their way from the decoder to Arrow: exact, or refused."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Annotated, Any, TypedDict
+
+import msgspec
+import pyarrow as pa
+
+from distcommit.constructs.column_types import JSON_TEXT
+from distcommit.decoding import json_decoder
+
+_FLOATS = json_decoder(float | None)
+
+
+def exact(value: Any, kind: pa.DataType) -> Any:
+    """Return the value as Arrow takes it.
+
+    Of decimals far from their column's digits Arrow makes others, or the process dies (26.0).
+
+    Raises:
+        ValueError: if a number has more digits than its column.
+    """
+    if value is None:
+        return None
+    if isinstance(value, msgspec.Raw):
+        return _json_text(value) if kind == JSON_TEXT else _exact_float(value)
+    if pa.types.is_struct(kind):
+        return {name: exact(below, kind.field(name).type) for name, below in value.items()}
+    if pa.types.is_list(kind):
+        return [exact(below, kind.value_type) for below in value]
+    if pa.types.is_map(kind):
+        return {name: exact(below, kind.item_type) for name, below in value.items()}
+    if not pa.types.is_decimal(kind):
+        return value
+    sign, digits, exponent = value.as_tuple()
+    if isinstance(exponent, int):
+        shortened = "".join(map(str, digits)).rstrip("0")
+        exponent += len(digits) - len(shortened)
+        if not shortened:
+            return Decimal(0)
+        if exponent >= -kind.scale and len(shortened) + exponent <= kind.precision - kind.scale:
+            return Decimal((sign, tuple(map(int, shortened)), exponent))
+    raise ValueError(f"{str(value)[:50]} is no {kind}")
+
+
+def _json_text(value: msgspec.Raw) -> str | None:
+    return None if (text := bytes(value).strip().decode()) == "null" else text
+
+
+def _exact_float(value: msgspec.Raw) -> float | None:
+    """Return a number.
+
+    Raises:
+        msgspec.DecodeError: if it is no number.
+        ValueError: if a float64 does not hold all of its digits.
+    """
+    found: float | None = _FLOATS.decode(value)
+    if found is not None and Decimal(repr(found)) != Decimal(text := bytes(value).strip().decode()):
+        raise ValueError(f"{text[:50]} has more digits than float64 holds: declare the field, as a decimal or float64")
+    return found
+
+
+def _whole_numbers(bits: int) -> Any:
+    return Annotated[int, msgspec.Meta(ge=-(2 ** (bits - 1)), le=2 ** (bits - 1) - 1)]
+
+
+_PYTHON_TYPES: dict[pa.DataType, Any] = {
+    pa.string(): str,
+    pa.bool_(): bool,
+    pa.int32(): _whole_numbers(32),
+    pa.int64(): _whole_numbers(64),
+    pa.float64(): float,
+    pa.date32(): date,
+    pa.timestamp("us", "UTC"): datetime,
+}
+
+
+def _or_null(kind: pa.DataType, exact_floats: bool) -> Any:
+    found = python_type(kind, exact_floats)
+    return found if found is msgspec.Raw else found | None
+
+
+def python_type(kind: pa.DataType, exact_floats: bool) -> Any:
+    """Return what msgspec decodes to, for `exact` to take. `exact_floats`: whether floating point numbers are kept as
+    text until then."""
+    if pa.types.is_struct(kind):
+        below = {f.name: _or_null(f.type, exact_floats) for f in kind}
+        # Of a name that is not ASCII the decoder (0.22) sees nothing until something has asked for its UTF-8, and takes
+        # it for the empty one; what is encoded has been asked.
+        msgspec.json.encode(list(below))
+        return TypedDict("Fields", below, total=False)  # type: ignore[operator]
+    if pa.types.is_list(kind):
+        return list[_or_null(kind.value_type, exact_floats)]  # type: ignore[misc]
+    if pa.types.is_map(kind):
+        return dict[str, _or_null(kind.item_type, exact_floats)]  # type: ignore[misc]
+    if kind == JSON_TEXT or (exact_floats and pa.types.is_floating(kind)):
+        return msgspec.Raw
+    if kind not in _PYTHON_TYPES and not pa.types.is_decimal(kind):
+        raise ValueError(f"JSON has no {kind}")
+    return _PYTHON_TYPES.get(kind, Decimal)
