@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from distcommit.constructs.registry.avro_datums import Datums, Integers, Wrong
+from distcommit.constructs.registry.schema_bounds import MAX_NESTING
 
 _MS_OF_DAY = 86_400_000
 
@@ -200,6 +201,36 @@ class Record:
 
     def read(self, datums: Datums) -> pa.Array:
         return pa.StructArray.from_arrays(self.columns(datums), fields=list(self.fields))
+
+
+@dataclass(slots=True)
+class Skipped:
+    """A record that holds itself, in a field that the reader has not: it is walked, and nothing is made of it.
+
+    Attributes:
+        record: what reads it; None until it is whole.
+        depth: how many of it stand in one another where the reading is.
+    """
+
+    record: Record | None = None
+    depth: int = 0
+    least_bytes: int = 1
+
+    @property
+    def type(self) -> pa.DataType:
+        return pa.null()
+
+    def read(self, datums: Datums) -> pa.Array:
+        assert self.record is not None
+        if self.depth >= MAX_NESTING:
+            datums.fail(np.ones(len(datums), bool), Wrong.NESTED)
+        elif len(datums):
+            self.depth += 1
+            try:
+                self.record.columns(datums)
+            finally:
+                self.depth -= 1
+        return pa.nulls(len(datums), pa.null())
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from distcommit.constructs.registry.schema_bounds import MAX_NESTING
+
 Integers = NDArray[np.int64]
 _PADDING = 64
 """Bytes behind the last datum that may be looked at: more than the longest number has."""
@@ -39,6 +41,7 @@ class Wrong(IntEnum):
     DECIMAL = 10
     TIME = 11
     UNREADABLE = 12
+    NESTED = 13
 
 
 REASONS = {
@@ -54,6 +57,7 @@ REASONS = {
     Wrong.DECIMAL: "a decimal has more digits than its precision",
     Wrong.TIME: "a time of day is not within a day",
     Wrong.UNREADABLE: "a value is of a branch that the pinned schema can't take",
+    Wrong.NESTED: f"a record holds itself more than {MAX_NESTING} levels deep",
 }
 
 

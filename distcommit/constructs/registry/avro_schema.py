@@ -144,6 +144,8 @@ class _Resolution:
     read_names: Mapping[str, AvroSchema]
     expansion: Expansion
     within: list[str] = field(default_factory=list)
+    skipped: dict[str, columns.Skipped] | None = None
+    """Of what is walked and not made: the records that it stands in."""
 
     def column(self, writer: AvroSchema, reader: AvroSchema, path: str) -> columns.Column:
         """Return what reads a type. Raises UnusableSchemaError."""
@@ -159,12 +161,18 @@ class _Resolution:
         kind, wanted = _kind(writer), _kind(reader)
         if wanted in ("record", "error"):
             if reader["name"] in self.within:
+                if self.skipped is not None:
+                    return self.skipped[reader["name"]]
                 raise UnusableSchemaError(f"{_at(path)} is of a type that holds itself ({reader['name']})")
             self.within.append(reader["name"])
+            again = columns.Skipped()
+            if self.skipped is not None:
+                self.skipped[reader["name"]] = again
             try:
-                return self._record(_same(kind, wanted, writer, path), reader, path)
+                again.record = self._record(_same(kind, wanted, writer, path), reader, path)
             finally:
                 self.within.pop()
+            return again.record
         if wanted == "array":
             items = self.column(_same(kind, wanted, writer, path)["items"], reader["items"], f"{path}[]")
             return columns.Array(_item(items, path), pa.field("item", items.type))
@@ -185,7 +193,7 @@ class _Resolution:
         by_alias = {alias: each["name"] for each in reader["fields"] for alias in each.get("aliases", ())}
         made: list[pa.Field] = [None] * len(indices)
         written: list[tuple[columns.Column, int | None]] = []
-        own = _Resolution(self.written_names, self.written_names, self.expansion, list(self.within))
+        own = _Resolution(self.written_names, self.written_names, self.expansion, [], {})
         for each in writer["fields"]:
             name = each["name"] if each["name"] in indices else by_alias.get(each["name"], each["name"])
             index, below = indices.get(name), f"{path}.{name}" if path else name

@@ -137,6 +137,7 @@ class Registry:
         answer_s: float = _MOST_ANSWER_S,
     ) -> None:
         self._settings, self._todo, self._answer_s = settings, todo, answer_s
+        self._has_schemas = False
 
     @cached_property
     def _client(self) -> SchemaRegistryClient:
@@ -219,6 +220,7 @@ class Registry:
             return within(self._answer_s, lambda: question(client))
         except SchemaRegistryError as error:
             if error.http_status_code == 404:
+                self._require_schemas(what)
                 raise UnknownSchemaError(f"the registry does not know {what}") from None
             if error.http_status_code in _REFUSED:
                 raise ConfigurationError(
@@ -238,6 +240,28 @@ class Registry:
             raise self._away(what, f"an answer that is none of a registry ({type(error).__name__})") from None
         except Exception as error:  # noqa: BLE001 - httpx's, whose module has another name in each version of the client
             raise self._away(what, f"{type(error).__name__}: {error}") from None
+
+    def _require_schemas(self, what: str) -> None:
+        """Make sure, where something is unknown, that the registry has any schemas at all.
+
+        Raises:
+            TransientError: if it is empty: then records are not to blame, and wait until it is filled.
+        """
+        if self._has_schemas:
+            return
+        try:
+            self._has_schemas = bool(self._client.get_subjects())
+        except Exception:  # noqa: BLE001 - such as a client without the right to list subjects
+            return
+        if not self._has_schemas:
+            raise TransientError(
+                "the schema registry is empty",
+                registry=self._settings.url,
+                asked=what,
+                expected="the schemas of the producers",
+                found="no subject at all",
+                todo=f"restore its schemas, or, if it is another registry than that of the producers, {self._todo}",
+            )
 
     def _away(self, what: str, found: str) -> TransientError:
         return TransientError(
