@@ -18,7 +18,7 @@ from pyiceberg.types import StructType
 from distcommit.model.errors import ConfigurationError, TransientError
 from distcommit.sinks.iceberg.catalogs import Change, Identifier, KnownTables, NewTable, Tables
 from distcommit.sinks.iceberg.opening import opened
-from distcommit.sinks.iceberg.schemas import FORMAT_VERSION, lacking, storable, wanted_struct
+from distcommit.sinks.iceberg.schemas import FORMAT_VERSION, check_names, lacking, storable, wanted_struct
 from distcommit.sinks.iceberg.settings import IcebergSettings, term_of
 from distcommit.sinks.retries import tries
 
@@ -102,6 +102,8 @@ def _widened(sink: IcebergSettings, table: Table, schema: pa.Schema, problems: l
     """What adds columns, and widens types, of the table as it was loaded."""
     if sink.evolve == "none":
         raise _misfit(table, problems, "alter the table, or set sink.evolve to add_columns")
+    there = [field.name for field in table.schema().fields]
+    check_names([*there, *(name for name in storable(schema).names if name not in there)])
     try:
         updates, requirements = table.update_schema().union_by_name(storable(schema))._commit()
     except (ValueError, TypeError, ValidationError) as error:

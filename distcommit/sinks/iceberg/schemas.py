@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -43,11 +43,31 @@ def wanted_struct(schema: pa.Schema) -> StructType:
                 todo="convert the column before the sink (timestamps: at most microseconds, in UTC), or leave it out",
             ) from error
         fields.append(found)
+    check_names([field.name for field in fields])
     if not fields:
         raise ConfigurationError(
             "a table needs a column", expected="records with columns that are not null in every row", found=str(schema)
         )
     return StructType(*fields)
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Check the names of a table's columns: most readers do not tell names apart by their case.
+
+    Raises:
+        ConfigurationError: if a name is empty, or two are the same but for their case.
+    """
+    seen: set[str] = set()
+    for name in names:
+        if not name or name.lower() in seen:
+            raise ConfigurationError(
+                "a table can't have a column of this name",
+                column=name,
+                expected="a name that is not empty, and not another column's but for its case",
+                found=", ".join(names)[:500],
+                todo="rename it with the converter `rename`",
+            )
+        seen.add(name.lower())
 
 
 def lacking(have: IcebergType, want: IcebergType, path: str = "") -> Iterator[str]:

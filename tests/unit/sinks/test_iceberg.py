@@ -136,6 +136,29 @@ def test_what_does_not_fit_is_refused_by_name(target: Target) -> None:
         target.prepare(sink, "t", 2, pa.table({"id": pa.array([2**63], pa.uint64())}))
 
 
+@pytest.mark.parametrize("names", [("ID",), ("",)])
+def test_column_without_a_name_of_its_own_in_any_case_is_refused(target: Target, names: tuple[str]) -> None:
+    sink = target.sink(evolve="add_columns")
+    with pytest.raises(ConfigurationError, match=r"can't have a column of this name.*rename"):
+        sink.check_schema(pa.schema([("id", pa.int64()), (names[0], pa.int64())]))
+    target.commit(sink, target.prepare(sink, "t", 1, ids(1)))
+    with pytest.raises(ConfigurationError, match="can't have a column of this name"):
+        target.prepare(sink, "t", 2, pa.table({names[0]: [1]}))
+
+
+def test_writers_of_other_tables_go_on_beside_one_whose_metadata_can_not_be_decoded(target: Target) -> None:
+    sink = target.sink()
+    for name in ("broken", "fine"):
+        target.commit(sink, target.prepare(sink, name, 1, ids(1)))
+    for path in (target.folder / "warehouse" / "n" / "broken").rglob("*.metadata.json"):
+        path.write_text("{}")
+    close_opened()
+    with pytest.raises(Exception, match=r"(?i)metadata|format"):
+        target.prepare(sink, "broken", 2, ids(2))
+    assert target.commit(sink, target.prepare(sink, "fine", 2, ids(2))) == [Committed()]
+    assert target.rows("fine") == [1, 2]
+
+
 def test_files_written_before_the_partitions_changed_are_committed_with_theirs(target: Target) -> None:
     sink = target.sink()
     request = target.prepare(sink, "t", 1, ids(1, 2))
