@@ -3,6 +3,7 @@ times, and reading; options are those of fsspec's own configuration (`FSSPEC_<SC
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, BinaryIO
@@ -11,10 +12,11 @@ from msgspec import Struct
 
 from distcommit.model.errors import ConfigurationError, SourceError
 
-_TIMES = ("mtime", "LastModified", "last_modified", "modified", "modification_time", "updated")
+_TIMES = ("mtime", "LastModified", "last_modified", "modified", "modification_time", "updated", "modify")
 """Under which names implementations tell when a file was changed."""
 _TAGS = ("ETag", "etag", "md5", "checksum", "generation")
 _LISTINGS = 10
+_OF_FTP = re.compile(r"\d{14}")
 _MILLISECONDS = "modification_time"
 
 
@@ -93,6 +95,8 @@ class InputFolder:
             case datetime():
                 aware = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
                 return round(aware.timestamp() * 1_000_000) * 1000
+            case str() if _OF_FTP.match(found):  # what FTP's MLSD lists, in UTC
+                return round(_of_digits(found).timestamp()) * 1_000_000_000
             case int() | float():
                 return round(found * (1000 if name == _MILLISECONDS else 1_000_000)) * 1000
         raise SourceError(
@@ -118,6 +122,10 @@ class InputFolder:
                 todo="correct it, or install distcommit[fsspec] and the package for it, also where the executors run",
             ) from error
         return fs, str(root).rstrip("/")
+
+
+def _of_digits(text: str) -> datetime:
+    return datetime.strptime(text[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
 
 
 def _listed(fs: Any, folder: str) -> list[dict[str, Any]]:

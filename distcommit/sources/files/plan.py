@@ -6,16 +6,20 @@ of its own, `0` to `15`, in which it numbers the rows that it reads: how many th
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
 
+from distcommit.model.errors import printable
 from distcommit.model.source import DatasetProblem
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, WorkUnit
 from distcommit.sources.files.progress import FilesWatermark, ListedFile, Progress, Unread
+
+logger = logging.getLogger(__name__)
 
 FILES = "files"
 """The partition whose position says which files are read."""
@@ -82,6 +86,13 @@ def plan_dataset(
     chosen = _chosen(unread, rules, again)
     if not chosen:
         return None
+    if alike := progress.look_alikes(chosen):
+        logger.warning(
+            "files of dataset %s have the time, size and etag of files that were read under other names: %s. If they"
+            " were renamed or linked, their rows are published twice",
+            printable(urn),
+            printable(_names(alike)),
+        )
     incarnation = stored.incarnation if stored is not None else ""
     at, units = progress, list[WorkUnit]()
     for number, run in enumerate(_runs(chosen, rules.bytes_per_work_unit)):

@@ -122,6 +122,12 @@ class Progress:
         known = {entry.name for entry in self.recent} if self.half is None else {self.half}
         return {pattern: name for pattern, name in named.items() if name in known}
 
+    def look_alikes(self, files: Iterable[ListedFile]) -> list[ListedFile]:
+        """Return those files that have the time, size and etag of one that was read under another name."""
+        known = {(entry.mtime_ns, entry.contents): entry.name for entry in self.recent}
+        found = ((file, known.get((file.mtime_ns, file.entry.contents))) for file in files)
+        return [file for file, name in found if name not in (None, file.entry.name)]
+
     def unread(self, files: Iterable[ListedFile], half: int | None = None) -> Unread:
         """Which of a dataset's files are not read, each kind in the order in which they are to be. `half`: the hashed
         name of the one that is being read."""

@@ -692,3 +692,19 @@ def test_a_reader_of_csv_that_is_left_behind_is_given_nothing_more() -> None:
     with readers._Unclosed(stream, QuoteCheck(Dialect())) as left:
         assert left.read(4) == b"n,t\n"
     assert (left.read(4), stream.tell()) == (b"", 4)
+
+
+@pytest.mark.parametrize("how", ["rename", "link"])
+def test_renamed_or_linked_file_is_read_as_another_one_with_a_warning(
+    folder: Folder, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = folder.put("d/a.jsonl", "1\n2\n")
+    folder.run()
+    assert not caplog.records
+    other = path.with_name("b.jsonl")
+    path.rename(other) if how == "rename" else other.hardlink_to(path)
+    folder.put("d/c.jsonl", "3\n", at=1)
+    folder.run()
+    (warning,) = caplog.records
+    assert "b.jsonl" in warning.getMessage()
+    assert "c.jsonl" not in warning.getMessage()
