@@ -14,6 +14,8 @@ WORDS = """\
   cut          what readers see: all datasets, as of one moment
   quarantined  left alone by runs, as it can't be finished: until `release`\
 """
+RECORDS_LOST = 7
+"""What `run` ends with if all went through and records were lost at the source."""
 EXIT_CODES = """\
 [bold]Exit codes[/]
   0  everything went through
@@ -23,5 +25,6 @@ EXIT_CODES = """\
   4  storage or source can't be reached: try again later
   5  stored data is corrupt or lost
   6  the audit (or the demo) is not exact, or what is compared differs
+  7  the run committed all, and the source had deleted records before they were read
 130  interrupted, or ended by `distcommit cancel`\
 """

@@ -46,7 +46,12 @@ def run_view(result: RunResult) -> RenderableType:
     if result.error:
         verdict = bad_verdict("failed", escape(result.error))
     elif not result.succeeded:
-        verdict = bad_verdict("not everything went through", "what is missing is tried again by the next run")
+        verdict = bad_verdict(
+            "not everything went through",
+            f"{totals.datasets_published:,} datasets were committed; what is missing is tried again by the next run",
+        )
+    elif totals.positions_lost:
+        verdict = bad_verdict("committed, with losses", "the source had deleted records before they were read")
     elif totals.datasets_published:
         verdict = good_verdict("committed", "all that was new")
     else:

@@ -14,6 +14,7 @@ from distcommit.cli.datasets_view import replay_plan_view
 from distcommit.cli.display import shown_progress
 from distcommit.cli.explain_view import explain_view
 from distcommit.cli.flow_svg import flow_svg
+from distcommit.cli.help_texts import RECORDS_LOST
 from distcommit.cli.options import AsJson, JobFile, Overrides, Verbose, ended_with, opened
 from distcommit.cli.output import recover_view, run_view
 from distcommit.cli.repair_view import repair_view
@@ -21,6 +22,7 @@ from distcommit.cli.retain_view import retain_view
 from distcommit.cli.runs_view import cancel_view
 from distcommit.cli.try_out_view import run_or_try_out_view
 from distcommit.cli.verify_view import sweep_view
+from distcommit.engine.run import RunResult
 from distcommit.model.errors import ConfigurationError
 
 
@@ -30,7 +32,14 @@ def run(job: JobFile, overrides: Overrides = None, as_json: AsJson = False, verb
         with shown_progress(terminal.err) as shown:
             result = try_out(configured.config, shown) if configured.config.tries_out else configured.run(shown)
         terminal.show(result, run_or_try_out_view)
-    ended_with(0 if result.succeeded else 1)
+    ended_with(exit_code_of(result) if isinstance(result, RunResult) else 0 if result.succeeded else 1)
+
+
+def exit_code_of(result: RunResult) -> int:
+    """Return what `run` ends with."""
+    if not result.succeeded:
+        return 1
+    return RECORDS_LOST if result.totals.positions_lost else 0
 
 
 def recover(

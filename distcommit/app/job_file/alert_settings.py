@@ -86,6 +86,7 @@ class AlertSettings(_Settings):
     Attributes:
         after_failed_runs: once so many runs in a row have failed; 0: never.
         on_quarantine: when a run has quarantined a dataset.
+        on_loss: when a run has passed over records that the source had deleted before they were read.
         commands: programs to run.
         webhooks: URLs to post to.
         emails: mail to send.
@@ -93,6 +94,7 @@ class AlertSettings(_Settings):
 
     after_failed_runs: int = Field(default=0, ge=0)
     on_quarantine: bool = False
+    on_loss: bool = False
     commands: tuple[CommandHook, ...] = ()
     webhooks: tuple[WebHook, ...] = ()
     emails: tuple[EmailHook, ...] = ()
@@ -102,10 +104,14 @@ class AlertSettings(_Settings):
         """All of them."""
         return (*self.commands, *self.webhooks, *self.emails)
 
+    @property
+    def _has_reason(self) -> bool:
+        return bool(self.after_failed_runs) or self.on_quarantine or self.on_loss
+
     @model_validator(mode="after")
     def _somebody_is_told(self) -> AlertSettings:
-        if (self.after_failed_runs or self.on_quarantine) and not self.hooks:
+        if self._has_reason and not self.hooks:
             raise ValueError("nobody is told: name commands, webhooks or emails")
-        if self.hooks and not (self.after_failed_runs or self.on_quarantine):
-            raise ValueError("nothing is told: set after_failed_runs or on_quarantine")
+        if self.hooks and not self._has_reason:
+            raise ValueError("nothing is told: set after_failed_runs, on_quarantine or on_loss")
         return self

@@ -273,7 +273,9 @@ def _of_ended(record: RunRecord) -> tuple[RunStatus, str]:
             return RunStatus.FAILED, "a newer run took over"
     reasons = record.reasons.kept
     first = f"{reasons[0].subject}: {reasons[0].kind}: {reasons[0].text}" if reasons else ""
-    return RunStatus.FAILED, record.error or first
+    published = record.totals.get("datasets_published", 0)
+    others = f"{published:,} {'dataset was' if published == 1 else 'datasets were'} committed; " if published else ""
+    return RunStatus.FAILED, record.error or f"{others}{first}"
 
 
 def _all_was_read(record: RunRecord) -> bool:

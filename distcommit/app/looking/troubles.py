@@ -64,6 +64,7 @@ def troubles_of(result: StatusResult, runs: RunsResult, command: Command, around
         *_of_unplanned(result, command),
         *([] if around.elsewhere else _of_pending(result, command, alive=alive)),
         *_of_unread(result, command, around),
+        *_of_losses(result, command),
         *_of_clocks(runs, command, around.now_ms),
         *_of_runs(result, runs, command, alive=alive),
         *_of_freshness(result, runs, command, around, alive=alive),
@@ -270,6 +271,17 @@ def _of_unread(result: StatusResult, command: Command, around: Around) -> Iterat
             f"{_names([row.dataset for row in rows])} could not be read: {first.dataset}: {_short(first.reason)}{todo}"
         )
         yield Trouble(what, how, len(rows))
+
+
+def _of_losses(result: StatusResult, command: Command) -> Iterator[Trouble]:
+    """What the newest run has passed over, as its source had deleted it."""
+    lost = result.last_run.totals.get("positions_lost", 0) if result.last_run is not None else 0
+    if result.last_run is not None and lost:
+        what = (
+            f"RECORDS_LOST: the run of epoch {result.last_run.epoch} passed over {lost:,} positions whose records the"
+            " source had deleted before they were read"
+        )
+        yield Trouble(what, command("audit"))
 
 
 def _to_be_read(reason: str, command: Command, around: Around) -> tuple[str, str]:

@@ -40,7 +40,7 @@ def alerting(folders: JobFolders, store: JobStore, run_id: str, clock: Clock) ->
 
 def alerts_of(folders: JobFolders, store: JobStore, run_id: str, clock: Clock) -> list[Alert]:
     """What there is to tell of a run that is over: that it makes the row of failures as long as the job says, once for
-    each row; and that it has quarantined datasets."""
+    each row; that it has quarantined datasets; and that records were lost at the source."""
     settings, rows = folders.config.alerts, read_runs(store, clock).runs
     index = next((index for index, row in enumerate(rows) if row.run_id == run_id and row.epoch), None)
     if index is None:  # it never had an epoch
@@ -59,6 +59,10 @@ def alerts_of(folders: JobFolders, store: JobStore, run_id: str, clock: Clock) -
         what = "a dataset is" if count == 1 else f"{count} datasets are"
         text = f"{what} quarantined, and left alone until released"
         found.append(_alert(folders, store, rows[0], record, "quarantine", text, failed))
+    lost = record.totals.get("positions_lost", 0) if record else 0
+    if settings.on_loss and lost:
+        text = f"{lost:,} positions of {store.job} were lost: the source had deleted their records unread"
+        found.append(_alert(folders, store, rows[0], record, "records lost", text, failed))
     return found
 
 

@@ -35,6 +35,7 @@ from distcommit.app.running.alerts import alerting, alerts_of
 from distcommit.engine.observed import observed
 from distcommit.engine.run import run
 from distcommit.model.errors import ConfigurationError, SourceUnavailableError
+from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulation.world import ROOTS
 from tests.unit.engine.machines import (
     STAGING,
@@ -298,6 +299,19 @@ class TestWhen:
     def test_never_if_not_asked_for(self, tmp_path: Path) -> None:
         runs = Runs(tmp_path, on_quarantine=True)
         assert [runs.fails(), runs.fails()] == [[], []]
+
+    def test_records_lost_at_the_source_are_reported_once_for_each_run(self, tmp_path: Path) -> None:
+        def lost(runs: Runs, **expired: int) -> list[tuple[str, int]]:
+            topic = ModelDataset({"0": 9}, expired=dict(expired)) if expired else ModelDataset({"0": 3})
+            settings = WORLD.begin(runs.machine, ModelSource({"a": topic}))
+            with observed(settings, "run", "ann") as told:
+                run(launch, settings, observer=told)
+            return runs.told(settings.run_id)
+
+        for alerts, expected in (({"on_loss": True}, [("records lost", 0)]), ({"on_quarantine": True}, [])):
+            runs = Runs(tmp_path, **alerts)
+            assert lost(runs) == []
+            assert lost(runs, **{"0": 7}) == expected
 
     def test_a_quarantine_is_told_with_the_dataset_and_what_shows_more(self, tmp_path: Path) -> None:
         runs = Runs(tmp_path, on_quarantine=True)

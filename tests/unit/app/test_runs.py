@@ -135,6 +135,8 @@ def test_one_run_is_told_with_its_datasets_those_that_failed_first() -> None:
     assert kept.beginning is not None
     assert kept.record is not None
     first, second = kept.datasets
+    assert kept.run.status is RunStatus.FAILED
+    assert kept.run.reason.startswith("1 dataset was committed; b: ")
     assert (first.outcome.dataset, first.outcome.outcome, first.attempts.failed) == ("b", "failed", 1)
     assert "unreadable" in first.outcome.reason
     assert (second.outcome.outcome, second.outcome.records, second.attempts.attempts) == ("published", 3, 1)

@@ -34,7 +34,7 @@ from distcommit.protocol.paths.store import RUNS, record_name
 from distcommit.stores import by_hand
 from distcommit.stores.job_lock import JobLock, LockRecord
 from distcommit.stores.job_store import JobStore
-from distcommit.testing.models.model_source import ModelSource
+from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulation.programs.parts import half_done, replace_files
 from distcommit.testing.simulation.world import ROOTS, World
 from tests.jobs.large_store import make_large_store
@@ -444,3 +444,13 @@ def test_an_override_may_go_into_one_of_a_list(tmp_path: Path) -> None:
 
 def look_like(config: JobConfig) -> list[str]:
     return [str(getattr(converter, "evolution", "")) for converter in config.converters]
+
+
+def test_records_lost_at_the_source_are_a_problem_until_a_run_loses_none() -> None:
+    machine, found = Machine(), list[list[str]]()
+    for end, expired in ((3, {}), (9, {"0": 7}), (9, {"0": 7})):
+        settings = WORLD.begin(machine, ModelSource({"a": ModelDataset({"0": end}, expired=expired)}))
+        with observed(settings, "run", "ann") as told:
+            run(launch, settings, observer=told)
+        found.append([each.command for each in troubles(machine) if "passed over 4 positions" in each.what])
+    assert found == [[], ["distcommit audit /jobs/job.yaml"], []]

@@ -1,0 +1,20 @@
+"""What `run` ends with where records were lost at the source."""
+
+from __future__ import annotations
+
+from distcommit.cli.output import run_view
+from distcommit.cli.running import exit_code_of
+from distcommit.testing.models.model_source import ModelDataset, ModelSource
+from distcommit.testing.simulation.world import World
+from tests.unit.cli.test_output import rendered
+from tests.unit.engine.machines import Machine, go
+
+WORLD = World()
+
+
+def test_run_that_lost_records_to_retention_ends_with_a_code_and_a_verdict_of_its_own() -> None:
+    machine = Machine()
+    before = go(WORLD, machine, ModelSource({"a": ModelDataset({"0": 3})}))
+    lossy = go(WORLD, machine, ModelSource({"a": ModelDataset({"0": 9}, expired={"0": 7})}))
+    assert (exit_code_of(before), exit_code_of(lossy)) == (0, 7)
+    assert "with losses" in rendered(run_view(lossy))
