@@ -86,13 +86,7 @@ def plan_dataset(
     chosen = _chosen(unread, rules, again)
     if not chosen:
         return None
-    if alike := progress.look_alikes(chosen):
-        logger.warning(
-            "files of dataset %s have the time, size and etag of files that were read under other names: %s. If they"
-            " were renamed or linked, their rows are published twice",
-            printable(urn),
-            printable(_names(alike)),
-        )
+    _warn_of(progress.look_alikes(chosen), urn)
     incarnation = stored.incarnation if stored is not None else ""
     at, units = progress, list[WorkUnit]()
     for number, run in enumerate(_runs(chosen, rules.bytes_per_work_unit)):
@@ -110,6 +104,16 @@ def plan_dataset(
     start = {FILES: WATERMARKS.to_position(Progress()), **begin}
     new = {partition: low for partition, low in start.items() if partition not in positions}
     return DatasetPlan(urn, stored, Watermark(new, incarnation), tuple(units))
+
+
+def _warn_of(alike: Sequence[ListedFile], urn: str) -> None:
+    if alike:
+        logger.warning(
+            "files of dataset %s have the time, size and etag of files that were read under other names: %s. If they"
+            " were renamed or linked, their rows are published twice",
+            printable(urn),
+            printable(_names(alike)),
+        )
 
 
 _NOT_KNOWN = (
