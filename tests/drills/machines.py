@@ -59,6 +59,29 @@ def full_disk(folder: Path) -> Drilled:
 
 
 @drill(", then run again; nothing is lost")
+def read_only_mount(folder: Path) -> Drilled:
+    """The job's file system is mounted read-only, as a kernel does with a failing disk."""
+    disk = folder / "disk"
+    with MockBroker.start(dict.fromkeys(_TOPICS, 1)) as broker, _small_disk(disk) as keeper:
+        own_user = [] if os.geteuid() == 0 else ["-U", "--preserve-credentials"]
+        shell = ["nsenter", "-t", str(keeper), *own_user, "-m", "--"]
+        situation = KafkaSituation(folder, shell=shell, seen_at=Path(f"/proc/{keeper}/root{disk}"))
+        paths = {name: f"disk/{name}" for name in ("store", "staging", "output")}
+        situation.on(broker.bootstrap_servers, _TOPICS, commit={"buckets": 2}, paths=paths)
+        for topic in _TOPICS:
+            situation.numbers(topic, 10)
+        situation.run(0)
+        for topic in _TOPICS:
+            situation.numbers(topic, 10)
+        situation.type(f"mount -o remount,ro {disk}")
+
+        def mount_it_writable() -> None:
+            situation.type(f"mount -o remount,rw {disk}")
+
+        return drilled(situation, "is mounted read-only at", act=mount_it_writable)
+
+
+@drill(", then run again; nothing is lost")
 def permission_lost(folder: Path) -> Drilled:
     """The output can't be written any more. Root could all the same: that right is taken away."""
     shell = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all"] if os.geteuid() == 0 else []

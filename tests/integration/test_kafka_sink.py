@@ -125,8 +125,8 @@ def test_another_target_than_the_store_knows_is_refused_and_others_are_committed
 def test_what_a_topic_does_not_take_holds_up_its_dataset_alone(target: Target) -> None:
     large, good = target.prepare("large", 1, 1, text="x" * 2_000_000), target.prepare("good", 1, 1)
     outcome, committed = target.commit(large, good)
-    assert isinstance(outcome, RetryLater)
-    assert "can't be sent to the topic" in outcome.reason
+    refused(outcome, "can't be sent to the topic")
+    refused(outcome, "raise max.message.bytes of the topic, and release the dataset with retry")
     assert committed == Committed()
     missing = target.prepare("missing", 2, 2)
     outcome, committed = target.commit(missing, target.prepare("good", 2, 2), create=False)

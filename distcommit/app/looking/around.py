@@ -92,8 +92,8 @@ def _lacking(folders: JobFolders, store: JobStore, status: StatusResult) -> Iter
 
 
 def _closed(store: JobStore, names: Sequence[str]) -> Iterator[str]:
-    """Of these folders, if they are of this machine: those on a full file system, and those that this user should be
-    able to write, as the store is theirs, and can't."""
+    """Of these folders, if they are of this machine: those on a file system that is full or mounted read-only, and
+    those that this user should be able to write, as the store is theirs, and can't."""
     if store.fs.scheme != "file":
         return
     roots, full = store.roots, set[int]()
@@ -106,7 +106,9 @@ def _closed(store: JobStore, names: Sequence[str]) -> Iterator[str]:
             yield f"paths.{name} can't be looked at: {error}"
             continue
         free = room.f_bavail * room.f_frsize
-        if (free < _ROOM_BYTES or (room.f_files and not room.f_favail)) and status.st_dev not in full:
+        if room.f_flag & os.ST_RDONLY:
+            yield f"the file system of paths.{name} is mounted read-only at {path}: mount it writable"
+        elif (free < _ROOM_BYTES or (room.f_files and not room.f_favail)) and status.st_dev not in full:
             full.add(status.st_dev)
             names = "" if free < _ROOM_BYTES else ", and no file can be added"
             yield f"the file system of paths.{name} is full: {free:,} bytes are free at {path}{names}: free some"

@@ -54,7 +54,7 @@ def command_for(folders: JobFolders) -> Command:
 def troubles_of(result: StatusResult, runs: RunsResult, command: Command, around: Around = _NOTHING) -> list[Trouble]:
     """The job's troubles, those first that hold up most: at most twenty of a kind are told one by one."""
     alive = any(row.status in (RunStatus.RUNNING, RunStatus.PENDING) and not row.overdue for row in runs.runs)
-    return [
+    causes = [
         *_of_folders(around, command),
         *_of_locks(runs, command),
         *_of_still(result, runs, command, around),
@@ -66,7 +66,12 @@ def troubles_of(result: StatusResult, runs: RunsResult, command: Command, around
         *_of_unread(result, command, around),
         *_of_losses(result, command),
         *_of_clocks(runs, command, around.now_ms),
-        *_of_runs(result, runs, command, alive=alive),
+    ]
+    plain = command("run")
+    needed = next((cause.command for cause in causes if cause.command != plain), plain)
+    return [
+        *causes,
+        *_of_runs(result, runs, command, needed, alive=alive),
         *_of_freshness(result, runs, command, around, alive=alive),
         *_of_schedule(result, command),
     ]
@@ -318,7 +323,10 @@ def _of_clocks(runs: RunsResult, command: Command, now_ms: int) -> Iterator[Trou
     yield Trouble(what, command("run"))
 
 
-def _of_runs(result: StatusResult, runs: RunsResult, command: Command, *, alive: bool) -> Iterator[Trouble]:
+def _of_runs(
+    result: StatusResult, runs: RunsResult, command: Command, needed: str, *, alive: bool
+) -> Iterator[Trouble]:
+    """What is wrong with runs. `needed`: the command without which the next run fails again, if there is one."""
     newest = max((row.epoch for row in runs.runs), default=0)
     if newest and result.unended and result.epoch > newest and not alive:
         what = f"the run of epoch {result.epoch} began, and has left no record: it could not go on, or died at once"
@@ -338,7 +346,7 @@ def _of_runs(result: StatusResult, runs: RunsResult, command: Command, *, alive:
             f"{DIED}: the driver of epoch {failed.epoch}{_on(failed)} has told no end,"
             " and lives no more. The next run replays what it had sealed, and reads the rest again"
         )
-    yield Trouble(f"{count} failed: {_short(why)}", command("run"))
+    yield Trouble(f"{count} failed: {_short(why)}", needed if failed.epoch and not failed.died else command("run"))
 
 
 def _on(row: RunRow) -> str:

@@ -39,20 +39,24 @@ from distcommit.sinks.staged_rows import files_of
 
 _TRIES = 4
 _AT_ONCE = 8
+_SIZE, _SETTINGS = "raise max.message.bytes of the topic", "let the topic's settings allow such records"
+_CHANGES: Mapping[int, str] = {
+    KafkaError.MSG_SIZE_TOO_LARGE: _SIZE,
+    KafkaError.RECORD_LIST_TOO_LARGE: _SIZE,
+    KafkaError.INVALID_MSG_SIZE: _SIZE,
+    KafkaError.INVALID_MSG: _SETTINGS,
+    KafkaError.INVALID_TIMESTAMP: _SETTINGS,
+    KafkaError.INVALID_RECORD: _SETTINGS,
+    KafkaError._UNKNOWN_PARTITION: "give the topic the partitions that sink.partition names",
+}  # before these are done, no later run helps
 _OF_A_MESSAGE = frozenset(
     (
-        KafkaError.MSG_SIZE_TOO_LARGE,
-        KafkaError.RECORD_LIST_TOO_LARGE,
-        KafkaError.INVALID_MSG,
-        KafkaError.INVALID_MSG_SIZE,
-        KafkaError.INVALID_TIMESTAMP,
-        KafkaError.INVALID_RECORD,
+        *_CHANGES,
         KafkaError.POLICY_VIOLATION,
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError.TOPIC_EXCEPTION,
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
         KafkaError._UNKNOWN_TOPIC,
-        KafkaError._UNKNOWN_PARTITION,
     )
 )
 """What a message fails with by itself, or for its topic: others are not to blame."""
@@ -266,7 +270,9 @@ class KafkaCommitter(SinkCommitter):
         """Notes why a message could not be sent, where it is to blame."""
         if error is not None and error.code() in _OF_A_MESSAGE:
             reason = f"a message can't be sent to the topic {topic}: {self._target.text(KafkaException(error))}"
-            failures.setdefault(index, RetryLater(reason))
+            todo = _CHANGES.get(error.code())
+            outcome = FailedForGood(f"{reason}; {todo}, and release the dataset with retry") if todo else None
+            failures.setdefault(index, outcome or RetryLater(reason))
 
     def _refuse_topics(
         self,

@@ -1,0 +1,51 @@
+"""The command that `status` prints is one that helps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from distcommit.app.job_file.config import parse_config
+from distcommit.app.job_file.job_folders import JobFolders
+from distcommit.app.looking.runs import RunRow, RunsResult, RunStatus
+from distcommit.app.looking.status import DatasetStatusRow, StatusResult, Trouble
+from distcommit.app.looking.troubles import command_for, troubles_of
+
+TREE = {
+    "job": "job",
+    "source": {"type": "kafka", "brokers": "b:1", "topics": ["x"]},
+    "paths": {"store": "s", "staging": "t", "output": "o"},
+}
+FOLDERS = JobFolders(parse_config(TREE, Path("/jobs/job.yaml")), Path("/jobs/job.yaml"), ())
+FAILED = RunRow(7, "run", RunStatus.FAILED, began_ms=1, ended_ms=2, reason="x was not read")
+
+
+def printed(*rows: DatasetStatusRow, runs: tuple[RunRow, ...] = ()) -> list[Trouble]:
+    status = StatusResult("job", "s", 1, 7, "run", list(rows), {})
+    return troubles_of(status, RunsResult("job", "s", list(runs), len(runs)), command_for(FOLDERS))
+
+
+def quarantined(reason: str) -> DatasetStatusRow:
+    return DatasetStatusRow("x", "quarantined", {}, "", 0, 1, 1, 1, reason, 0)
+
+
+@pytest.mark.parametrize(
+    ("todo", "how"),
+    [
+        ("release the dataset with abandon: the next run reads it again", "abandon"),
+        ("abandon the dataset, and convert or reject such records", "abandon"),
+        ("restore the file named, then release the dataset with retry; or accept or abandon it", "retry"),
+        ("raise max.message.bytes of the topic, and release the dataset with retry", "retry"),
+        ("", "retry"),
+    ],
+)
+def test_quarantined_dataset_is_released_by_the_way_that_its_reason_says_helps(todo: str, how: str) -> None:
+    (trouble,) = printed(quarantined(f"it failed. To do: {todo}"))
+    assert trouble.command == f"distcommit release /jobs/job.yaml x {how}"
+
+
+def test_failed_run_prints_what_is_needed_before_another_run_can_succeed() -> None:
+    commands = [trouble.command for trouble in printed(quarantined("it failed"), runs=(FAILED,))]
+    assert commands == ["distcommit release /jobs/job.yaml x retry"] * 2
+    assert [trouble.command for trouble in printed(runs=(FAILED,))] == ["distcommit run /jobs/job.yaml"]
