@@ -12,13 +12,13 @@ from distcommit.app.looking.steps import SequenceSteps, StepsResult
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores.by_hand import Release
 
-_WAY = re.compile(r"To do: release the dataset with (abandon|restart)\b")
+_WAY = re.compile(r"To do: release the dataset with (abandon|restart)\b|(?:; |To do: )(abandon) the dataset\b")
 
 
 def way_out(reason: str) -> Release | None:
     """Return how the reason of a quarantined dataset says that it must be released, if it does."""
     found = _WAY.search(reason)
-    return Release(found[1]) if found else None
+    return Release(found[1] or found[2]) if found else None
 
 
 class ReleaseRow(msgspec.Struct, frozen=True):
