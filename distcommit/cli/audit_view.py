@@ -38,7 +38,7 @@ def audit_view(result: AuditResult) -> RenderableType:
         "gaps": should_be_none(result.gaps),
         "past watermark": should_be_none(result.past_watermark),
         "rejected": f"{result.rejected:,}" + (" (published below _rejected)" if result.rejected else ""),
-        "lost": should_be_none(result.skipped) + (" (expired in the source, and given up)" if result.skipped else ""),
+        "lost": should_be_none(result.skipped) + (" (given up: see below)" if result.skipped else ""),
         "holes": f"{result.holes:,}" + (" (positions without a record in the source)" if result.holes else ""),
     }
     if result.filtered:
@@ -64,6 +64,8 @@ def audit_view(result: AuditResult) -> RenderableType:
         verdict,
         fact_table(facts),
         _bad_partitions(bad),
+        listing("ranges that were given up", result.skipped_ranges),
+        listing("not compared with anything that is stored", result.not_compared, result.not_compared_count),
         listing("ranges that two datasets have published", map(_shared, result.published_by_two)),
         listing("datasets not finished: run the job, then audit again", result.pending),
         listing("files that no sequence published", result.unknown_files, result.unknown_files_count),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from distcommit.engine.settings import RunSettings
+from distcommit.ingest.retained import Horizon
 from distcommit.model.errors import plain_text
 from distcommit.model.log_records import DatasetState, SealedSequence, SequenceName, TargetEpochs
 from distcommit.model.sink import SealRequest, Sink
@@ -72,6 +73,7 @@ def sequence_of(
         content_sum=added_content(result.content_sum for result, count in files if count),
         schemas=added_schemas(*(state.schemas for state in ready.winners)),
         targets=_targets(settings, state, steps),
+        replaces=replacement is not None or any(Horizon.of(unit) is not None for unit in plan.work_units),
     )
     return sequence, steps
 

@@ -27,6 +27,7 @@ from distcommit.model.provenance import Provenance
 from distcommit.model.sink import AttemptIdentity, Filtered, Origin, Origins, SinkWriter, StagingArea
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import (
+    FILTERED,
     MAIN_BRANCH,
     BranchResult,
     ConstructCounts,
@@ -44,7 +45,6 @@ logger = logging.getLogger(__name__)
 Rejections = Mapping[int, Rejection]
 _Found = tuple[Sequence[Piece], Rejections]
 """What a branch has made of a batch, and which rows it turned away."""
-_FILTERED = "nothing was made of it, on purpose"
 
 
 class Branches:
@@ -310,7 +310,7 @@ def _filtered_by(constructs: Sequence[ConstructCounts], before: Mapping[str, int
 def _nothing_of(low: Watermark, reached: Watermark) -> list[SkippedRange]:
     """Holes where a work unit has read, as nothing came of it."""
     return [
-        SkippedRange(partition, low.positions[partition], high, _FILTERED, True, low.incarnation)
+        SkippedRange(partition, low.positions[partition], high, FILTERED, True, low.incarnation)
         for partition, high in reached.positions.items()
         if isinstance(high, int) and high != low.positions[partition]  # of other positions no record has one
     ]

@@ -34,7 +34,8 @@ class SealedSequence(Struct, frozen=True, array_like=True):
     Named (dataset_urn, epoch): at most one per dataset and run. `start` says where partitions without a position in
     `low` begin; `left_out` why work units of the plan are not in it, if any are not; `content_sum` what the records of
     its files come to (`sinks.files.content`), empty if that is not known; `schemas`: by converter, the ids of the
-    schemas that the dataset's records may be of from then on; `targets`: what targets have once it is done.
+    schemas that the dataset's records may be of from then on; `targets`: what targets have once it is done;
+    `replaces`: whether it publishes a replacement (`stores.tombstones`).
     """
 
     dataset_urn: str
@@ -50,6 +51,7 @@ class SealedSequence(Struct, frozen=True, array_like=True):
     content_sum: str = ""
     schemas: SchemaIds = {}
     targets: TargetEpochs = {}
+    replaces: bool = False
 
 
 class SequenceName(Struct, frozen=True, array_like=True):
@@ -202,6 +204,13 @@ class OpenSequence(Struct, frozen=True):
     outage: bool = False
 
 
+class EarlierReading(Struct, frozen=True, array_like=True):
+    """The range of an incarnation of a source that was read before the source was recreated."""
+
+    watermark: Watermark
+    origin: dict[str, Position] = {}
+
+
 class DatasetState(Struct, frozen=True):
     """What the fold knows of one dataset. How it is written: `stores.segment`.
 
@@ -210,7 +219,9 @@ class DatasetState(Struct, frozen=True):
     `accepted_epochs`: the newest sequence that a person declared done (older programs kept all of them);
     `done_records`, `done_files`, `done_content_sum` and `done_left_out`: what the sequence of `done_epoch` published,
     and why not more; `unread`: what could not be read, if that was so the last time; `schemas`: by converter, the ids
-    of the schemas that its records are of; `targets`: what targets have, as the store knows it.
+    of the schemas that its records are of; `targets`: what targets have, as the store knows it. `forgotten`: the
+    watermark that it had when an operator set it to null, until it has another one; `replacement`: the epoch of its
+    newest replacement, 0 if there is none; `earlier`: how far other incarnations of its source were read.
     """
 
     dataset_urn: str
@@ -228,11 +239,19 @@ class DatasetState(Struct, frozen=True):
     unread: FailedReading | None = None
     schemas: SchemaIds = {}
     targets: TargetEpochs = {}
+    forgotten: Watermark | None = None
+    replacement: int = 0
+    earlier: tuple[EarlierReading, ...] = ()
 
     def bases(self, branch: str) -> tuple[int, ...]:
         """The epochs that the ledger of a branch's target may have for the dataset before its next commit there; none
         if nobody knows: older programs have committed, or the branch is new to the dataset."""
         return self.targets.get(branch, () if self.done_epoch else (0,))
+
+    @property
+    def reached(self) -> Watermark | None:
+        """How far the dataset was read: its watermark, or the one that an operator has set to null since."""
+        return self.watermark if self.watermark is not None else self.forgotten
 
     @property
     def is_stopped(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -161,6 +161,14 @@ class SourceState(dict[str, DatasetState]):
         return 0
 
 
+def negative_positions(datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
+    """Yield a problem for each position below 0."""
+    for urn, positions in datasets.items():
+        for partition, position in positions.items():
+            if isinstance(position, int | float) and position < 0:
+                yield f"{urn!r}: {position!r}, for partition {partition!r}, is negative"
+
+
 class Source(ABC):
     """Where data comes from. Picklable: it is sent to the executors, which plan and read."""
 
@@ -231,12 +239,20 @@ class Source(ABC):
         """What keeps these from being positions in this source, one text each that begins with the dataset's name in
         quotes (`repr`); called before a person sets them.
 
-        The default finds nothing. It need not reach the source: what can't be asked about now is no problem.
+        The default refuses numbers below 0. It need not reach the source: what can't be asked about now is no problem.
 
         Args:
             datasets: positions by partition, by dataset URN.
         """
-        return ()
+        return negative_positions(datasets)
+
+    def incarnations(self, datasets: Collection[str]) -> Mapping[str, str]:
+        """Return the incarnation that positions of each dataset count in now, as far as the source can be asked; called
+        before an operator sets positions of datasets that have none. A dataset that is left out is not known.
+
+        The default knows of none, which is right for a source without incarnations.
+        """
+        return {}
 
     def group_positions(self, group: str) -> GroupPositions:
         """Where others stand that read the same, by the name that the source itself knows them by (a Kafka consumer

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
+from itertools import islice
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from distcommit.model.watermark import Position, Watermark, at_or_past
+from distcommit.model.watermark import Position, Watermark, at_or_past, shown
 
+_LISTED = 100
 MAIN_BRANCH = "main"
 """The branch that all records of a dataset go to where nothing forks."""
 
@@ -48,6 +50,10 @@ def added_schemas(*found: SchemaIds) -> SchemaIds:
     return {name: tuple(ids[-MOST_SCHEMAS:]) for name, ids in each.items()}
 
 
+FILTERED = "nothing was made of it, on purpose"
+"""The reason of a hole where a work unit was read and nothing was written of it on purpose."""
+
+
 class SkippedRange(Struct, frozen=True, array_like=True):
     """Positions of one source partition of which nothing is published, [low, high), and why.
 
@@ -62,14 +68,19 @@ class SkippedRange(Struct, frozen=True, array_like=True):
     is_hole: bool = False
     incarnation: str = ""
 
+    @property
+    def is_filtered(self) -> bool:
+        """Whether the job's own flow wrote nothing of a whole work unit, on purpose."""
+        return self.is_hole and self.reason == FILTERED
+
 
 def merged(skipped: Iterable[SkippedRange]) -> tuple[SkippedRange, ...]:
     """The same positions in few ranges: one that continues the one before it, or is within it, is added to that, with
     the reason of the later. Only ranges of one partition, incarnation and kind are."""
     found: list[SkippedRange] = []
-    newest: dict[tuple[str, bool, str], int] = {}
+    newest: dict[tuple[str, bool, bool, str], int] = {}
     for each in skipped:
-        kind = (each.partition, each.is_hole, each.incarnation)
+        kind = (each.partition, each.is_hole, each.is_filtered, each.incarnation)
         index = newest.get(kind)
         before = found[index] if index is not None else each
         if index is not None and at_or_past(each.low, before.low) and at_or_past(before.high, each.low):
@@ -90,6 +101,15 @@ def positions_lost(skipped: Iterable[SkippedRange]) -> int:
         if not range_.is_hole
     )
     return min(lost, 1 << 53)
+
+
+def lost_ranges(skipped: Iterable[SkippedRange]) -> list[str]:
+    """Return the first hundred ranges that were given up, in words."""
+    lost = (each for each in skipped if not each.is_hole)
+    return [
+        f"partition {each.partition!r}, {shown(each.low)} to {shown(each.high)}: {each.reason}"
+        for each in islice(lost, _LISTED)
+    ]
 
 
 class WorkUnit(Struct, frozen=True):

@@ -35,9 +35,9 @@ from distcommit.model.log_records import (
     TargetEpochs,
 )
 from distcommit.model.unread import FailedReading, Unread, UnreadDataset
-from distcommit.model.watermark import Position, Watermark
-from distcommit.model.work import merged
+from distcommit.model.watermark import Watermark
 from distcommit.protocol.fold import Fold
+from distcommit.protocol.setting import reach_after, reach_after_start, readings_after
 from distcommit.protocol.validity import BY_HAND, PENDING, QUARANTINED, valid
 
 
@@ -82,10 +82,10 @@ def apply(number: int, record: Record, fold: Fold) -> None:
         case ByHand():
             _by_hand(fold, record)
         case SetWatermark():
-            _set(fold, record.dataset_urn, record.watermark)
+            _set(fold, record.dataset_urn, record.watermark, record.who)
         case SetWatermarks():
             for urn, watermark in record.watermarks.items():
-                _set(fold, urn, watermark)
+                _set(fold, urn, watermark, record.who)
         case Rebuilt():
             fold.datasets.update({state.dataset_urn: state for state in record.datasets})
             fold.heads = {}
@@ -154,14 +154,19 @@ def _by_hand(fold: Fold, record: ByHand) -> None:
 def _end_as_done(fold: Fold, name: SequenceName) -> None:
     state, sequence = fold.state_of(name.dataset_urn), _open(fold, name.dataset_urn).sequence
     high = sequence.high if sequence.high is not None else state.watermark
+    incarnation = high.incarnation if high is not None else ""
+    origin, skipped = reach_after_start(state, sequence.start, incarnation, sequence.skipped)
     _update(
         fold,
         name.dataset_urn,
         open=None,
         watermark=high,
         done_epoch=max(state.done_epoch, sequence.epoch),
-        origin={**sequence.start, **state.origin},
-        skipped=merged((*state.skipped, *sequence.skipped)),
+        origin=origin,
+        skipped=skipped,
+        forgotten=None if high is not None else state.forgotten,
+        replacement=sequence.epoch if sequence.replaces else state.replacement,
+        earlier=readings_after(state, high),
         done_records=sequence.records,
         done_files=sequence.files,
         done_left_out=sequence.left_out,
@@ -204,30 +209,24 @@ def _still_unread(
     return replace(unread, expected_high=replace(unread.expected_high, positions=left)) if left else None
 
 
-def _set(fold: Fold, urn: str, watermark: Watermark | None) -> None:
+def _set(fold: Fold, urn: str, watermark: Watermark | None, who: str) -> None:
     """Set a dataset's watermark. None forgets what its targets have, too: the dataset begins anew, at any target."""
     state = fold.state_of(urn)
+    origin, skipped = state.origin, state.skipped
+    if watermark is not None:
+        origin, skipped = reach_after(state, watermark, f"skipped: the watermark was set by hand ({who})")
     _update(
         fold,
         urn,
         watermark=watermark,
         targets=state.targets if watermark is not None else {},
-        origin=_origin_after(state, watermark),
-        closed_epoch=max(fold.state_of(urn).closed_epoch, fold.fence_epoch),
+        origin=origin,
+        skipped=skipped,
+        closed_epoch=max(state.closed_epoch, fold.fence_epoch),
         unread=None,
+        forgotten=state.reached if watermark is None else None,
+        earlier=readings_after(state, watermark),
     )
-
-
-def _origin_after(state: DatasetState, watermark: Watermark | None) -> dict[str, Position]:
-    """Where each partition begins once a person has set that watermark: there, or where it has begun before, if its
-    position is as it was."""
-    if watermark is None:
-        return {}
-    before = state.watermark
-    there = before.positions if before is not None and before.incarnation == watermark.incarnation else {}
-    stays = {partition for partition, at in watermark.positions.items() if there.get(partition) == at}
-    origin = {partition: at for partition, at in watermark.positions.items() if partition not in stays}
-    return origin | {partition: at for partition, at in state.origin.items() if partition in stays}
 
 
 def _open(fold: Fold, urn: str) -> OpenSequence:

@@ -72,7 +72,7 @@ def renamed(states: Iterable[DatasetState], named_now: NamedNow, *, only_ahead: 
 
 def _gone_on(state: DatasetState, read: _Read, *, only_ahead: bool) -> DatasetState:
     """The state of a dataset that goes on where it was read under other names."""
-    before = state.watermark or Watermark({}, read.incarnation)
+    before = state.reached or Watermark({}, read.incarnation)
     same = before.incarnation in ("", read.incarnation) or not read.incarnation
     positions, origin = (dict(before.positions), dict(state.origin)) if same else ({}, {})
     incarnation = read.incarnation or before.incarnation
@@ -94,5 +94,6 @@ def _gone_on(state: DatasetState, read: _Read, *, only_ahead: bool) -> DatasetSt
         skipped=merged((*state.skipped, *elsewhere)),
         closed_epoch=max(state.closed_epoch, read.closed_epoch),
         unread=None,
+        forgotten=None,
         schemas=added_schemas(state.schemas, read.schemas),
     )

@@ -20,6 +20,7 @@ from distcommit.model.log_records import (
     Decide,
     Done,
     Dropped,
+    EarlierReading,
     Failed,
     Fence,
     Gate,
@@ -75,6 +76,9 @@ class StoredState(Struct, frozen=True, array_like=True):
     unread: FailedReading | None = None
     schemas: SchemaIds = {}
     targets: TargetEpochs = {}
+    forgotten: Watermark | None = None
+    replacement: int = 0
+    earlier: tuple[EarlierReading, ...] = ()
 
 
 class StoredRebuilt(Struct, frozen=True, array_like=True, tag="Rebuilt"):

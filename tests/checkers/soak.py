@@ -260,13 +260,13 @@ def _look(job: KafkaJob, result: SoakResult, *, whole: bool) -> None:
     """A deep audit. After a strike sequences may be pending; after a whole run nothing may be missing."""
     audit = job.audit(deep=True)
     result.duplicates += audit.duplicates
-    result.records_produced, result.records_published = job.produced, audit.records
+    result.records_produced, result.records_published = job.produced, audit.records + audit.rejected_records
     wrong = audit.gaps or audit.past_watermark or audit.unknown_files_count or audit.unreadable
     if wrong or audit.duplicates:
         audit.partitions = []
         result.violations.append(f"round {result.rounds}: {audit}")
     if whole:
-        result.missing += max(0, job.produced - audit.records)
+        result.missing += max(0, job.produced - audit.records - audit.rejected_records)
         if not audit.exact:
             audit.partitions = []
             result.violations.append(f"round {result.rounds}, after a whole run: {audit}")

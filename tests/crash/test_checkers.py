@@ -218,7 +218,7 @@ def test_a_rebuild_that_undoes_what_a_person_said_since_it_began_is_a_violation(
     store.bucket_log(0, 9).settle(
         lambda fold: (
             Rebuilt(9, (DatasetState("a", closed_epoch=9, origin={"0": 0}),), "another")
-            if fold.state_of("a").origin == said.positions
+            if fold.state_of("a").watermark == said
             else None
         )
     )

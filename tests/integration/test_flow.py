@@ -136,7 +136,7 @@ def files_in(folder: Path) -> Counter[str]:
 def require_exact(audit: AuditResult, records: int) -> None:
     for branch in ("large", "small"):
         rows = [row for row in audit.partitions if row.branch == branch]
-        assert sum(row.published + row.filtered for row in rows) == records, branch
+        assert sum(row.published + row.rejected + row.filtered for row in rows) == records, branch
     audit.partitions = []
     assert audit.exact, audit
 

@@ -116,7 +116,7 @@ def test_each_dataset_goes_by_its_policy_and_by_what_it_has_published(
         assert schema_ids(job) == {evolves: [one, two], diverts: [one], stops: [one]}
         audit = job.audit()
         assert (audit.exact, audit.rejected) == (True, 2)
-        assert audit.records == job.produced - 2, "of one dataset nothing went on"
+        assert audit.records + audit.rejected == job.produced - 2, "of one dataset nothing went on"
 
         files = sorted(map(str, (tmp_path / "output" / evolves).glob("*.parquet")))
         kinds = [str(pq.read_schema(path).field("id").type) for path in files]
@@ -174,7 +174,7 @@ def test_work_units_that_are_read_at_once_are_held_against_each_other(
         (first,) = schema_ids(job)["meets"]
         assert first in {id_of(of_it[0]) for of_it in records}, "whichever was first"
         audit = job.audit()
-        assert (audit.exact, audit.rejected, audit.records) == (True, 5, 10)
+        assert (audit.exact, audit.rejected, audit.records) == (True, 5, 5)
         kinds = {str(pq.read_schema(path).field("id").type) for path in (tmp_path / "output" / "meets").glob("*")}
         assert len(kinds) == 1, "readers find one table"
         job.write(converters=[section(registry_server, on_incompatible="accept")])
@@ -231,7 +231,7 @@ def test_columns_of_what_a_converter_makes_of_topics_go_by_each_policy_whoever_i
         assert "on_incompatible is fail" in reasons["fails"]
         audit = job.audit()
         assert (audit.exact, audit.rejected) == (True, 1), audit
-        assert audit.records == job.produced - 4, "of two datasets nothing went on"
+        assert audit.records + audit.rejected == job.produced - 4, "of two datasets nothing went on"
         first, text = ("id int64", "name string"), ("id string", "name string")
         assert {name: kinds_of(tmp_path / "output" / name) for name in names} == {
             "evolves": {first, ("id int64", "new bool")},

@@ -129,7 +129,8 @@ def _planned_with(
                 _dataset(plan, store, rest, state, marks, accept_gaps=accept_gaps)
     for urn, state in known.items():
         if urn not in seen and state.sequence is not None:
-            _add(plan, state, Continued(state), 0, [], ledgers.bases([]))
+            after = Continued(state)
+            _add(plan, after.state_after(state, 0, ledgers.bases([])), state, after, 0, [])
     return plan
 
 
@@ -201,7 +202,8 @@ def _branches(
         _problem(plan.result, f"{state.dataset_urn}: its ledger can't be read: {error}")
         return
     _gaps(plan.result, state.dataset_urn, [*lacking, *map(_gap, after.gaps)], accept_gaps=accept_gaps)
-    _add(plan, state, after, len(branches.files), aside, bases)
+    new = after.state_after(state, replaced.taken_epoch, bases)
+    _add(plan, new, state, after, len(branches.files), aside)
 
 
 def _look(plan: Plan, folder: PublishedFolder, done_epoch: int, marks: dict[Mark, int]) -> Replaced:
@@ -272,7 +274,7 @@ def _dataset(
         after.mend(after.incarnation, replaced.taken_epoch)  # of which no file need be there
     _gaps(result, urn, map(_gap, after.gaps), accept_gaps=accept_gaps)
     there = sum(len(files.paths) for files in newer) + sum(map(len, again.values()))
-    _add(plan, state, after, max(0, there - len(aside)), aside, {})
+    _add(plan, after.state_after(state, replaced.taken_epoch, {}), state, after, max(0, there - len(aside)), aside)
 
 
 def _take(after: Continued, replaced: Replaced, newer: list[EpochFiles]) -> None:
@@ -349,21 +351,8 @@ def _newer(
     return found
 
 
-def _add(
-    plan: Plan, state: DatasetState, after: Continued, files: int, aside: list[str], targets: TargetEpochs
-) -> None:
-    plan.states.append(
-        DatasetState(
-            state.dataset_urn,
-            watermark=after.watermark,
-            done_epoch=after.done_epoch,
-            origin=after.origin,
-            skipped=after.skipped,
-            accepted_epochs=state.accepted_epochs,
-            schemas=state.schemas,
-            targets=targets,
-        )
-    )
+def _add(plan: Plan, new: DatasetState, state: DatasetState, after: Continued, files: int, aside: list[str]) -> None:
+    plan.states.append(new)
     plan.set_aside += aside
     gap_records = sum(g.high - g.low for g in after.gaps if isinstance(g.high, int) and isinstance(g.low, int))
     row = RebuildRow(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from types import MappingProxyType
 
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.log_records import DatasetState
-from distcommit.model.source import Source
+from distcommit.model.source import Source, negative_positions
 from distcommit.model.storable import storable
 from distcommit.model.urn import check_urn
 from distcommit.model.watermark import Position, Watermark
@@ -48,9 +48,39 @@ def set_watermark(
             " new=True) sets the watermark of one that no run has read yet",
         )
     require_positions(source, states, {} if positions is None else {urn: positions})
-    if positions is not None:
-        require_all_named(states, {urn: positions})
-    by_hand.set_watermark(store, urn, None if positions is None else Watermark(dict(positions)), who)
+    if positions is None:
+        by_hand.set_watermark(store, urn, None, who)
+        return
+    require_all_named(states, {urn: positions})
+    incarnation = incarnations_of(source, states, [urn])[urn]
+    by_hand.set_watermark(store, urn, Watermark(dict(positions), incarnation), who)
+
+
+def incarnations_of(source: Source, states: Mapping[str, DatasetState], urns: Collection[str]) -> dict[str, str]:
+    """Return the incarnation that new positions of each dataset count in: that of the stored watermark.
+
+    A dataset without a watermark counts in what the source has now. If the source can't be asked, it counts in what it
+    counted in before its watermark was set to null: a run compares it with the source again.
+
+    Raises:
+        ConfigurationError: if the source was recreated since the stored watermark: nothing was written.
+    """
+    stored = {urn: states.get(urn, DatasetState(urn)) for urn in urns}
+    now = source.incarnations(urns)
+    found: dict[str, str] = {}
+    for urn, state in stored.items():
+        there, before = now.get(urn, ""), state.reached.incarnation if state.reached else ""
+        found[urn] = before or there if state.watermark is not None else there or before
+        if state.watermark is not None and before and there not in ("", before):
+            raise ConfigurationError(
+                "the source of this dataset was recreated since its watermark was stored",
+                dataset=urn,
+                expected=f"incarnation {before}, which the stored watermark counts in",
+                found=f"incarnation {there}",
+                todo="set the watermark to null first; positions that are set after that count in the new one. Nothing"
+                " was written",
+            )
+    return found
 
 
 def require_positions(
@@ -68,6 +98,7 @@ def require_positions(
         lines: where in a file those of a dataset stand, to be told with its problems.
     """
     problems = [*_unlike_stored(states, wanted)]
+    problems += negative_positions(wanted) if not problems and source.provenance is not None else []
     problems += [] if problems else source.position_problems(wanted)
     if problems:
         problems[:_NAMED] = [_with_line(problem, lines) for problem in problems[:_NAMED]]

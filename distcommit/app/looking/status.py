@@ -16,7 +16,7 @@ from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.notebook import Shown
 from distcommit.model.parallel import in_flight
 from distcommit.model.watermark import Position
-from distcommit.model.work import SchemaIds, positions_lost
+from distcommit.model.work import SchemaIds, lost_ranges, positions_lost
 from distcommit.protocol.fold import Fold
 from distcommit.stores.anchors import require_head
 from distcommit.stores.damaged import is_damaged, unreadable_files
@@ -48,7 +48,8 @@ class DatasetStatusRow(msgspec.Struct, frozen=True):
     nobody's failed run. `published_in`: where its records are, if its sink says. `schemas`: the ids of their schemas,
     by the converter that they are known to. `done_records`, `done_files`: what was committed last. `extract`: the table
     that it is an extract of, as the job file says it. `set_since`: whether a person has set its watermark, or undone
-    its sequence, since the newest run began.
+    its sequence, since the newest run began. `skipped`: the first hundred ranges of positions that were
+    given up, and why.
     """
 
     dataset: str
@@ -69,6 +70,7 @@ class DatasetStatusRow(msgspec.Struct, frozen=True):
     done_records: int = 0
     done_files: int = 0
     set_since: bool = False
+    skipped: list[str] = []
 
 
 class Trouble(msgspec.Struct, frozen=True):
@@ -312,4 +314,5 @@ def _row(state: DatasetState, job_fold: Fold | None, published_in: str, extract:
         done_files=state.done_files,
         extract=extract,
         set_since=_set_since(state, job_fold),
+        skipped=lost_ranges(state.skipped),
     )

@@ -6,113 +6,65 @@ default; with `deep` every record of a file is read, and targets count what thei
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import islice
 
-import msgspec
+from msgspec.structs import replace
 
-from distcommit.app.output.audit_rows import AuditRow, CountedRow, counted_rows, rows_of
+from distcommit.app.output.audit_result import LISTED, AuditResult
+from distcommit.app.output.audit_rows import AuditedRecords, CountedRow, counted_rows, rows_of
 from distcommit.app.output.audited_file import AuditedFile, audited_file
-from distcommit.app.output.audited_folder import AuditedFolder, Folders
+from distcommit.app.output.audited_folder import AuditedFolder, Folders, replaced_otherwise
 from distcommit.app.output.contents import SequenceContent
-from distcommit.app.output.coverage import BranchCoverage, Coverage
-from distcommit.app.output.gone_files import gone_files
+from distcommit.app.output.coverage import Coverage
+from distcommit.app.output.gone_files import LoggedFiles, gone_files, logged_files
 from distcommit.app.output.ledgers import BranchLedger, Ledgers, not_as_stored, not_done
 from distcommit.app.output.leftovers import leftovers
-from distcommit.app.output.shared_positions import SharedPositions, SharedRange, is_other
+from distcommit.app.output.shared_positions import SharedPositions, is_other
 from distcommit.model.errors import DistcommitError
 from distcommit.model.ledger import LedgerRow
 from distcommit.model.log_records import DatasetState, DatasetStatus
-from distcommit.model.notebook import Shown
 from distcommit.model.parallel import in_flight
 from distcommit.model.provenance import Provenance
 from distcommit.model.urn import folder_of
+from distcommit.model.work import lost_ranges
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.output import REJECTED_FOLDER
 from distcommit.protocol.paths.parts import CLAIM_FOLDER
 from distcommit.protocol.paths.temporary import is_probe
 from distcommit.sinks.files.footer import Footer
 from distcommit.sinks.files.offsets import OffsetSets, parsed
+from distcommit.stores.claims import read_owner
+from distcommit.stores.fencing import newer_runs, older_output
 from distcommit.stores.job_store import JobStore
 
-_LISTED = 100
+__all__ = ["AuditResult", "audit_store"]
 
 
-class AuditResult(Shown, msgspec.Struct):
-    """The findings; `exact` if each offset below each watermark is published exactly once and nothing else is there.
-
-    `passed`: what was found is what the job's delivery promises. That is `exact`; with `at_least_once` it is that
-    nothing is missing; duplicates, offsets past a watermark and `unrecorded_files`, which no DONE names, only count.
-    Lists name the first hundred of a kind; counts are whole. `pending` datasets are not finished: replay comes first,
-    and what their pending sequences have published so far is not counted. `skipped` positions were given up: data loss.
-    `holes` had no record in the source; `filtered` ones nothing was to be written of, on purpose; these and `rejected`
-    ones count in each branch. `records` are those that were written, of which several may have come of one.
-    `earlier_incarnations` counts files of a source that was made again under its name since (a Kafka topic of another
-    id): their offsets are not those that the watermark counts in.
-    `counted`: of sources without offsets the `rejected` and `filtered` ones, branch by branch, as files say them.
-    `published_by_two`: source positions that two datasets have published, which are among the duplicates.
-    `to_be_swept`: what attempts of earlier runs have left in task output, such as those of a dataset that failed; the
-    next run takes it away, and it is nothing wrong. `staged_left` is what no run would take away.
-    `altered`: files whose records, as `deep` read them, are not those that were written, and datasets whose files are
-    not those that were sealed last; of sources without offsets published files that are gone, too. `unsummed_files` are
-    older than the sums that tell: of their records, offsets alone are checked. `retired`: files that others
-    have taken the place of and that no run has deleted yet, and the tombstones that say so, but for the newest
-    replacement, which stays; they count nowhere else. `replaced` input records were published, or turned away, and a
-    publisher that replaces has put others in their place; `retained` ones `distcommit retain` has taken, as they were
-    too old.
-    `ledger_rows`: what targets say of what was committed to them, a row for each dataset and branch; `not_as_stored`
-    are those that differ from what the store knows: of datasets unknown to it, or of epochs that no DONE names.
-    """
-
-    exact: bool
-    deep: bool
-    datasets: int = 0
-    files: int = 0
-    records: int = 0
-    duplicates: int = 0
-    gaps: int = 0
-    past_watermark: int = 0
-    skipped: int = 0
-    holes: int = 0
-    rejected: int = 0
-    earlier_incarnations: int = 0
-    pending: list[str] = []
-    unknown_files: list[str] = []
-    unknown_files_count: int = 0
-    staged_left: list[str] = []
-    staged_left_count: int = 0
-    to_be_swept: list[str] = []
-    to_be_swept_count: int = 0
-    published_by_two: list[SharedRange] = []
-    published_by_two_count: int = 0
-    unreadable: list[str] = []
-    partitions: list[AuditRow] = []
-    at_least_once: bool = False
-    passed: bool = False
-    unrecorded_files: int = 0
-    altered: list[str] = []
-    altered_count: int = 0
-    unsummed_files: int = 0
-    filtered: int = 0
-    retired: int = 0
-    ledger_rows: int = 0
-    not_as_stored: list[str] = []
-    not_as_stored_count: int = 0
-    replaced: int = 0
-    retained: int = 0
-    counted: list[CountedRow] = []
-
-
-@dataclass(frozen=True, slots=True)
 class _Dataset:
-    """What one dataset adds up to: `published` by incarnation, and the rest in the one that its watermark counts in."""
+    """What one dataset adds up to: coverage and holes by incarnation, where "" is the one that its watermark counts in,
+    and what is published by the incarnation that files name."""
 
-    incarnation: str
-    coverage: Coverage
-    holes: OffsetSets
-    published: dict[str, OffsetSets]
+    def __init__(self, state: DatasetState | None) -> None:
+        self.state = state
+        self.incarnation = state.reached.incarnation if state and state.reached else ""
+        self.coverage, self.holes = defaultdict[str, Coverage](Coverage), defaultdict[str, OffsetSets](OffsetSets)
+        self.published, self.footers = dict[str, OffsetSets](), list[Footer]()
+        self.repeated = self.records = 0
+
+    def key(self, incarnation: str) -> str:
+        """Return the key of an incarnation that a file or row names."""
+        return incarnation if is_other(incarnation, self.incarnation) else ""
+
+    def readings(self) -> Iterator[tuple[str, DatasetState]]:
+        """Yield the state as of each incarnation that was read, with its key."""
+        if self.state is not None and self.state.reached is not None:
+            yield "", self.state
+            for each in self.state.earlier:
+                if (key := self.key(each.watermark.incarnation)) != "":
+                    yield key, replace(self.state, watermark=each.watermark, origin=each.origin)
 
 
 def audit_store(
@@ -135,8 +87,8 @@ def audit_store(
             result.unreadable.append(f"bucket {bucket}: {found}")
     known = {folder_of(urn): state for fold in folds.values() for urn, state in fold.datasets.items()}
     audit = _Audit(store, provenance, result, ledgers, deep=deep)
-    if provenance is None:
-        audit.gone(folds)
+    audit.output()
+    audit.read_logs(folds)
     read = partial(audited_file, store.fs, provenance=provenance, deep=deep)
     names = sorted({*known, *audit.dataset_folders(), *ledgers.folders()})
     for folder in Folders(store.fs, store.roots.output, known, read).each(names, deep=deep):
@@ -169,19 +121,25 @@ class _Audit:
         self._fs, self._roots, self._store, self._ledgers = store.fs, store.roots, store, ledgers
         self._provenance, self._result, self._deep = provenance, result, deep
         self._shared = SharedPositions(provenance) if provenance is not None else None
-        self._missed: set[str] = set()
+        self._logged: dict[str, LoggedFiles] = {}
 
-    def gone(self, buckets: Iterable[int]) -> None:
-        """Tells the published files that are not there, of a source of which no offset does."""
+    def read_logs(self, buckets: Iterable[int]) -> None:
+        """Reads which files the logs name, as far as they go back."""
         for bucket in buckets:
             try:
-                for state, files in gone_files(self._store, bucket):
-                    for file in files:
-                        self._altered(file.path, file.why)
-                    if any(file.epoch == state.done_epoch for file in files):
-                        self._missed.add(state.dataset_urn)
+                self._logged |= logged_files(self._store, bucket)
             except (DistcommitError, OSError) as error:
                 self._result.unreadable.append(f"bucket {bucket}: {error}")
+
+    def output(self) -> None:
+        """Compares the claim and the marks of the output with the store."""
+        try:
+            owner = read_owner(self._fs, self._roots.output)
+            whose = f"it belongs to job {owner.job!r}" if owner and owner.store_id != self._store.store_id else ""
+            for why in filter(None, (whose, older_output(self._store), newer_runs(self._store))):
+                self._result.note("altered", f"the output as a whole: found {why}; restore the one that the job left")
+        except DistcommitError as error:
+            self._result.unreadable.append(f"job log: {error}")
 
     def dataset_folders(self) -> list[str]:
         """Names of the folders of all datasets in the output; files beside them are noted as unknown."""
@@ -199,24 +157,43 @@ class _Audit:
         for path, why in folder.wrong:
             self._unknown(path, why)
         self._result.retired += folder.retired
-        coverage, holes = Coverage(), OffsetSets()
-        incarnation = state.watermark.incarnation if state and state.watermark else ""
+        found = _Dataset(state)
         for each in folder.replaced:
-            if not is_other(each.incarnation, incarnation):
-                coverage.replace(each)
-        published: dict[str, OffsetSets] = {}
-        repeated = records = 0
-        pending_epoch = state.sequence.epoch if state and state.sequence else 0
-        is_whole = state is not None and state.done_epoch not in folder.retired_epochs
-        content, footers = self._sequence(state, is_whole) if state else None, list[Footer]()
+            found.coverage[found.key(each.incarnation)].replace(each)
         if state and state.status is not DatasetStatus.IDLE:
             self._result.pending.append(f"{state.dataset_urn} ({state.status.value})")
-        for path, found in folder.files:
+        logged = self._logged.get(state.dataset_urn, LoggedFiles()) if state else LoggedFiles()
+        gone = gone_files(logged, folder.paths, folder.retired_paths) if folder.is_read else []
+        content = None
+        if state is not None:
+            is_missed = any(file.epoch == state.done_epoch for file in gone)
+            is_whole = state.done_epoch not in folder.retired_epochs and not is_missed
+            content = SequenceContent(state, is_whole, is_counted=not state.targets)
+        self._files(folder, found, content, logged)
+        for ledger in self._ledgers.of(folder.name):
+            self._ledger(ledger, found)
+        gaps_before = self._result.gaps
+        if state is not None:
+            self._as_stored(folder, found, state)
+        for file in gone if self._result.gaps == gaps_before else []:
+            self._result.note("altered", f"{file.path}: {file.why}")
+        if content is not None and (why := content.altered()):
+            self._result.note("altered", f"{content.state.dataset_urn}: {why}")
+        self._result.records += found.records
+        self._result.duplicates += found.repeated
+
+    def _files(
+        self, folder: AuditedFolder, found: _Dataset, content: SequenceContent | None, logged: LoggedFiles
+    ) -> None:
+        """Adds up the files of a dataset's folders that its sequences have published."""
+        state = found.state
+        pending_epoch = state.sequence.epoch if state and state.sequence else 0
+        for path, file in folder.files:
             self._result.files += 1
-            if isinstance(found, str):
-                self._unknown(path, found)
+            if isinstance(file, str):
+                self._unknown(path, file)
                 continue
-            footer, sets = found.footer, found.offsets
+            footer, sets = file.footer, file.offsets
             if state is None or footer.dataset_urn != state.dataset_urn or footer.epoch > state.done_epoch:
                 if pending_epoch and footer.epoch == pending_epoch:
                     continue
@@ -225,34 +202,59 @@ class _Audit:
                 else:
                     self._unknown(path, f"epoch {footer.epoch}, no sequence of this dataset published it")
                 continue
-            self._content(path, found, content)
-            footers.append(footer)
-            records += footer.records
-            repeated += max(0, footer.records - sets.count()) if self._provenance and not footer.makes_several else 0
-            published.setdefault(footer.incarnation, OffsetSets()).update(sets)
-            if is_other(footer.incarnation, incarnation):
-                self._result.earlier_incarnations += 1
+            if logged.is_foreign(self._below(path)):
+                self._unknown(path, f"epoch {footer.epoch}, and the commit log does not name it among that one's files")
                 continue
-            holes.update(found.holes)
-            coverage.add(footer, sets)
-        for ledger in self._ledgers.of(folder.name):
-            repeated += self._ledger(ledger, state, _Dataset(incarnation, coverage, holes, published))
-        self._result.records += records
-        if state is not None:
-            self._result.datasets += 1
-            if self._provenance is not None and state.watermark is not None:
-                for branch, found_there in sorted(coverage.branches().items()):
-                    self._rows(state, branch, found_there, holes)
-            self._share(state.dataset_urn, published)
-            if self._provenance is None:
-                self._count(counted_rows(state.dataset_urn, footers))
-        if content is not None and (why := content.altered()):
-            self._altered(content.state.dataset_urn, why)
-        self._result.duplicates += repeated
+            self._content(path, file, content)
+            found.footers.append(footer)
+            if footer.kind == "data":
+                found.records += footer.records
+            else:
+                self._result.rejected_records += footer.records
+            twice = max(0, footer.records - sets.count()) if self._provenance and not footer.makes_several else 0
+            found.repeated += twice
+            found.published.setdefault(footer.incarnation, OffsetSets()).update(sets)
+            key = found.key(footer.incarnation)
+            self._result.earlier_incarnations += bool(key)
+            found.holes[key].update(file.holes)
+            found.coverage[key].add(footer, sets)
 
-    def _ledger(self, ledger: BranchLedger, state: DatasetState | None, found: _Dataset) -> int:
-        """Adds up a dataset's rows in one branch; how many of them are there twice, as the ledger itself tells."""
-        row, repeated = ledger.row, 0
+    def _as_stored(self, folder: AuditedFolder, found: _Dataset, state: DatasetState) -> None:
+        """Compares what is published of a dataset with what the store says."""
+        self._result.datasets += 1
+        lost = (f"{state.dataset_urn}, {text}" for text in lost_ranges(state.skipped))
+        self._result.skipped_ranges += islice(lost, LISTED - len(self._result.skipped_ranges))
+        if why := replaced_otherwise(folder, state):
+            self._result.note("altered", f"{state.dataset_urn}: {why}")
+        self._share(state.dataset_urn, found.published)
+        if self._provenance is None:
+            self._count(counted_rows(state.dataset_urn, found.footers), found.footers)
+            return
+        compared = set[str]()
+        for key, reading in found.readings():
+            compared.add(key)
+            totals = AuditedRecords()
+            for branch, coverage in sorted(found.coverage[key].branches().items()):
+                rows = rows_of(reading, branch, coverage, found.holes[key], totals)
+                self._result.partitions += [replace(row, incarnation=key) for row in rows] if key else rows
+            self._result.add(totals)
+        for key in sorted(found.coverage.keys() - compared):
+            self._result.note(
+                "not_compared", f"{state.dataset_urn}: records of incarnation {key or 'that is not known'}"
+            )
+
+    def _unknown(self, path: str, why: str) -> None:
+        self._result.note("unknown_files", f"{self._below(path)}: {why}")
+
+    def _below(self, path: str) -> str:
+        return path.removeprefix(self._roots.output + "/")
+
+    def _differs(self, row: LedgerRow, why: str) -> None:
+        self._result.note("not_as_stored", f"{_name(row)}: {why}")
+
+    def _ledger(self, ledger: BranchLedger, found: _Dataset) -> None:
+        """Adds up a dataset's rows in one branch."""
+        row, state = ledger.row, found.state
         self._result.ledger_rows += 1
         if why := not_as_stored(row, state):
             self._differs(row, why)
@@ -263,33 +265,27 @@ class _Audit:
                 offsets = parsed(part.offsets)
                 self._result.records += part.rows
                 if self._provenance is not None:
-                    repeated += part.twice if part.makes_several else max(0, part.rows - offsets.count())
+                    found.repeated += part.twice if part.makes_several else max(0, part.rows - offsets.count())
                     if part.rows < offsets.count():
-                        self._altered(_name(row), f"{part.rows} rows of {offsets.count()} input records")
+                        why = f"{part.rows} rows of {offsets.count()} input records"
+                        self._result.note("altered", f"{_name(row)}: {why}")
                 found.published.setdefault(part.incarnation, OffsetSets()).update(offsets)
-                if is_other(part.incarnation, found.incarnation):
-                    self._result.earlier_incarnations += 1
-                    continue
-                if state and state.sequence and row.epoch == state.sequence.epoch:
+                key = found.key(part.incarnation)
+                self._result.earlier_incarnations += bool(key)
+                if not key and state and state.sequence and row.epoch == state.sequence.epoch:
                     offsets = offsets.difference(not_done(state.sequence))
-                found.holes.update(parsed(part.holes))
-                found.coverage.add_rows(row.branch, part, offsets)
+                found.holes[key].update(parsed(part.holes))
+                found.coverage[key].add_rows(row.branch, part, offsets)
         except Exception as error:  # noqa: BLE001 - whatever a target raises
             self._differs(row, f"it can't be read: {error}")
-        return repeated
 
     def _count_visible(self, ledger: BranchLedger) -> None:
         """Has the target count what its readers see. A table that can't be read says nothing of the ledger's row."""
         try:
             if why := ledger.miscounted():
-                self._altered(_name(ledger.row), why)
+                self._result.note("altered", f"{_name(ledger.row)}: {why}")
         except Exception as error:  # noqa: BLE001 - whatever a target raises
             self._differs(ledger.row, f"its rows at the target can't be counted: {error}")
-
-    def _differs(self, row: LedgerRow, why: str) -> None:
-        self._result.not_as_stored_count += 1
-        if len(self._result.not_as_stored) < _LISTED:
-            self._result.not_as_stored.append(f"{_name(row)}: {why}")
 
     def _share(self, urn: str, published: dict[str, OffsetSets]) -> None:
         """Adds up what datasets before this one have published too."""
@@ -299,7 +295,7 @@ class _Audit:
         self._result.duplicates += count
         self._result.published_by_two_count += count
         listed = self._result.published_by_two
-        listed += islice(ranges, _LISTED - len(listed))
+        listed += islice(ranges, LISTED - len(listed))
 
     def _content(self, path: str, found: AuditedFile, content: SequenceContent | None) -> None:
         """Notes what a file that counts says of its records."""
@@ -308,53 +304,22 @@ class _Audit:
         if not found.footer.content_sum:
             self._result.unsummed_files += 1
         if found.altered:
-            self._altered(path.removeprefix(self._roots.output + "/"), found.altered)
+            self._result.note("altered", f"{self._below(path)}: {found.altered}")
 
-    def _sequence(self, state: DatasetState, is_whole: bool) -> SequenceContent:
-        is_counted = self._provenance is None and not state.targets
-        return SequenceContent(state, is_whole and state.dataset_urn not in self._missed, is_counted)
-
-    def _altered(self, what: str, why: str) -> None:
-        self._result.altered_count += 1
-        if len(self._result.altered) < _LISTED:
-            self._result.altered.append(f"{what}: {why}")
-
-    def _rows(self, state: DatasetState, branch: str, found: BranchCoverage, holes: OffsetSets) -> None:
-        rows, past_watermark = rows_of(state, branch, found, holes)
-        self._result.partitions += rows
-        self._result.past_watermark += past_watermark
-        for row in rows:
-            self._result.duplicates += row.duplicates
-            self._result.gaps += row.gaps
-            self._result.rejected += row.rejected
-            self._result.skipped += row.skipped
-            self._result.holes += row.holes
-            self._result.filtered += row.filtered
-            self._result.replaced += row.replaced
-            self._result.retained += row.retained
-
-    def _count(self, rows: list[CountedRow]) -> None:
+    def _count(self, rows: list[CountedRow], footers: Iterable[Footer]) -> None:
         self._result.counted += rows
-        self._result.rejected += sum(row.rejected for row in rows)
-        self._result.filtered += sum(row.filtered for row in rows)
-
-    def _unknown(self, path: str, why: str) -> None:
-        self._result.unknown_files_count += 1
-        if len(self._result.unknown_files) < _LISTED:
-            self._result.unknown_files.append(f"{path.removeprefix(self._roots.output + '/')}: {why}")
+        for footer in footers:
+            self._result.rejected += footer.records if footer.kind == "rejected" else 0
+            self._result.filtered += sum(footer.filtered_by.values())
 
     def staging(self, folds: dict[int, Fold]) -> None:
         """Lists what is in task output and belongs to no sequence that still needs it."""
-        result = self._result
         try:
             for left in leftovers(self._store, folds):
                 if left.why_not:
-                    result.staged_left_count += 1
-                    if len(result.staged_left) < _LISTED:
-                        result.staged_left.append(f"{left.path}: {left.why_not}")
+                    self._result.note("staged_left", f"{left.path}: {left.why_not}")
                 else:
-                    result.to_be_swept_count += 1
-                    if len(result.to_be_swept) < _LISTED:
-                        result.to_be_swept.append(left.path)
+                    self._result.note("to_be_swept", left.path)
         except DistcommitError as error:
-            result.unreadable.append(f"job log: {error}")
+            if (text := f"job log: {error}") not in self._result.unreadable:
+                self._result.unreadable.append(text)

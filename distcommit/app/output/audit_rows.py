@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -17,9 +18,9 @@ from distcommit.sinks.files.offsets import OffsetSets, offsets_of
 
 
 class AuditRow(msgspec.Struct, frozen=True):
-    """One source partition in a branch. `first` to `watermark` (exclusive) is what has to be there, less `skipped`,
-    `holes`, `filtered` (input records of which nothing was to be written in that branch), `replaced` and `retained`
-    ones."""
+    """One source partition in a branch. `first` to `watermark` (exclusive) is what has to be there, less `rejected`,
+    `skipped`, `holes`, `filtered` (input records of which nothing was to be written in that branch), `replaced` and
+    `retained` ones. `incarnation`: what it counts in, of a source that was recreated since."""
 
     dataset: str
     partition: str
@@ -36,6 +37,23 @@ class AuditRow(msgspec.Struct, frozen=True):
     filtered: int = 0
     replaced: int = 0
     retained: int = 0
+    incarnation: str = ""
+
+
+@dataclass(slots=True)
+class AuditedRecords:
+    """Input records of one dataset and incarnation by finding, whatever the branch: a record that several branches
+    lack, or turned away, is one record."""
+
+    duplicates: OffsetSets = field(default_factory=OffsetSets)
+    gaps: OffsetSets = field(default_factory=OffsetSets)
+    past_watermark: OffsetSets = field(default_factory=OffsetSets)
+    rejected: OffsetSets = field(default_factory=OffsetSets)
+    skipped: OffsetSets = field(default_factory=OffsetSets)
+    holes: OffsetSets = field(default_factory=OffsetSets)
+    filtered: OffsetSets = field(default_factory=OffsetSets)
+    replaced: OffsetSets = field(default_factory=OffsetSets)
+    retained: OffsetSets = field(default_factory=OffsetSets)
 
 
 class CountedRow(msgspec.Struct, frozen=True):
@@ -74,20 +92,25 @@ def counted_rows(dataset: str, footers: Iterable[Footer]) -> list[CountedRow]:
     ]
 
 
-def rows_of(state: DatasetState, branch: str, found: BranchCoverage, holes: OffsetSets) -> tuple[list[AuditRow], int]:
-    """A branch of a dataset, partition by partition, and how many input records of it lie past the watermark.
+def rows_of(
+    state: DatasetState, branch: str, found: BranchCoverage, holes: OffsetSets, totals: AuditedRecords
+) -> list[AuditRow]:
+    """Return what the audit says of a branch of a dataset, partition by partition.
 
     Args:
         state: the dataset's.
         branch: which.
         found: what it has of the input records.
         holes: those that files and ledgers name.
+        totals: takes up the input records by finding.
     """
     total, twice = found.there, found.twice.union(found.there.intersection(found.filtered))
-    high = state.watermark or Watermark({})
+    high = state.reached or Watermark({})
     ranges = [skip for skip in state.skipped if not is_other(skip.incarnation, high.incarnation)]
     given_up = offsets_of(skip for skip in ranges if not skip.is_hole)
-    holes = holes.union(offsets_of(skip for skip in ranges if skip.is_hole)).difference(given_up)
+    holes = holes.union(offsets_of(skip for skip in ranges if skip.is_hole and not skip.is_filtered))
+    holes = holes.difference(given_up)
+    nothing_of = offsets_of(skip for skip in ranges if skip.is_filtered).difference(given_up).difference(holes)
     expected_all, rows = OffsetSets(), list[AuditRow]()
     for partition, watermark in sorted(high.positions.items(), key=lambda item: (len(item[0]), item[0])):
         first = state.origin.get(partition, 0)
@@ -97,29 +120,42 @@ def rows_of(state: DatasetState, branch: str, found: BranchCoverage, holes: Offs
         expected.add_range(partition, first, watermark)
         expected_all.update(expected)
         there = total.intersection(expected)
+        rejected = found.rejected.intersection(expected)
         missing = expected.difference(there)
-        filtered = missing.intersection(found.not_owed)
-        missing = missing.difference(filtered)
-        replaced = filtered.intersection(found.replaced).count()
-        retained = filtered.intersection(found.retained.difference(found.replaced)).count()
+        not_owed = missing.intersection(found.not_owed)
+        missing = missing.difference(not_owed)
+        replaced = not_owed.intersection(found.replaced)
+        retained = not_owed.intersection(found.retained.difference(found.replaced))
         skipped, without = missing.intersection(given_up), missing.intersection(holes)
+        dropped = missing.intersection(nothing_of)
+        gaps = missing.difference(skipped).difference(without).difference(dropped)
+        filtered = not_owed.difference(replaced).difference(retained).union(dropped)
+        totals.gaps.update(gaps)
+        totals.rejected.update(rejected)
+        totals.skipped.update(skipped)
+        totals.holes.update(without)
+        totals.filtered.update(filtered)
+        totals.replaced.update(replaced)
+        totals.retained.update(retained)
         rows.append(
             AuditRow(
                 dataset=state.dataset_urn,
                 partition=partition,
                 first=first,
                 watermark=watermark,
-                published=there.count(),
-                rejected=found.rejected.intersection(expected).count(),
+                published=there.count() - rejected.difference(found.published).count(),
+                rejected=rejected.count(),
                 duplicates=twice.count(partition),
-                gaps=missing.count() - skipped.count() - without.count(),
+                gaps=gaps.count(),
                 past_watermark=total.count(partition) - there.count(),
                 skipped=skipped.count(),
                 holes=without.count(),
                 branch=branch,
-                filtered=filtered.count() - replaced - retained,
-                replaced=replaced,
-                retained=retained,
+                filtered=filtered.count(),
+                replaced=replaced.count(),
+                retained=retained.count(),
             )
         )
-    return rows, total.difference(expected_all).count()
+        totals.duplicates.update(twice.intersection(found.there.union(found.filtered)))
+    totals.past_watermark.update(total.difference(expected_all))
+    return rows

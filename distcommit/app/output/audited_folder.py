@@ -21,14 +21,20 @@ from distcommit.stores.tombstones import ReplacedRecords, Tombstone, newest_repl
 @dataclass(frozen=True, slots=True)
 class AuditedFolder:
     """The live files, each with what it says or why it is none of ours; what else is wrong, by path; what replacements
-    have taken the place of; how many files and tombstones are retired and not deleted, and the epochs of such files."""
+    have taken the place of; how many files and tombstones are retired and not deleted, the epochs of replacements
+    that count, and the epochs of retired files; all `paths` below the output, those that tombstones name, and whether
+    all tombstones could be read."""
 
     name: str
     files: list[tuple[str, AuditedFile | str]]
     wrong: list[tuple[str, str]]
     replaced: list[ReplacedRecords]
     retired: int
+    replacements: list[int]
     retired_epochs: set[int]
+    paths: set[str]
+    retired_paths: set[str]
+    is_read: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +77,11 @@ class Folders:
             wrong,
             [each for stone in newest for each in stone.replaced],
             len(paths) - len(live) - len(newest),
+            sorted(stone.epoch for stone in newest),
             {published_epoch(name) for name in map(posixpath.basename, retired) if is_published_name(name)},
+            {path.removeprefix(f"{self.output}/") for path in paths},
+            set(retired),
+            not any(is_tombstone(path) for path, _ in wrong),
         )
 
     def _stones(self, paths: list[str], state: DatasetState | None, wrong: list[tuple[str, str]]) -> list[Tombstone]:
@@ -88,6 +98,19 @@ class Folders:
             elif stone.epoch != (state.sequence.epoch if state and state.sequence else 0):
                 wrong.append((path, f"epoch {stone.epoch}, no sequence of this dataset published it"))
         return found
+
+
+def replaced_otherwise(folder: AuditedFolder, state: DatasetState) -> str:
+    """Return how the replacements of a dataset differ from the one that the store sealed last; empty if they do not."""
+    if not folder.is_read or state.replacement in state.accepted_epochs:
+        return ""
+    if folder.replacements == ([state.replacement] if state.replacement else []):
+        return ""
+    found = ", ".join(map(str, folder.replacements)) or "none"
+    return (
+        f"expected the replacement of epoch {state.replacement or 'none'}, which the store sealed last, found {found};"
+        " restore the newest output: this one was put back from an older copy, or its tombstone was deleted"
+    )
 
 
 def _epochs(stones: list[Tombstone]) -> str:

@@ -29,8 +29,8 @@ def altered(footer: Footer, records: pa.Table) -> str:
 @dataclass(slots=True)
 class SequenceContent:
     """The files of the sequence that a dataset's state says was done last, as their footers have them. `is_whole`: all
-    that it published has to be there: nothing has retired any of it since. `is_counted`: by nothing but their number
-    is it known that there are any."""
+    that it published has to be there: nothing has retired any of it since. `is_counted`: all that it published is in
+    files."""
 
     state: DatasetState
     is_whole: bool = False
@@ -48,8 +48,8 @@ class SequenceContent:
         """How they differ from what was sealed; empty if they do not.
 
         Also empty where that says nothing: one of them is older than such sums, a person has accepted the sequence as
-        it is, or there are more of them than were sealed, which shows as duplicates. That there are none is a gap, but
-        where they are counted alone.
+        it is, or there are more of them than were sealed, which shows as duplicates. That there are none is a gap where
+        branches commit at targets, whose ledgers tell it.
         """
         state, found = self.state, added_content(self.sums)
         if state.done_epoch in state.accepted_epochs:

@@ -14,9 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from distcommit.model.log_records import DatasetState
+from distcommit.model.log_records import DatasetState, TargetEpochs
 from distcommit.model.watermark import Position, Watermark
 from distcommit.model.work import SkippedRange
+from distcommit.protocol.setting import reach_after_start, readings_after
 from distcommit.sinks.files.offsets import OffsetSets
 
 
@@ -73,7 +74,7 @@ class Continued:
         self._mended, self._first, self._read_epoch = mended or {}, first or {}, state.done_epoch
         self.incarnation = state.watermark.incarnation if state.watermark else ""
         positions = dict(state.watermark.positions) if state.watermark else {}
-        self._reached = {self.incarnation: _Reach(positions, dict(state.origin))}
+        self._reached = {self.incarnation: _Reach(positions, dict(state.origin) if state.watermark else {})}
         self._skipped, self.done_epoch = list(state.skipped), state.done_epoch
 
     @property
@@ -101,6 +102,31 @@ class Continued:
     def skipped(self) -> tuple[SkippedRange, ...]:
         """What is to be stored as skipped: the gaps too."""
         return (*self._skipped, *self.gaps)
+
+    def state_after(self, before: DatasetState, replacement: int, targets: TargetEpochs) -> DatasetState:
+        """Return the state that a rebuild puts in the place of `before`, with the epoch of the newest replacement that
+        is published, and what targets have."""
+        origin, skipped, forgotten = self.origin, self.skipped, before.forgotten
+        if before.watermark is None and forgotten is not None:
+            if self.watermark is None:
+                origin = dict(before.origin)
+            else:
+                newer = skipped[len(before.skipped) :]
+                origin, skipped = reach_after_start(before, origin, self.incarnation, newer)
+                forgotten = None
+        return DatasetState(
+            before.dataset_urn,
+            watermark=self.watermark,
+            done_epoch=self.done_epoch,
+            origin=origin,
+            skipped=skipped,
+            accepted_epochs=before.accepted_epochs,
+            schemas=before.schemas,
+            targets=targets,
+            forgotten=forgotten,
+            replacement=max(before.replacement, replacement),
+            earlier=readings_after(before, self.watermark),
+        )
 
     def joins(self, files: EpochFiles) -> bool:
         """Whether these begin, in each partition, where what is known ends, and have no gaps. Files do not that name

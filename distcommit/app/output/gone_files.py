@@ -2,21 +2,20 @@
 
 Of a source with offsets a file that is gone is a gap. Of others only the log knows it: each sequence that was done
 since its second newest checkpoint, file by file. What was retired since, as a tombstone says, may be gone; so may all
-that was there before a person set the watermark, or had the dataset rebuilt.
+that was there before an operator set the watermark back, so that it is read again, or had the dataset rebuilt.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import posixpath
+from collections import Counter
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import chain
 
 from distcommit.model.errors import DistcommitError
 from distcommit.model.log_records import (
     ByHand,
     Checkpoint,
-    DatasetState,
     Done,
     Gate,
     HandAction,
@@ -27,27 +26,35 @@ from distcommit.model.log_records import (
     SetWatermark,
     SetWatermarks,
 )
-from distcommit.model.parallel import in_flight
-from distcommit.model.ports import FileSystem
 from distcommit.model.steps import StepContext
-from distcommit.model.urn import folder_of
+from distcommit.model.watermark import Watermark
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.folding import apply
-from distcommit.protocol.paths.output import REJECTED_FOLDER, is_tombstone, published_epoch
+from distcommit.protocol.paths.output import REJECTED_FOLDER, is_published_name, is_tombstone, published_epoch
 from distcommit.protocol.validity import objection
 from distcommit.steps.registry import load_steps
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores.job_store import JobStore
-from distcommit.stores.listing import files_below
-from distcommit.stores.tombstones import read_tombstone, retired_by
 
 
 @dataclass(slots=True)
-class _Published:
-    """Files and tombstones of a dataset, by their paths below the output, each with its epoch."""
+class LoggedFiles:
+    """Files and tombstones of a dataset that a log names, by their paths below the output, each with its epoch.
+
+    `accepted`: those of sequences that an operator has accepted as they are; `epochs`: those of which all files are
+    named here or there.
+    """
 
     files: dict[str, int] = field(default_factory=dict)
     stones: dict[str, int] = field(default_factory=dict)
+    accepted: set[str] = field(default_factory=set)
+    epochs: set[int] = field(default_factory=set)
+
+    def is_foreign(self, path: str) -> bool:
+        """Whether a file is named after an epoch of which the log knows all attempts, and after none of these."""
+        name = path.rpartition("/")[2]
+        is_of_known = is_published_name(name) and published_epoch(name) in self.epochs
+        return is_of_known and _attempt(path) not in {_attempt(known) for known in (*self.files, *self.accepted)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,49 +73,46 @@ class GoneFile:
         )
 
 
-def gone_files(store: JobStore, bucket: int) -> Iterator[tuple[DatasetState, list[GoneFile]]]:
-    """The datasets of a bucket of which files are gone.
+def gone_files(known: LoggedFiles, there: Collection[str], retired: Collection[str]) -> list[GoneFile]:
+    """Return the files of a dataset that are gone.
 
-    Raises:
-        DistcommitError, OSError: if the log, or a folder, can't be read.
+    Args:
+        known: what the log says that was published of it.
+        there: the files and tombstones that are there, by their paths below the output.
+        retired: those that tombstones name.
     """
-    fold, published = _published(store, bucket)
-    asked = [(fold.state_of(urn), known) for urn, known in sorted(published.items()) if known.files]
-    look = partial(_gone, store.fs, store.roots.output)
-    for (state, _), gone in zip(asked, in_flight(store.fs.parallel_calls, look, asked), strict=True):
-        if gone:
-            yield state, gone
-
-
-def _gone(fs: FileSystem, output: str, asked: tuple[DatasetState, _Published]) -> list[GoneFile]:
-    state, known = asked
-    folders = (f"{parent}/{folder_of(state.dataset_urn)}" for parent in (output, f"{output}/{REJECTED_FOLDER}"))
-    paths = list(chain.from_iterable(files_below(fs, folder) for folder in folders))
-    there = {path.removeprefix(f"{output}/") for path in paths}
-    try:
-        stones = [read_tombstone(fs, path) for path in paths if is_tombstone(path)]
-    except (DistcommitError, OSError):  # told where files are looked at; what it has retired is not known
-        return []
-    retired = retired_by(stones, state.done_epoch)
     # A replacement goes with another one, which names it, and not what it had named. A tombstone of error files that
     # were fed again goes with these.
     named = {path: published_epoch(path.rpartition("/")[2]) for path in retired if is_tombstone(path)}
     known_from = max((epoch for path, epoch in named.items() if path not in there), default=0)
     errors_from = max([known_from, *(epoch for path, epoch in known.stones.items() if path not in there)])
-    return [
-        GoneFile(path, epoch)
-        for path, epoch in sorted(known.files.items())
-        if path not in there
-        and path not in retired
-        and epoch >= (errors_from if path.startswith(f"{REJECTED_FOLDER}/") else known_from)
-    ]
+    moved = Counter(map(posixpath.basename, {*there, *retired}.difference(known.files)))
+    gone: list[GoneFile] = []
+    for path, epoch in sorted(known.files.items()):
+        is_there = path in there or path in retired
+        if is_there or epoch < (errors_from if path.startswith(f"{REJECTED_FOLDER}/") else known_from):
+            continue
+        name = posixpath.basename(path)
+        moved[name] -= 1
+        if moved[name] < 0:
+            gone.append(GoneFile(path, epoch))
+    return gone
 
 
-def _published(store: JobStore, bucket: int) -> tuple[Fold, dict[str, _Published]]:
-    """What a log says that was published, as far as it goes back, and its fold."""
+def _attempt(path: str) -> str:
+    """Return what a published file is named after: its epoch, work unit and attempt."""
+    return posixpath.basename(path).rpartition("-")[0]
+
+
+def logged_files(store: JobStore, bucket: int) -> dict[str, LoggedFiles]:
+    """Return what the log of a bucket says that was published, by dataset, as far as it goes back.
+
+    Raises:
+        DistcommitError, OSError: if the log can't be read.
+    """
     context = StepContext(store.fs, store.roots.staging, store.roots.output, store_id=store.store_id)
     fold: Fold | None = None
-    found: dict[str, _Published] = {}
+    found: dict[str, LoggedFiles] = {}
     for number, segment in store.bucket_log(bucket).segments():
         record = None if isinstance(segment, DistcommitError) else segment.record
         if record is None or (fold is None and not isinstance(record, Checkpoint)):
@@ -116,12 +120,12 @@ def _published(store: JobStore, bucket: int) -> tuple[Fold, dict[str, _Published
             continue
         fold = fold or Fold()
         if not objection(record, fold):
-            for urn in _set_by_hand(record):
+            for urn in _read_again(record, fold):
                 found.pop(urn, None)
             for sequence, is_whole in _done(record, fold):
-                _add(found.setdefault(sequence.dataset_urn, _Published()), sequence, context, is_whole=is_whole)
+                _add(found.setdefault(sequence.dataset_urn, LoggedFiles()), sequence, context, is_whole=is_whole)
         apply(number, record, fold)
-    return fold or Fold(), found
+    return found
 
 
 def _done(record: Record, fold: Fold) -> Iterator[tuple[SealedSequence, bool]]:
@@ -138,19 +142,26 @@ def _done(record: Record, fold: Fold) -> Iterator[tuple[SealedSequence, bool]]:
             yield from [(accepted, False)] if accepted is not None else []
 
 
-def _set_by_hand(record: Record) -> Iterator[str]:
-    """The datasets that a person has put elsewhere: what they had published before may be gone."""
+def _read_again(record: Record, fold: Fold) -> Iterator[str]:
+    """Yield the datasets that an operator has put back: what they had published before may be gone."""
     match record:
         case SetWatermark():
-            yield record.dataset_urn
+            yield from [record.dataset_urn] if _goes_back(fold, record.dataset_urn, record.watermark) else []
         case SetWatermarks():
-            yield from record.watermarks
+            yield from (urn for urn, watermark in record.watermarks.items() if _goes_back(fold, urn, watermark))
         case Rebuilt():
             yield from (state.dataset_urn for state in record.datasets)
 
 
-def _add(published: _Published, sequence: SealedSequence, context: StepContext, *, is_whole: bool) -> None:
+def _goes_back(fold: Fold, urn: str, watermark: Watermark | None) -> bool:
+    before = fold.state_of(urn).watermark
+    return watermark is None or (before is not None and not watermark.covers(before))
+
+
+def _add(published: LoggedFiles, sequence: SealedSequence, context: StepContext, *, is_whole: bool) -> None:
     renames = [batch for batch in sequence.steps if batch.type_name == FsRenameCommitStep.type_name]
+    if sequence.steps:  # at-least-once publishes before it seals, and names no files
+        published.epochs.add(sequence.epoch)
     for step in load_steps(renames, context):
         if isinstance(step, FsRenameCommitStep):
             path = step.file.final_path
@@ -158,3 +169,5 @@ def _add(published: _Published, sequence: SealedSequence, context: StepContext, 
                 published.stones[path] = sequence.epoch
             elif is_whole:
                 published.files[path] = sequence.epoch
+            else:
+                published.accepted.add(path)

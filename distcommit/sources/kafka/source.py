@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -210,6 +210,23 @@ class KafkaSource(BaseModel, SourceSettings):
             except DistcommitError as error:
                 logger.warning("whether partitions are there is not known: %s", error)
         yield from position_problems(datasets, self.selection, partitions, by_partition=self.dataset == "partition")
+
+    def incarnations(self, datasets: Collection[str]) -> Mapping[str, str]:
+        """Topic ids, if the brokers answer soon."""
+        from distcommit.sources.kafka.client import KafkaQueries  # noqa: PLC0415 - a job file is read without a client
+        from distcommit.sources.kafka.topic_ids import topic_ids  # noqa: PLC0415 - a job file is read without a client
+
+        asked = replace(self.connection(), request_timeout_s=min(self.request_timeout_s, _ASKED_S))
+        topics = {urn: self.topic_of(urn) for urn in datasets}
+        try:
+            queries = KafkaQueries(asked)
+            there = {found.topic for found in queries.topics()}.intersection(topics.values())
+            ids = topic_ids(asked, queries.admin, there) if queries.knows_topic_ids else {}
+        except DistcommitError as error:
+            logger.warning("topic ids are not known: %s", error)
+            return {}
+        named = {urn: ids.get(topic, "") for urn, topic in topics.items()}
+        return {urn: topic_id for urn, topic_id in named.items() if isinstance(topic_id, str) and topic_id}
 
     def group_positions(self, group: str) -> GroupPositions:
         from distcommit.sources.kafka.positions import group_positions  # noqa: PLC0415 - a job file is read without a client

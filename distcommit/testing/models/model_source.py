@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -79,6 +79,9 @@ class ModelSource(Source):
                 yield structs.replace(plan, work_units=units)
         if self.careless:
             yield from _nonsense(states)
+
+    def incarnations(self, datasets: Collection[str]) -> Mapping[str, str]:
+        return {urn: self.datasets[urn].incarnation for urn in datasets if urn in self.datasets}
 
     def lags(self, states: Mapping[str, DatasetState]) -> Iterable[Lag]:
         if self.refuses == "lags":

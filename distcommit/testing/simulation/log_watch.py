@@ -26,7 +26,7 @@ from distcommit.model.log_records import (
 from distcommit.model.ports import FileSystem
 from distcommit.model.steps import StepContext
 from distcommit.model.unread import Unread
-from distcommit.model.watermark import Watermark, as_offset
+from distcommit.model.watermark import Watermark, as_offset, at_or_past
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.store import segment_number
 from distcommit.steps.registry import load_steps
@@ -125,7 +125,7 @@ def _log_violation(records: Sequence[Placed], fold: Fold) -> str:
 
 
 def _undone(record: Record, by_hand: dict[str, Watermark]) -> str:
-    """A dataset where a rebuild does not begin where a person said; `by_hand` is what people said since the fence."""
+    """Return a dataset that a rebuild puts behind the watermark that an operator has set since its fence."""
     match record:
         case Fence():
             by_hand.clear()
@@ -134,7 +134,10 @@ def _undone(record: Record, by_hand: dict[str, Watermark]) -> str:
         case Rebuilt(_, states):
             for state in states:
                 said = by_hand.get(state.dataset_urn)
-                if said is not None and not said.positions.items() <= state.origin.items():
+                reached = state.watermark.positions if state.watermark else {}
+                if said is not None and not all(
+                    p in reached and at_or_past(reached[p], at) for p, at in said.positions.items()
+                ):
                     return f"{said} is {state}"
     return ""
 

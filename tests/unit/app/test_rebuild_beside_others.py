@@ -67,7 +67,9 @@ def test_a_watermark_that_a_person_sets_while_the_store_is_rebuilt_stays_or_the_
             rebuild(machine, "again")
         if meeting.result is None:
             break
-        assert store.bucket_log(0).refresh().state_of("b").origin == {"0": 2}, number
+        state = store.bucket_log(0).refresh().state_of("b")
+        skipped = [(each.low, each.high) for each in state.skipped]
+        assert state.watermark == Watermark({"0": 2}) or skipped == [(1, 2)], number
     assert len(told) > 0
     assert all("found idle, watermark 2" in each for each in told)
     assert number > 3 * len(told)

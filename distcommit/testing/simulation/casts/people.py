@@ -54,12 +54,12 @@ def _violation_after_set(cast: Cast, machine: SimulatedPosix, before: Mapping[st
     store = WORLD.store(machine)
     folder = store.bucket_log(0).folder
     paths = sorted(f"{folder}/{e.name}" for e in store.fs.list_folder(folder) if e.name.endswith(SEGMENT_SUFFIX))
-    for path in paths:
-        record = decode_segment(store.fs.read(path), path).record
+    records = [decode_segment(store.fs.read(path), path).record for path in paths]
+    was_set = any(isinstance(record, SetWatermark) for record in records)
+    for record in records:
         if isinstance(record, SetWatermark):
             break
         if isinstance(record, Done) and any(name.dataset_urn == "a" for name in record.sequences):
-            was_set = store.bucket_log(0).refresh().state_of("a").origin == _SET.positions
             return (
                 violation_after_set_back(machine, WORLD, SOURCE, 3)
                 if was_set

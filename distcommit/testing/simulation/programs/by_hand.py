@@ -153,7 +153,7 @@ def _set_ahead_and_run(machine: SimulatedPosix) -> str:
 
 def _set_back_and_run(machine: SimulatedPosix) -> str:
     """What lies above the place that a person set is published a second time, and no more."""
-    if _begins(machine) == _ORIGIN:
+    if World().watermarks(machine)["a"] != _BACK:
         _set(_BACK, machine)
     World().run(machine, SOURCE)
     return violation_after_set_back(machine, World(), SOURCE, 2)

@@ -57,7 +57,7 @@ def _wrong(machine: SimulatedPosix, world: World, source: ModelSource, rejected:
     ends = {urn: dict(dataset.partitions) for urn, dataset in source.datasets.items()}
     reached = {urn: dict(watermark.positions) for urn, watermark in world.watermarks(machine).items()}
     records = sum(sum(dataset.partitions.values()) for dataset in source.datasets.values())
-    if not audit.exact or audit.records + audit.filtered != records or found not in rejected:
+    if not audit.exact or audit.records + audit.rejected_records + audit.filtered != records or found not in rejected:
         return f"{found} of {rejected} are errors, {records} records: {audit}"
     if reached != ends or any(not world.watermarks(machine)[urn].covers(low) for urn, low in before.items()):
         return f"watermarks are {reached}, expected {ends}"

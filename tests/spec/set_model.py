@@ -1,0 +1,64 @@
+"""Executable model of watermarks that an operator sets: which records the audit owes, record by record.
+
+One dataset with one partition of one source. A source has incarnations, which count records from 0 each. The model
+keeps the set of records that have to be in the output, and knows neither origins nor skipped ranges: the product's fold
+has to imply the same set.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """`run` reads up to `at`, from `begins` on where there is no watermark; `set` moves the watermark to `at`; `forget`
+    sets it to null; `recreate` makes the source again."""
+
+    kind: Literal["run", "set", "forget", "recreate"]
+    at: int = 0
+    begins: int = 0
+
+
+@dataclass(slots=True)
+class SetModel:
+    """`owed`: records of `incarnation` that have to be published. `watermark`: None once it was forgotten. `reached`:
+    where it was then. `there`: the incarnation that the source has now."""
+
+    watermark: int | None = None
+    reached: int | None = None
+    incarnation: int = 0
+    there: int = 0
+    owed: set[int] = field(default_factory=set)
+
+    def do(self, act: Act) -> bool:
+        """Carry out an act; False if it is refused."""
+        match act.kind:
+            case "recreate":
+                self.there += 1
+            case "forget":
+                self.reached, self.watermark = self.reached if self.watermark is None else self.watermark, None
+            case "set":
+                if self.watermark is None and self.there != self.incarnation:
+                    self._begin_again()
+                self._go_to(act.at)
+            case "run":
+                if self.watermark is not None and self.there != self.incarnation:
+                    return False
+                if self.watermark is None:
+                    if self.there != self.incarnation:
+                        self._begin_again()
+                    self._go_to(act.begins)
+                low = self.watermark or 0
+                self.owed |= set(range(low, max(low, act.at)))
+                self.watermark = max(low, act.at)
+        return True
+
+    def _begin_again(self) -> None:
+        self.incarnation, self.owed, self.reached = self.there, set(), None
+
+    def _go_to(self, at: int) -> None:
+        """What lies behind is read again; what is passed over is not owed."""
+        self.owed = {record for record in self.owed if record < at}
+        self.watermark = self.reached = at
