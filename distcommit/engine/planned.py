@@ -9,6 +9,7 @@ from distcommit.model.errors import DistcommitError, SourceError, plain_text, re
 from distcommit.model.source import DatasetProblem, PassedOver
 from distcommit.model.storable import storable
 from distcommit.model.urn import check_urn
+from distcommit.model.watermark import at_or_past
 from distcommit.model.work import DatasetPlan
 
 LARGEST_SIZE = 1 << 53
@@ -56,6 +57,8 @@ def _stored(planned: DatasetPlan) -> DatasetPlan:
         plan = storable(planned)
     except ValueError as error:
         raise _refused(planned.dataset_urn, f"it can't be stored: {error}") from None
+    if wrong := _misplaced_ranges(plan):
+        raise _refused(plan.dataset_urn, wrong)
     for unit in plan.work_units:
         if unit.dataset_urn != plan.dataset_urn:
             raise _refused(plan.dataset_urn, f"a work unit of dataset {unit.dataset_urn!r}")
@@ -64,6 +67,31 @@ def _stored(planned: DatasetPlan) -> DatasetPlan:
         if not unit.can_end_at(unit.least_end):
             raise _refused(plan.dataset_urn, f"a work unit from {unit.low} to {unit.expected_high}")
     return plan
+
+
+def _misplaced_ranges(plan: DatasetPlan) -> str:
+    """Return what is wrong with the ranges that a plan skips or reads; empty if they follow the watermark in order.
+
+    Skipped ranges come first in their partition: the watermark passes them whatever is read.
+    """
+    low = plan.planned_low
+    reached = {**plan.start.positions, **(low.positions if low else {})}
+    for skip in plan.skipped:
+        at = reached.get(skip.partition, skip.low)
+        if skip.low != at or not at_or_past(skip.high, skip.low):
+            return (
+                f"a skipped range from {skip.low!r} to {skip.high!r} of partition {skip.partition!r}, which stands at"
+                f" {at!r}: a range that is skipped must begin there, and not end before"
+            )
+        reached[skip.partition] = skip.high
+    for unit in plan.work_units:
+        for partition, begin in unit.low.positions.items():
+            if partition in reached and not at_or_past(begin, reached[partition]):
+                return (
+                    f"a work unit that begins at {begin!r} of partition {partition!r}, which stands at"
+                    f" {reached[partition]!r}, behind what was read or is skipped"
+                )
+    return ""
 
 
 def _refused(urn: str, found: str) -> SourceError:

@@ -13,6 +13,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from distcommit.ingest.branching import Branches
+from distcommit.ingest.delivered import Delivered
 from distcommit.ingest.live import READ, Live
 from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import RecordError, SourceError, error_text, printable
@@ -111,8 +112,10 @@ class Attempt:
         branches = self._branches = Branches(self._flow, unit, self._area, self._identity)
         branches.open(self._kept)
         extraction = self._extraction = extractor.extract(unit)
-        _copy(unit, extraction, branches, self._counts, is_late, self._live, keeps_prefix=keeps_prefix)
+        delivered = Delivered(unit, self._flow.source.provenance)
+        _copy(extraction, branches, delivered, self._counts, is_late, self._live, keeps_prefix=keeps_prefix)
         actual_high = _checked(unit, extraction.actual_high())
+        delivered.compare(actual_high)
         branches.note_holes(_checked_holes(unit, extraction.holes()))
         filtered, holes = extraction.said_on()
         branches.note_holes(holes)
@@ -241,9 +244,9 @@ def _is_late(clock: Clock, deadline_ms: int) -> bool:
 
 
 def _copy(
-    unit: WorkUnit,
     extraction: Extraction,
     branches: Branches,
+    delivered: Delivered,
     counts: _Counts,
     is_late: Callable[[], bool],
     live: Live,
@@ -255,6 +258,7 @@ def _copy(
     Raises:
         RecordError: if one is turned away that is to fail the work unit.
     """
+    unit = delivered.unit
     max_bytes = int(unit.properties.get(MAX_BYTES, 0))
     batches = iter(extraction)
     while True:
@@ -267,10 +271,11 @@ def _copy(
             holes, before = _checked_holes(unit, extraction.holes()), counts.bytes_read
             counts.read += batch.num_rows
             counts.bytes_read = _checked_bytes(unit, extraction.bytes_read())
+            delivered.take(batch, holes)
             branches.take(batch, holes)
         live.took(batch.num_rows, counts.bytes_read - before, branches.seconds())
         if keeps_prefix:
-            counts.prefix = _prefix(unit, extraction, branches, counts)
+            counts.prefix = _prefix(extraction, branches, delivered, counts)
         if (max_bytes and counts.bytes_read >= max_bytes) or is_late():
             return
 
@@ -288,13 +293,14 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def _prefix(unit: WorkUnit, extraction: Extraction, branches: Branches, counts: _Counts) -> _Prefix | None:
+def _prefix(extraction: Extraction, branches: Branches, delivered: Delivered, counts: _Counts) -> _Prefix | None:
     """How far is read by now; None if the source can't tell it between these two batches."""
     try:
-        high = _checked(unit, extraction.actual_high())
+        high = _checked(delivered.unit, extraction.actual_high())
+        delivered.compare(high)
         return _Prefix(high, counts.read, counts.bytes_read, branches.schemas())
     except Exception:  # whatever it is, it is no position to stop at
-        logger.debug("no position between two batches", extra={"work_unit": unit.work_unit_id}, exc_info=True)
+        logger.debug("no position between two batches", extra={"work_unit": delivered.unit.work_unit_id}, exc_info=True)
         return None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -169,6 +169,30 @@ def negative_positions(datasets: Mapping[str, Mapping[str, Position]]) -> Iterat
                 yield f"{urn!r}: {position!r}, for partition {partition!r}, is negative"
 
 
+def kept_incarnations(states: Mapping[str, DatasetState], now: Mapping[str, str]) -> dict[str, str]:
+    """Return the incarnations of the stored watermarks; of a dataset without one the incarnation that is there `now`.
+
+    If that is not known, it is the one of the watermark that was set to null: a run compares it with the source again.
+
+    Raises:
+        ConfigurationError: if the source of a dataset with a watermark was recreated: nothing was written.
+    """
+    found: dict[str, str] = {}
+    for urn, state in states.items():
+        there, before = now.get(urn, ""), state.reached.incarnation if state.reached else ""
+        found[urn] = before or there if state.watermark is not None else there or before
+        if state.watermark is not None and before and there not in ("", before):
+            raise ConfigurationError(
+                "the source of this dataset was recreated since its watermark was stored",
+                dataset=urn,
+                expected=f"incarnation {before}, which the stored watermark counts in",
+                found=f"incarnation {there}",
+                todo="set the watermark to null first; positions that are set after that count in the new one. Nothing"
+                " was written",
+            )
+    return found
+
+
 class Source(ABC):
     """Where data comes from. Picklable: it is sent to the executors, which plan and read."""
 
@@ -246,13 +270,20 @@ class Source(ABC):
         """
         return negative_positions(datasets)
 
-    def incarnations(self, datasets: Collection[str]) -> Mapping[str, str]:
-        """Return the incarnation that positions of each dataset count in now, as far as the source can be asked; called
-        before an operator sets positions of datasets that have none. A dataset that is left out is not known.
+    def incarnations(self, states: Mapping[str, DatasetState]) -> Mapping[str, str]:
+        """Return the incarnation that positions of each dataset count in if an operator sets them. One that is left out
+        counts in what the next plan finds.
 
-        The default knows of none, which is right for a source without incarnations.
+        The default keeps that of the stored watermark. A source that can be recreated asks which one is there, and
+        returns `kept_incarnations`. A source whose incarnations name its settings leaves out what these no longer name.
+
+        Args:
+            states: what is stored of the datasets; a dataset never heard of has no watermark.
+
+        Raises:
+            ConfigurationError: if positions of a dataset can't be set before its watermark is null.
         """
-        return {}
+        return kept_incarnations(states, {})
 
     def group_positions(self, group: str) -> GroupPositions:
         """Where others stand that read the same, by the name that the source itself knows them by (a Kafka consumer

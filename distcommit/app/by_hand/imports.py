@@ -6,7 +6,7 @@ import msgspec
 
 from distcommit.app.by_hand.positions import ForeignPositions
 from distcommit.app.by_hand.rebuild import known_states
-from distcommit.app.by_hand.watermarks import incarnations_of, require_all_named, require_positions
+from distcommit.app.by_hand.watermarks import require_all_named, require_positions
 from distcommit.model.errors import ConflictError
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.source import Source
@@ -66,8 +66,8 @@ def import_watermarks(
             todo="`distcommit recover`, or release what is quarantined, then import again; nothing was written",
         )
     require_positions(source, states, found.datasets, found.lines)
-    unknown = [urn for urn in found.datasets if not found.incarnations.get(urn)]
-    incarnations = {**found.incarnations, **incarnations_of(source, states, unknown)}
+    unknown = {urn: states.get(urn, DatasetState(urn)) for urn in found.datasets if not found.incarnations.get(urn)}
+    incarnations = {**found.incarnations, **source.incarnations(unknown)}
     rows: list[ImportRow] = []
     wanted: dict[str, Watermark] = {}
     before: dict[str, Watermark | None] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from distcommit.model.errors import ConfigurationError
@@ -52,35 +52,8 @@ def set_watermark(
         by_hand.set_watermark(store, urn, None, who)
         return
     require_all_named(states, {urn: positions})
-    incarnation = incarnations_of(source, states, [urn])[urn]
+    incarnation = source.incarnations({urn: states.get(urn, DatasetState(urn))}).get(urn, "")
     by_hand.set_watermark(store, urn, Watermark(dict(positions), incarnation), who)
-
-
-def incarnations_of(source: Source, states: Mapping[str, DatasetState], urns: Collection[str]) -> dict[str, str]:
-    """Return the incarnation that new positions of each dataset count in: that of the stored watermark.
-
-    A dataset without a watermark counts in what the source has now. If the source can't be asked, it counts in what it
-    counted in before its watermark was set to null: a run compares it with the source again.
-
-    Raises:
-        ConfigurationError: if the source was recreated since the stored watermark: nothing was written.
-    """
-    stored = {urn: states.get(urn, DatasetState(urn)) for urn in urns}
-    now = source.incarnations(urns)
-    found: dict[str, str] = {}
-    for urn, state in stored.items():
-        there, before = now.get(urn, ""), state.reached.incarnation if state.reached else ""
-        found[urn] = before or there if state.watermark is not None else there or before
-        if state.watermark is not None and before and there not in ("", before):
-            raise ConfigurationError(
-                "the source of this dataset was recreated since its watermark was stored",
-                dataset=urn,
-                expected=f"incarnation {before}, which the stored watermark counts in",
-                found=f"incarnation {there}",
-                todo="set the watermark to null first; positions that are set after that count in the new one. Nothing"
-                " was written",
-            )
-    return found
 
 
 def require_positions(

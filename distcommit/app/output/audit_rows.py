@@ -106,11 +106,7 @@ def rows_of(
     """
     total, twice = found.there, found.twice.union(found.there.intersection(found.filtered))
     high = state.reached or Watermark({})
-    ranges = [skip for skip in state.skipped if not is_other(skip.incarnation, high.incarnation)]
-    given_up = offsets_of(skip for skip in ranges if not skip.is_hole)
-    holes = holes.union(offsets_of(skip for skip in ranges if skip.is_hole and not skip.is_filtered))
-    holes = holes.difference(given_up)
-    nothing_of = offsets_of(skip for skip in ranges if skip.is_filtered).difference(given_up).difference(holes)
+    given_up, holes, nothing_of = _not_written(state, high.incarnation, holes)
     expected_all, rows = OffsetSets(), list[AuditRow]()
     for partition, watermark in sorted(high.positions.items(), key=lambda item: (len(item[0]), item[0])):
         first = state.origin.get(partition, 0)
@@ -120,42 +116,64 @@ def rows_of(
         expected.add_range(partition, first, watermark)
         expected_all.update(expected)
         there = total.intersection(expected)
-        rejected = found.rejected.intersection(expected)
-        missing = expected.difference(there)
-        not_owed = missing.intersection(found.not_owed)
-        missing = missing.difference(not_owed)
-        replaced = not_owed.intersection(found.replaced)
-        retained = not_owed.intersection(found.retained.difference(found.replaced))
-        skipped, without = missing.intersection(given_up), missing.intersection(holes)
-        dropped = missing.intersection(nothing_of)
-        gaps = missing.difference(skipped).difference(without).difference(dropped)
-        filtered = not_owed.difference(replaced).difference(retained).union(dropped)
-        totals.gaps.update(gaps)
-        totals.rejected.update(rejected)
-        totals.skipped.update(skipped)
-        totals.holes.update(without)
-        totals.filtered.update(filtered)
-        totals.replaced.update(replaced)
-        totals.retained.update(retained)
+        findings = _findings(expected, found, given_up, holes, nothing_of)
+        for name, sets in findings.items():
+            getattr(totals, name).update(sets)
+        counts = {name: sets.count() for name, sets in findings.items()}
         rows.append(
             AuditRow(
                 dataset=state.dataset_urn,
                 partition=partition,
                 first=first,
                 watermark=watermark,
-                published=there.count() - rejected.difference(found.published).count(),
-                rejected=rejected.count(),
+                published=there.count() - findings["rejected"].difference(found.published).count(),
                 duplicates=twice.count(partition),
-                gaps=gaps.count(),
                 past_watermark=total.count(partition) - there.count(),
-                skipped=skipped.count(),
-                holes=without.count(),
                 branch=branch,
-                filtered=filtered.count(),
-                replaced=replaced.count(),
-                retained=retained.count(),
+                rejected=counts["rejected"],
+                gaps=counts["gaps"],
+                skipped=counts["skipped"],
+                holes=counts["holes"],
+                filtered=counts["filtered"],
+                replaced=counts["replaced"],
+                retained=counts["retained"],
             )
         )
-        totals.duplicates.update(twice.intersection(found.there.union(found.filtered)))
+    totals.duplicates.update(twice)
     totals.past_watermark.update(total.difference(expected_all))
     return rows
+
+
+def _findings(
+    expected: OffsetSets, found: BranchCoverage, given_up: OffsetSets, holes: OffsetSets, nothing_of: OffsetSets
+) -> dict[str, OffsetSets]:
+    """Return what became of the expected records of a branch that are not published in it."""
+    missing = expected.difference(found.there)
+    not_owed = missing.intersection(found.not_owed)
+    missing = missing.difference(not_owed)
+    replaced = not_owed.intersection(found.replaced)
+    retained = not_owed.intersection(found.retained.difference(found.replaced))
+    skipped, without = missing.intersection(given_up), missing.intersection(holes)
+    dropped = missing.intersection(nothing_of)
+    return {
+        "rejected": found.rejected.intersection(expected),
+        "gaps": missing.difference(skipped).difference(without).difference(dropped),
+        "skipped": skipped,
+        "holes": without,
+        "filtered": not_owed.difference(replaced).difference(retained).union(dropped),
+        "replaced": replaced,
+        "retained": retained,
+    }
+
+
+def _not_written(state: DatasetState, incarnation: str, holes: OffsetSets) -> tuple[OffsetSets, OffsetSets, OffsetSets]:
+    """Return the offsets that the store says were given up, had no record, and were filtered with their work unit."""
+    ranges = [skip for skip in state.skipped if not is_other(skip.incarnation, incarnation)]
+    given_up = offsets_of(skip for skip in ranges if not skip.is_hole)
+    known = holes.union(offsets_of(skip for skip in ranges if skip.is_hole and not skip.is_filtered))
+    known = known.difference(given_up)
+    return (
+        given_up,
+        known,
+        offsets_of(skip for skip in ranges if skip.is_filtered).difference(given_up).difference(known),
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 from distcommit.fs.secret_files import check_absolute, with_secret_files
-from distcommit.model.errors import ConfigurationError, DistcommitError, SourceError
+from distcommit.model.errors import ConfigurationError, SourceError
 from distcommit.model.extract import Extract, TableType
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.patterns import check_patterns
@@ -25,6 +25,7 @@ from distcommit.model.source import (
     Planned,
     SourceSettings,
     SourceState,
+    kept_incarnations,
 )
 from distcommit.model.targets import Target, broker_addresses
 from distcommit.model.watermark import Position
@@ -200,33 +201,15 @@ class KafkaSource(BaseModel, SourceSettings):
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
         """Offsets by partition of the job's topics; that a partition is there, only if the brokers answer soon."""
-        from distcommit.sources.kafka.client import KafkaQueries  # noqa: PLC0415 - a job file is read without a client
+        from distcommit.sources.kafka.topic_ids import partitions_of  # noqa: PLC0415 - a job file is read without a client
 
-        asked = replace(self.connection(), request_timeout_s=min(self.request_timeout_s, _ASKED_S))
-        partitions: dict[str, tuple[int, ...]] = {}
-        if datasets:
-            try:
-                partitions = {found.topic: found.partitions for found in KafkaQueries(asked).topics()}
-            except DistcommitError as error:
-                logger.warning("whether partitions are there is not known: %s", error)
+        partitions = partitions_of(_asked_soon(self)) if datasets else {}
         yield from position_problems(datasets, self.selection, partitions, by_partition=self.dataset == "partition")
 
-    def incarnations(self, datasets: Collection[str]) -> Mapping[str, str]:
-        """Topic ids, if the brokers answer soon."""
-        from distcommit.sources.kafka.client import KafkaQueries  # noqa: PLC0415 - a job file is read without a client
-        from distcommit.sources.kafka.topic_ids import topic_ids  # noqa: PLC0415 - a job file is read without a client
+    def incarnations(self, states: Mapping[str, DatasetState]) -> Mapping[str, str]:
+        from distcommit.sources.kafka.topic_ids import ids_of  # noqa: PLC0415 - a job file is read without a client
 
-        asked = replace(self.connection(), request_timeout_s=min(self.request_timeout_s, _ASKED_S))
-        topics = {urn: self.topic_of(urn) for urn in datasets}
-        try:
-            queries = KafkaQueries(asked)
-            there = {found.topic for found in queries.topics()}.intersection(topics.values())
-            ids = topic_ids(asked, queries.admin, there) if queries.knows_topic_ids else {}
-        except DistcommitError as error:
-            logger.warning("topic ids are not known: %s", error)
-            return {}
-        named = {urn: ids.get(topic, "") for urn, topic in topics.items()}
-        return {urn: topic_id for urn, topic_id in named.items() if isinstance(topic_id, str) and topic_id}
+        return kept_incarnations(states, ids_of(_asked_soon(self), {urn: self.topic_of(urn) for urn in states}))
 
     def group_positions(self, group: str) -> GroupPositions:
         from distcommit.sources.kafka.positions import group_positions  # noqa: PLC0415 - a job file is read without a client
@@ -328,6 +311,10 @@ class KafkaSource(BaseModel, SourceSettings):
                 yield DatasetProblem(dataset.urn, str(gone), gone.remedy)
             if planned is not None:
                 yield planned
+
+
+def _asked_soon(source: KafkaSource) -> KafkaConnection:
+    return replace(source.connection(), request_timeout_s=min(source.request_timeout_s, _ASKED_S))
 
 
 def _without_leaders(urn: str, partitions: list[int]) -> DatasetProblem:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import logging
+from collections.abc import Collection, Mapping
 
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from distcommit.sources.kafka.client import KafkaConnection, error_text
+from distcommit.model.errors import DistcommitError
+from distcommit.sources.kafka.client import KafkaConnection, KafkaQueries, error_text
 from distcommit.sources.kafka.names import Unanswered
+
+logger = logging.getLogger(__name__)
 
 _NONE = "AAAAAAAAAAAAAAAAAAAAAA"  # sixteen zero bytes: the cluster is older than topic ids
 _CHUNK = 500
@@ -28,3 +32,25 @@ def topic_ids(connection: KafkaConnection, admin: AdminClient, topics: Collectio
             else:
                 found[topic] = "" if topic_id == _NONE else topic_id
     return found
+
+
+def ids_of(connection: KafkaConnection, topics: Mapping[str, str]) -> dict[str, str]:
+    """Return the topic ids of datasets, by their topics; those that the brokers do not tell are left out."""
+    try:
+        queries = KafkaQueries(connection)
+        there = {found.topic for found in queries.topics()}.intersection(topics.values())
+        ids = topic_ids(connection, queries.admin, there) if queries.knows_topic_ids else {}
+    except DistcommitError as error:
+        logger.warning("topic ids are not known: %s", error)
+        return {}
+    named = {urn: ids.get(topic, "") for urn, topic in topics.items()}
+    return {urn: topic_id for urn, topic_id in named.items() if isinstance(topic_id, str) and topic_id}
+
+
+def partitions_of(connection: KafkaConnection) -> dict[str, tuple[int, ...]]:
+    """Return the partitions of all topics; none if the brokers do not answer."""
+    try:
+        return {found.topic: found.partitions for found in KafkaQueries(connection).topics()}
+    except DistcommitError as error:
+        logger.warning("whether partitions are there is not known: %s", error)
+        return {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -79,8 +79,8 @@ class PythonSource(BaseModel, SourceSettings):
         with custom_code("source", self.class_name):
             return self._source.position_problems(datasets)
 
-    def incarnations(self, datasets: Collection[str]) -> Mapping[str, str]:
-        return self._source.incarnations(datasets)
+    def incarnations(self, states: Mapping[str, DatasetState]) -> Mapping[str, str]:
+        return self._source.incarnations(states)
 
     def group_positions(self, group: str) -> GroupPositions:
         with custom_code("source", self.class_name):

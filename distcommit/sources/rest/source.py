@@ -13,10 +13,10 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, m
 from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
 from distcommit.model.errors import ConfigurationError, SourceError
 from distcommit.model.extract import Extract, TableType
-from distcommit.model.log_records import DatasetStatus
+from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.pins import Pin
 from distcommit.model.provenance import Provenance
-from distcommit.model.source import DatasetProblem, SourceSettings, SourceState
+from distcommit.model.source import DatasetProblem, SourceSettings, SourceState, kept_incarnations
 from distcommit.model.urn import check_urn
 from distcommit.model.watermark import Position
 from distcommit.model.work import DatasetPlan
@@ -175,6 +175,11 @@ class RestSource(BaseModel, SourceSettings):
                 continue
             if planned is not None:
                 yield planned
+
+    def incarnations(self, states: Mapping[str, DatasetState]) -> Mapping[str, str]:
+        """The dataset's field, unless the job file names another one by now: then positions count in that."""
+        known = {urn: self._watermark_of(urn).incarnation for urn in states if urn in self.datasets}
+        return {urn: kept for urn, kept in kept_incarnations(states, {}).items() if kept == known.get(urn)}
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
         """Positions are a value of the dataset's field, and a number of records."""

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, m
 from distcommit.fs.secret_files import check_absolute, with_secret_files
 from distcommit.model.errors import DistcommitError, SourceError
 from distcommit.model.extract import Extract, TableType
+from distcommit.model.log_records import DatasetState
 from distcommit.model.source import Extractor, Planned, SourceSettings, SourceState
 from distcommit.model.targets import Target
 from distcommit.model.urn import check_urn
@@ -138,6 +139,10 @@ class SparkSource(BaseModel, SourceSettings):
 
     def open(self) -> Extractor:
         raise _not_staged()
+
+    def incarnations(self, states: Mapping[str, DatasetState]) -> Mapping[str, str]:
+        """Left to the next plan: the column and the reader are those of the job file then."""
+        return {}
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
         """Numbers of snapshots, or values of the column; which of its two kinds it has the next plan sees."""

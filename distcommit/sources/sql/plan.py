@@ -26,7 +26,8 @@ from distcommit.model.work import DatasetPlan, WorkUnit
 from distcommit.sources.plan_error import PlanError, went_back
 from distcommit.sources.reading_again import end_by_itself
 from distcommit.sources.snapshots import stored_position
-from distcommit.sources.sql.tables import OF_QUERY, Table
+from distcommit.sources.sql.positions import OF_QUERY
+from distcommit.sources.sql.tables import Table
 from distcommit.sources.watermark_column import BEGINNINGS, PARTITION, Kind, end_of_times, is_position, position_of
 
 __all__ = ["OtherQueryError", "plan_table", "without_value"]

@@ -7,6 +7,15 @@ from collections.abc import Container, Iterator, Mapping
 from distcommit.model.watermark import Position
 from distcommit.sources.watermark_column import PARTITION, Kind, is_position
 
+OF_QUERY = " of query "
+"""Stands in the incarnation of positions before the id of the query that they are values of."""
+
+
+def counts_in(incarnation: str, column: str, query_id: str) -> bool:
+    """Whether positions of an incarnation are values of that column of a table (no id), or of that query."""
+    counted, _, of = incarnation.partition(OF_QUERY)
+    return counted.rpartition(":")[0] == column and of == query_id
+
 
 def position_problems(datasets: Mapping[str, Mapping[str, Position]], tables: Container[str]) -> Iterator[str]:
     """What keeps these from being positions, whatever kind of column a table has: one text each.

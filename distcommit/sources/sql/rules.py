@@ -31,6 +31,11 @@ class TableRules:
     query: Query | None = None
     to_newest: bool = False
 
+    @property
+    def query_id(self) -> str:
+        """Return the id of the query; empty for a table."""
+        return self.query.id if self.query is not None else ""
+
 
 @dataclass(frozen=True, slots=True)
 class Tables:

@@ -15,13 +15,13 @@ from distcommit.fs.database_tls import Tls, check_mysql_url, check_postgresql_ur
 from distcommit.fs.secret_files import check_absolute, with_secret_files
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.extract import Extract, TableType
-from distcommit.model.log_records import DatasetStatus
+from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.patterns import check_patterns
 from distcommit.model.pins import Pin
-from distcommit.model.source import Planned, SourceSettings, SourceState
+from distcommit.model.source import Planned, SourceSettings, SourceState, kept_incarnations
 from distcommit.model.targets import Target, database_address
 from distcommit.model.watermark import Position
-from distcommit.sources.sql.positions import position_problems
+from distcommit.sources.sql.positions import counts_in, position_problems
 from distcommit.sources.sql.queries import check_condition, queries_of
 from distcommit.sources.sql.rules import TableRules, Tables
 
@@ -249,6 +249,15 @@ class SqlSource(BaseModel, SourceSettings):
             yield from plan_tables(database, self, wanted, states)
         finally:
             database.close()
+
+    def incarnations(self, states: Mapping[str, DatasetState]) -> Mapping[str, str]:
+        """The column and query of the stored positions, unless the job file has others by now."""
+        rules = {urn: self.selection.rules_of(urn) for urn in states}
+        return {
+            urn: kept
+            for urn, kept in kept_incarnations(states, {}).items()
+            if counts_in(kept, rules[urn].watermark, rules[urn].query_id)
+        }
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
         """Values by table of the job; what a table's column really holds the next plan sees."""

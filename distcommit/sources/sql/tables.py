@@ -17,11 +17,11 @@ from sqlalchemy.exc import NoSuchTableError, SAWarning
 from distcommit.model.errors import SourceError
 from distcommit.model.watermark import Position
 from distcommit.sources.sql.columns import Column, column_of, kind_of, watermark_expression
+from distcommit.sources.sql.positions import OF_QUERY
 from distcommit.sources.sql.rules import TableRules
 from distcommit.sources.watermark_column import BEGINNINGS, Kind, position_of, time_at
 
 __all__ = [
-    "OF_QUERY",
     "Reflected",
     "Table",
     "WholeTable",
@@ -35,8 +35,6 @@ __all__ = [
     "whole_table_of",
 ]
 
-OF_QUERY = " of query "
-"""Stands in the incarnation of positions before the id of the query that they are values of."""
 _IN_SCHEMA = (
     " JOIN pg_namespace n ON n.oid = c.relnamespace"
     " WHERE CASE WHEN CAST(:schema AS text) IS NULL THEN pg_table_is_visible(c.oid) ELSE n.nspname = :schema END"

@@ -14,6 +14,9 @@ import pytest
 from msgspec.structs import replace
 
 from distcommit.decoding import from_json
+from distcommit.engine.planned import checked_plan
+from distcommit.ingest.delivered import Delivered
+from distcommit.model.commit_groups import CommitGroups
 from distcommit.model.errors import DistcommitError
 from distcommit.model.log_records import DatasetState, DatasetStatus, OpenSequence, SealedSequence
 from distcommit.model.pins import SourceFact
@@ -214,6 +217,30 @@ class SourceContract(ABC):
                         at[partition] = offset + 1
                 reached = extraction.actual_high().positions
                 assert all(end <= as_offset(reached[partition]) for partition, end in at.items())
+
+    def test_positions_that_it_claims_are_past_the_records_that_it_delivered(
+        self, source: Source, extractor: Extractor
+    ) -> None:
+        """A run refuses others: their records would be read again."""
+        for plan in self.plan(source).values():
+            for unit in plan.work_units:
+                small = replace(unit, properties={**unit.properties, "max_bytes": "1"})
+                extraction, delivered = extractor.extract(small), Delivered(small, source.provenance)
+                for batch in extraction:
+                    delivered.take(batch, extraction.holes())
+                    try:
+                        reached = extraction.actual_high()
+                    except DistcommitError:
+                        continue
+                    delivered.compare(reached)
+                delivered.compare(extraction.actual_high())
+
+    def test_ranges_that_a_plan_skips_or_reads_follow_the_watermark(self, source: Source, extractor: Extractor) -> None:
+        first = self.plan(source)
+        ends = {urn: self.read_to(extractor, plan, plan.work_units) for urn, plan in first.items()}
+        after = self.plan(source, {urn: DatasetState(urn, watermark=end) for urn, end in ends.items()})
+        for plan in (*first.values(), *after.values()):
+            assert checked_plan(plan, lambda urn: True, (), CommitGroups()) == plan
 
     def test_plans_survive_storing(self, source: Source) -> None:
         for plan in self.plan(source).values():

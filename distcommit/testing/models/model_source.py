@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -13,7 +13,17 @@ from distcommit.model.errors import SourceError
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.pins import Pin, SourceFact
 from distcommit.model.provenance import Provenance
-from distcommit.model.source import DatasetProblem, Extraction, Extractor, Lag, PassedOver, Planned, Source, SourceState
+from distcommit.model.source import (
+    DatasetProblem,
+    Extraction,
+    Extractor,
+    Lag,
+    PassedOver,
+    Planned,
+    Source,
+    SourceState,
+    kept_incarnations,
+)
 from distcommit.model.watermark import Watermark, as_offset
 from distcommit.model.work import DatasetPlan, SkippedRange, WorkUnit
 
@@ -80,8 +90,10 @@ class ModelSource(Source):
         if self.careless:
             yield from _nonsense(states)
 
-    def incarnations(self, datasets: Collection[str]) -> Mapping[str, str]:
-        return {urn: self.datasets[urn].incarnation for urn in datasets if urn in self.datasets}
+    def incarnations(self, states: Mapping[str, DatasetState]) -> Mapping[str, str]:
+        return kept_incarnations(
+            states, {urn: self.datasets[urn].incarnation for urn in states if urn in self.datasets}
+        )
 
     def lags(self, states: Mapping[str, DatasetState]) -> Iterable[Lag]:
         if self.refuses == "lags":
