@@ -209,7 +209,7 @@ class KafkaSource(BaseModel, SourceSettings):
     def incarnations(self, states: Mapping[str, DatasetState]) -> Mapping[str, str]:
         from distcommit.sources.kafka.topic_ids import ids_of  # noqa: PLC0415 - a job file is read without a client
 
-        return kept_incarnations(states, ids_of(_asked_soon(self), {urn: self.topic_of(urn) for urn in states}))
+        return kept_incarnations(states, ids_of(_asked_soon(self), {urn: topic_named_by(urn) for urn in states}))
 
     def group_positions(self, group: str) -> GroupPositions:
         from distcommit.sources.kafka.positions import group_positions  # noqa: PLC0415 - a job file is read without a client
