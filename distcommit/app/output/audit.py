@@ -215,7 +215,7 @@ class _Audit:
             found.repeated += twice
             found.published.setdefault(footer.incarnation, OffsetSets()).update(sets)
             key = found.key(footer.incarnation)
-            self._result.earlier_incarnations += bool(key)
+            self._result.earlier_incarnations += 1 if key else 0
             found.holes[key].update(file.holes)
             found.coverage[key].add(footer, sets)
 
@@ -271,7 +271,7 @@ class _Audit:
                         self._result.note("altered", f"{_name(row)}: {why}")
                 found.published.setdefault(part.incarnation, OffsetSets()).update(offsets)
                 key = found.key(part.incarnation)
-                self._result.earlier_incarnations += bool(key)
+                self._result.earlier_incarnations += 1 if key else 0
                 if not key and state and state.sequence and row.epoch == state.sequence.epoch:
                     offsets = offsets.difference(not_done(state.sequence))
                 found.holes[key].update(parsed(part.holes))
