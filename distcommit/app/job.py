@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from distcommit.app.by_hand.abandon_all import Abandoned, abandon_each
+from distcommit.app.by_hand.accepting import not_published
 from distcommit.app.by_hand.ask_service import AskedResult, Wish, ask_service
 from distcommit.app.by_hand.damaged_files import set_run_records_aside
 from distcommit.app.by_hand.imports import ImportResult, import_watermarks
@@ -154,7 +155,8 @@ class Job(StoredJob):
         """Declares a quarantined dataset's sequence done as it is; what it has not published is lost, and what is
         prepared for it at a target is rolled back there, by the next run if that can't be reached."""
         store, committers = opened_for(self._folders, urn), self.config.task_flow().committers
-        left = by_hand.accept(store, urn, who_am_i(), committers)
+        lost = partial(not_published, store, self.config.task_flow(), who_am_i())
+        left = by_hand.accept(store, urn, who_am_i(), committers, lost)
         if left:
             logger.warning("what is prepared is rolled back by the next run: %s", ", ".join(map(repr, left)))
 

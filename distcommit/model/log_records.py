@@ -154,11 +154,12 @@ class HandAction(StrEnum):
 
 
 class ByHand(Struct, frozen=True, array_like=True, tag=True):
-    """A person's action on a sequence; needs no fence."""
+    """A person's action on a sequence; needs no fence. `skipped`: of an accepted one, positions that are not there."""
 
     action: HandAction
     sequence: SequenceName
     who: str
+    skipped: tuple[SkippedRange, ...] = ()
 
 
 class SetWatermark(Struct, frozen=True, array_like=True, tag=True):

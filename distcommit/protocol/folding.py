@@ -36,6 +36,7 @@ from distcommit.model.log_records import (
 )
 from distcommit.model.unread import FailedReading, Unread, UnreadDataset
 from distcommit.model.watermark import Watermark
+from distcommit.model.work import merged
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.setting import reach_after, reach_after_start, readings_after
 from distcommit.protocol.validity import BY_HAND, PENDING, QUARANTINED, valid
@@ -134,7 +135,8 @@ def _by_hand(fold: Fold, record: ByHand) -> None:
         case HandAction.ACCEPT | HandAction.GIVEN_UP:
             targets = _after_accept(fold.state_of(urn), _open(fold, urn).sequence)
             _end_as_done(fold, record.sequence)
-            _update(fold, urn, accepted_epochs=(record.sequence.epoch,), targets=targets)
+            known = merged((*fold.state_of(urn).skipped, *record.skipped))
+            _update(fold, urn, accepted_epochs=(record.sequence.epoch,), targets=targets, skipped=known)
         case HandAction.ABANDONED:
             _update(fold, urn, open=None)
         case HandAction.RETRY:

@@ -42,7 +42,7 @@ from distcommit.model.log_records import (
 )
 from distcommit.model.unread import Unread, UnreadDataset
 from distcommit.model.watermark import Watermark
-from distcommit.model.work import SchemaIds
+from distcommit.model.work import SchemaIds, SkippedRange
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.renaming import NamedNow, renamed
 from distcommit.protocol.validity import may_close, may_seal, valid
@@ -129,9 +129,11 @@ def decide(fold: Fold, epoch: int) -> Decide | None:
     return Decide(epoch) if fold.fence_epoch == epoch and epoch not in fold.decided_epochs else None
 
 
-def by_hand(fold: Fold, action: HandAction, name: SequenceName, who: str) -> ByHand | None:
+def by_hand(
+    fold: Fold, action: HandAction, name: SequenceName, who: str, skipped: tuple[SkippedRange, ...] = ()
+) -> ByHand | None:
     """A person's action on a sequence, if it has the status that the action needs."""
-    record = ByHand(action, name, who)
+    record = ByHand(action, name, who, skipped)
     return record if valid(record, fold) else None
 
 

@@ -7,7 +7,7 @@ they were written to, the job log is told before the command answers (`stores.an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -25,6 +25,7 @@ from distcommit.model.log_records import DatasetState, DatasetStatus, HandAction
 from distcommit.model.steps import CommitStep, StepContext, Verdict
 from distcommit.model.unread import FailedReading
 from distcommit.model.watermark import Watermark, shown_in_short
+from distcommit.model.work import SkippedRange
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.output import is_tombstone
@@ -134,12 +135,21 @@ def retry(store: JobStore, urn: str, who: str) -> None:
         _act(log, HandAction.RETRY, _quarantined(log, urn), who)
 
 
+NotPublished = Callable[[SealedSequence], tuple[SkippedRange, ...]]
+"""Returns the positions of a sequence that are published nowhere, as it is."""
+
+
 def accept(
-    store: JobStore, urn: str, who: str, committers: Mapping[str, OpensCommitter] | None = None
+    store: JobStore,
+    urn: str,
+    who: str,
+    committers: Mapping[str, OpensCommitter] | None = None,
+    not_published: NotPublished = lambda sequence: (),
 ) -> Sequence[CommitStep]:
     """Declares a quarantined dataset's sequence done as it is: its watermark moves, and the sequence is marked as
     accepted by a person. What it has not published is lost; also what was taken back of it, if it was being abandoned
-    and that can never be finished. What is prepared for it at targets is rolled back then, by `committers`.
+    and that can never be finished: `not_published` returns it, and it is recorded as skipped. What is prepared at
+    targets for it is rolled back then, by `committers`.
 
     Returns:
         the steps of which it could not be, as the target is away: the next run of the job rolls it back.
@@ -154,8 +164,9 @@ def accept(
         if log.refresh().state_of(urn).status is DatasetStatus.QUARANTINED:
             _require_replaced(store, sequence)
         in_doubt = InDoubt(store, sequence, committers or {})
-        _act(log, HandAction.GIVEN_UP, sequence, who)
-        after = _act(log, HandAction.ACCEPT, sequence, who).state_of(urn)
+        lost = not_published(sequence)
+        _act(log, HandAction.GIVEN_UP, sequence, who, lost)
+        after = _act(log, HandAction.ACCEPT, sequence, who, lost).state_of(urn)
         if sequence.epoch not in after.accepted_epochs:
             raise _not(urn, after, "quarantined still")
     return in_doubt.roll_back()
@@ -316,9 +327,11 @@ def _read_again(log: CommitLog, urn: str, unread: FailedReading, who: str) -> No
     log.settle(partial(next_record.by_hand, action=HandAction.READ_AGAIN, name=name, who=who))
 
 
-def _act(log: CommitLog, action: HandAction, sequence: SealedSequence, who: str) -> Fold:
+def _act(
+    log: CommitLog, action: HandAction, sequence: SealedSequence, who: str, skipped: tuple[SkippedRange, ...] = ()
+) -> Fold:
     """Appends the action if the sequence still has the status it needs. Whether it had, the fold shows."""
-    return log.settle(partial(next_record.by_hand, action=action, name=_name(sequence), who=who))
+    return log.settle(partial(next_record.by_hand, action=action, name=_name(sequence), who=who, skipped=skipped))
 
 
 _TODO = {

@@ -99,6 +99,12 @@ def file_readers(fs: FileSystem, *, deep: bool = False) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(FEW_FILES if deep else max(FEW_FILES, fs.parallel_calls - DATASETS_AHEAD))
 
 
+def read_folder(fs: FileSystem, output: str, name: str) -> PublishedFolder:
+    """Return what a dataset's folders hold, by their name. Reads each file's footer."""
+    with file_readers(fs) as pool:
+        return _read_folder(fs, output, pool, name)
+
+
 def read_published(fs: FileSystem, output: str) -> Iterator[PublishedFolder]:
     """All datasets' folders by name, of which a few are looked at ahead where calls cost waiting. Reads each file's
     footer."""
