@@ -30,7 +30,13 @@ from distcommit.model.steps import StepContext
 from distcommit.model.watermark import Watermark
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.folding import apply
-from distcommit.protocol.paths.output import REJECTED_FOLDER, is_published_name, is_tombstone, published_epoch
+from distcommit.protocol.paths.output import (
+    REJECTED_FOLDER,
+    attempt_named,
+    is_published_name,
+    is_tombstone,
+    published_epoch,
+)
 from distcommit.protocol.validity import objection
 from distcommit.steps.registry import load_steps
 from distcommit.steps.rename import FsRenameCommitStep
@@ -54,7 +60,9 @@ class LoggedFiles:
         """Whether a file is named after an epoch of which the log knows all attempts, and after none of these."""
         name = path.rpartition("/")[2]
         is_of_known = is_published_name(name) and published_epoch(name) in self.epochs
-        return is_of_known and _attempt(path) not in {_attempt(known) for known in (*self.files, *self.accepted)}
+        return is_of_known and attempt_named(path) not in {
+            attempt_named(known) for known in (*self.files, *self.accepted)
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +105,6 @@ def gone_files(known: LoggedFiles, there: Collection[str], retired: Collection[s
         if moved[name] < 0:
             gone.append(GoneFile(path, epoch))
     return gone
-
-
-def _attempt(path: str) -> str:
-    """Return what a published file is named after: its epoch, work unit and attempt."""
-    return posixpath.basename(path).rpartition("-")[0]
 
 
 def logged_files(store: JobStore, bucket: int) -> dict[str, LoggedFiles]:

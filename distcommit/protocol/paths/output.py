@@ -67,6 +67,11 @@ def published_name(start: str, number: int, ending: str) -> str:
     return f"{start}-{staged_name(number, ending)}"
 
 
+def attempt_named(path: str) -> str:
+    """Return the start of a published file's name: its epoch, work unit and attempt."""
+    return path.rpartition("/")[2].rpartition("-")[0]
+
+
 def is_published_name(name: str) -> bool:
     """Whether a file's name is one that the sink for files gives to what a job publishes: epoch, work unit, attempt and
     number."""
