@@ -63,7 +63,7 @@ def test_failing_run_leaves_no_planted_secret_behind(tmp_path: Path) -> None:
     job = given / "job.yaml"
     job.write_text(yaml.safe_dump(tree), encoding="utf-8")
     override = ("--set", f"source.options.token={PLANTED['override']}")
-    for words in (("run", str(job)), ("run", "--verbose", *override, str(job))):
+    for words in (("run", str(job)), ("run", *override, str(job))):
         done = command(*words, cwd=left)
         assert done.returncode == 1, done.stderr
         (left / f"output-of-{len(list(left.iterdir()))}").write_text(done.stdout + done.stderr, encoding="utf-8")
