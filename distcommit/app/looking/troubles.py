@@ -186,8 +186,7 @@ def _of_quarantined(result: StatusResult, command: Command, around: Around) -> I
         words = ("--all", how) if is_one_of_many else (first.dataset, how)
         mend = ("abandon", *(row.dataset for row in rows)) if status == "revoking" else ()
         yield Trouble(what, command("release", *words, named=words[0] != "--all"), len(rows), mend)
-    left = groups[NAMED:]
-    if left:
+    if left := groups[NAMED:]:
         count = sum(map(len, left))
         yield Trouble(f"and {count:,} datasets more that wait for a person", command("status", "--all"), count)
 
@@ -375,8 +374,7 @@ def _of_freshness(
 
 def _of_schedule(result: StatusResult, command: Callable[..., str]) -> Iterator[Trouble]:
     if result.paused_by:
-        what = f"paused by {result.paused_by}: no service runs it by its schedule"
-        yield Trouble(what, command("resume"))
+        yield Trouble(f"paused by {result.paused_by}: no service runs it by its schedule", command("resume"))
 
 
 def _names(names: Sequence[str]) -> str:
