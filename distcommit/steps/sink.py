@@ -131,10 +131,30 @@ class SinkCommitStep(CommitStep):
 
     @classmethod
     def _commit(cls, steps: Sequence[Self], *, whole: bool = False) -> list[DistcommitError | None]:
+        """Commit the steps of one sink by one call. A step whose stored infos cannot be used fails alone, or holds the
+        others back if they are committed as a whole."""
+        requests: dict[int, CommitRequest] = {}
+        errors: dict[int, DistcommitError | None] = {}
+        for index, step in enumerate(steps):
+            try:
+                requests[index] = step._current()
+            except SinkUnavailableError as error:
+                errors[index] = error
+        if errors and whole:
+            culprit = steps[min(errors)].request.dataset_urn
+            return [errors.get(index) or held_back_by(culprit) for index in range(len(steps))]
+        if requests:
+            answers = cls._answers([steps[index] for index in requests], list(requests.values()), whole=whole)
+            errors.update(zip(requests, answers, strict=True))
+        return [errors[index] for index in range(len(steps))]
+
+    @classmethod
+    def _answers(
+        cls, steps: Sequence[Self], requests: list[CommitRequest], *, whole: bool
+    ) -> list[DistcommitError | None]:
         outcomes: Sequence[CommitOutcome] = ()
         began, again = perf_counter(), 0
         try:
-            requests = [step._current() for step in steps]
             with open_committer(steps[0].sink, steps[0].context) as committer:
                 try:
                     outcomes = committer.commit_whole(requests) if whole else committer.commit(requests)

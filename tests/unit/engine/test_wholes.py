@@ -36,7 +36,7 @@ from distcommit.stores.job_store import JobStore
 from distcommit.testing.models.model_source import ModelSource
 from distcommit.testing.simulation.simulated_posix import Crashed
 from distcommit.testing.simulation.world import World
-from tests.unit.engine.machines import OUTPUT, Machine, Meeting, dies_at, fails, launch, source, statuses
+from tests.unit.engine.machines import OUTPUT, STAGING, Machine, Meeting, dies_at, fails, launch, source, statuses
 from tests.unit.engine.test_own_sinks import MemorySink, run_with
 
 JOB = World(buckets=3, job_level=True)
@@ -300,3 +300,66 @@ def test_a_file_that_can_not_be_published_holds_the_others_before_the_table(fork
     machine.restart()
     assert go().succeeded
     assert [members for _, members in sink.commits] == [ALL]
+
+
+@pytest.mark.parametrize("fork", [AllBranches(), FilesOfOne()])
+def test_lost_file_before_the_table_holds_back_the_group_until_it_is_released(fork: ForkOperator) -> None:
+    machine, sink = Machine(), OneTable()
+    branches = (Branch(FileSink(compression="none"), "files"), Branch(sink, "table"))
+
+    def go() -> RunResult:
+        settings = JOB.begin(machine, DATA, sink=sink)
+        flow = TaskFlow(settings.flow.source, branches, fork=fork)
+        return run(launch, replace(settings, flow=flow, min_interval_s=1_000_000))
+
+    machine.faults.append(fails(errno.EIO, "rename", f"{OUTPUT}/one"))
+    epoch = go().epoch
+    machine.restart()
+    for path, data in machine.paths(STAGING).items():
+        if data.startswith(b"PAR1") and b"one/0/0" in data:
+            machine.remove(path)
+    result = go()
+    assert (result.decided, sink.commits) == (False, [])
+    assert statuses(JOB, machine) == {"bad": "pending", "one": "quarantined", "two": "pending"}
+    assert "held_by=one" in told(result)["two"]
+    by_hand.accept(sink.store(machine), "one", "somebody")
+    go()
+    assert [(at, members) for at, members in sink.commits if at == epoch] == [(epoch, ALL - {"one"})]
+
+
+@dataclass
+class NewerInfos(OneTable):
+    """A sink whose stored infos of some datasets were made by a newer version of it."""
+
+    newer: frozenset[str] = frozenset()
+    infos_version: ClassVar[int] = 2
+
+    def upgraded(self, info: dict[str, list[str]], version: int) -> dict[str, list[str]]:
+        if any(value.partition("/")[0] in self.newer for value in info["values"]):
+            raise KeyError("values")
+        return info
+
+
+def test_member_whose_infos_cannot_be_decoded_holds_back_its_group_and_costs_no_attempt() -> None:
+    machine, older = Machine(), OneTable(breaks=True)
+    epoch = run_with(older, machine, DATA, JOB).epoch
+    sink = NewerInfos(newer=frozenset({"bad"}))
+    for _ in range(JOB.max_attempts + 1):
+        result = run_with(sink, machine, DATA, JOB)
+        assert sink.commits == []
+        assert set(statuses(JOB, machine).values()) == {"pending"}
+    assert "infos of version 1" in told(result)["bad"]
+    assert "held_by=bad" in told(result)["one"]
+    sink.newer = frozenset()
+    assert run_with(sink, machine, DATA, JOB).succeeded
+    assert sink.commits == [(epoch, ALL)]
+
+
+def test_without_the_scope_a_member_whose_infos_cannot_be_decoded_stops_only_itself() -> None:
+    machine, older = Machine(), OneTable(later=ALL)
+    by_dataset = World(buckets=3)
+    run_with(older, machine, DATA, by_dataset)
+    sink = NewerInfos(newer=frozenset({"bad"}))
+    run_with(sink, machine, DATA, by_dataset)
+    assert {urn for _, members in sink.commits for urn in members} == REST
+    assert statuses(by_dataset, machine)["bad"] == "pending"

@@ -18,7 +18,7 @@ from distcommit.model.committer import (
     FailedForGood,
     SinkCommitter,
 )
-from distcommit.model.errors import CorruptError, LostError, SinkUnavailableError
+from distcommit.model.errors import CorruptError, HeldBackError, LostError, SinkUnavailableError
 from distcommit.model.log_records import StepBatch
 from distcommit.model.steps import StepContext, Verdict
 from distcommit.steps.registry import dump_steps, load_steps
@@ -133,3 +133,26 @@ def test_infos_that_the_sink_does_not_know_are_nobodys_failed_attempt(version: i
     with pytest.raises(SinkUnavailableError, match=f"found {found}"):
         step.withdraw()
     assert target.asked == []
+
+
+def test_infos_of_an_unknown_version_fail_their_own_dataset_alone() -> None:
+    target = Target("t", Committed(), infos_version=3)
+    errors = SinkCommitStep.execute_all(_steps_of_versions(target, a=3, bad=4, c=3))
+    assert target.asked == [["a", "c"]]
+    assert [type(error) for error in errors] == [type(None), SinkUnavailableError, type(None)]
+    assert "dataset=bad" in str(errors[1])
+
+
+def test_infos_of_an_unknown_version_hold_back_the_others_of_an_atomic_commit_group() -> None:
+    target = Target("t", Committed(), infos_version=3)
+    errors = SinkCommitStep.execute_whole(_steps_of_versions(target, a=3, bad=4, c=3))
+    assert target.asked == []
+    assert [type(error) for error in errors] == [HeldBackError, SinkUnavailableError, HeldBackError]
+    assert "held_by=bad" in str(errors[0])
+
+
+def _steps_of_versions(target: Target, **versions: int) -> list[SinkCommitStep]:
+    return [
+        SinkCommitStep(target, CommitRequest(urn, 7, (1,), infos_version=version), CONTEXT.for_committers)
+        for urn, version in versions.items()
+    ]
