@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import hashlib
 import os
@@ -43,18 +44,20 @@ def jars(server: str) -> Path:
             f"{server} comes by Maven, and there is no mvn on PATH (Debian: apt-get install maven)"
         )
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".new-") as new:
+    with (
+        open(folder.parent / ".maven-lock", "w", encoding="utf-8") as lock,
+        tempfile.TemporaryDirectory(dir=folder.parent, prefix=".new-") as new,
+    ):
+        fcntl.flock(lock, fcntl.LOCK_EX)  # Maven's local repository is not made for two processes at once
+        if folder.is_dir():
+            return folder
         command = [maven, "-q", "-B", "-f", str(pom), _COPY, "-DincludeScope=runtime", f"-DoutputDirectory={new}/jars"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise ServerUnavailableError(f"Maven can't get {server}: {(done.stdout + done.stderr).strip()[:1000]}")
         for archive in Path(new, "jars").glob("*.tar.gz"):
             _take_jars(archive)
-        try:
-            Path(new, "jars").rename(folder)
-        except OSError:
-            if not folder.is_dir():  # else another test run was first
-                raise
+        Path(new, "jars").rename(folder)
     return folder
 
 
