@@ -12,11 +12,12 @@ import msgspec
 from distcommit.app.job_file.config import JobConfig, load_tree, parse_config
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.looking.around import look_around
+from distcommit.app.looking.commands import command_for
 from distcommit.app.looking.datasets import DatasetsResult, Query, list_datasets
 from distcommit.app.looking.runs import RunResultKept, RunsResult, newest_epoch, read_run, read_runs
 from distcommit.app.looking.status import StatusResult, read_status
 from distcommit.app.looking.steps import StepsResult, read_steps
-from distcommit.app.looking.troubles import command_for, troubles_of
+from distcommit.app.looking.troubles import troubles_of
 from distcommit.engine.clock import SystemClock
 from distcommit.model.log_records import DatasetState
 from distcommit.model.ports import FileSystem

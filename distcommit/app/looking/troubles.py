@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator, Sequence
 
-from distcommit.app.job_file.job_folders import JobFolders
-from distcommit.app.job_file.secrets import shown_override
 from distcommit.app.looking.around import NAMED, Around
+from distcommit.app.looking.commands import Command
 from distcommit.app.looking.release_plan import way_out
 from distcommit.app.looking.runs import DIED, RunRow, RunsResult, RunStatus
 from distcommit.app.looking.status import (
@@ -21,7 +19,7 @@ from distcommit.app.looking.status import (
     waiting,
 )
 from distcommit.model.error_kinds import is_record
-from distcommit.model.errors import NEW_FIELDS, TURNED_AWAY, printable, shortened_cause
+from distcommit.model.errors import NEW_FIELDS, TURNED_AWAY, shortened_cause
 from distcommit.model.freshness import BEHIND
 from distcommit.model.run_outcome import RunOutcome
 from distcommit.stores.damaged import SETTINGS_RECORD
@@ -32,23 +30,6 @@ _TEXT = 300
 _CLOCK_MS = 60_000
 """Clocks that differ by less are no trouble."""
 _NOTHING = Around()
-Command = Callable[..., str]
-
-
-def command_for(folders: JobFolders) -> Command:
-    """Makes commands on the job as a shell takes them: its file and overrides stand in them. Values of overrides that
-    may be secret are `***`."""
-    job_file = str(folders.path) if folders.path else "JOB.yaml"
-    changes = [part for text in folders.overrides for part in ("--set", shown_override(text))]
-
-    def command(name: str, *words: str, named: bool = False) -> str:
-        """`named`: whether the words are names, also those that look like options."""
-        options = [] if named else [word for word in words if word.startswith("-")]
-        names = [word for word in words if word not in options]
-        apart = ["--"] if any(word.startswith("-") for word in names) else []
-        return " ".join(map(_quoted, ["distcommit", name, *changes, *options, job_file, *apart, *names]))
-
-    return command
 
 
 def troubles_of(result: StatusResult, runs: RunsResult, command: Command, around: Around = _NOTHING) -> list[Trouble]:
@@ -383,18 +364,3 @@ def _names(names: Sequence[str]) -> str:
 
 def _short(text: str) -> str:
     return shortened_cause(text, _TEXT)
-
-
-def _quoted(word: str) -> str:
-    """The word as a shell takes it; one that would control a terminal with escapes that the shell undoes."""
-    if printable(word) == word:
-        return shlex.quote(word)
-    return "$'" + "".join(map(_escaped, word)) + "'"
-
-
-def _escaped(character: str) -> str:
-    if character in "\\'":
-        return f"\\{character}"
-    if printable(character) == character:
-        return character
-    return "".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", "surrogateescape"))

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from distcommit.app.job_file.alert_settings import AlertSettings
 from distcommit.app.job_file.job_folders import JobFolders
+from distcommit.app.looking.commands import command_for
 from distcommit.app.looking.runs import RunRow, RunStatus, failed_in_a_row, read_runs
-from distcommit.app.looking.troubles import command_for
 from distcommit.app.running.alert_hooks import Alert, tell
 from distcommit.model.errors import DistcommitError
 from distcommit.model.ports import Clock

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from distcommit.app.looking.around import Around
+from distcommit.app.looking.commands import command_for
 from distcommit.app.looking.runs import RunRow, RunsResult, RunStatus
 from distcommit.app.looking.status import StatusResult
-from distcommit.app.looking.troubles import command_for, troubles_of
+from distcommit.app.looking.troubles import troubles_of
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.freshness import BEHIND, NO_TARGETS, Freshness
 from distcommit.model.run_outcome import RunOutcome

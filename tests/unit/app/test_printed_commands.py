@@ -8,9 +8,10 @@ import pytest
 
 from distcommit.app.job_file.config import parse_config
 from distcommit.app.job_file.job_folders import JobFolders
+from distcommit.app.looking.commands import command_for
 from distcommit.app.looking.runs import RunRow, RunsResult, RunStatus
 from distcommit.app.looking.status import DatasetStatusRow, StatusResult, Trouble
-from distcommit.app.looking.troubles import command_for, troubles_of
+from distcommit.app.looking.troubles import troubles_of
 
 TREE = {
     "job": "job",

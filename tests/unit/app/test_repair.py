@@ -13,9 +13,10 @@ from distcommit.app.by_hand.repair import RepairResult, repair_job
 from distcommit.app.job_file.config import parse_config
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.looking.around import Around
+from distcommit.app.looking.commands import command_for
 from distcommit.app.looking.runs import read_runs
 from distcommit.app.looking.status import StatusResult, read_status
-from distcommit.app.looking.troubles import command_for, troubles_of
+from distcommit.app.looking.troubles import troubles_of
 from distcommit.app.looking.verify_store import verify_store
 from distcommit.engine.run import run
 from distcommit.model.log_records import DatasetStatus

@@ -11,7 +11,7 @@ import pytest
 from distcommit.app.job_file.config import parse_config
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.job_file.secrets import PLACES, shown_override
-from distcommit.app.looking.troubles import command_for
+from distcommit.app.looking.commands import command_for
 from distcommit.model.errors import ConfigurationError, SourceError, reason_text
 from distcommit.model.redaction import Redaction, redacted
 

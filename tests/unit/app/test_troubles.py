@@ -18,10 +18,11 @@ from distcommit.app.job import Job
 from distcommit.app.job_file.config import JobConfig, load_config, parse_config
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.looking.around import Around, look_around
+from distcommit.app.looking.commands import command_for
 from distcommit.app.looking.runs import RunStatus, read_runs
 from distcommit.app.looking.status import Trouble, read_status
 from distcommit.app.looking.steps import read_steps
-from distcommit.app.looking.troubles import command_for, troubles_of
+from distcommit.app.looking.troubles import troubles_of
 from distcommit.app.running.cancel import cancel_runs
 from distcommit.app.stored_job import StoredJob
 from distcommit.engine.observed import observed
