@@ -22,8 +22,9 @@ from distcommit.model.sink import Origin, Origins
 
 OF, EPOCH = "_distcommit_of", "_distcommit_epoch"
 PART, POSITION = "_distcommit_part", "_distcommit_position"
-ORDER_COLUMNS = (PART, POSITION, EPOCH, OF)
-"""Of upserts, in the order in which a statement that sees what it has set before has to set them."""
+ORDER_COLUMNS = (POSITION, PART, EPOCH, OF)
+"""Of upserts, in the order in which a statement that sees what it has set before has to set them: once the position is
+set, the row that is there counts as not newer, whatever partition it was of."""
 
 Named = Callable[[str], str]
 

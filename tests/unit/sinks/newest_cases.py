@@ -99,6 +99,16 @@ class NewestCases:
         self.put(target, 3, rows_of(("k", 0, 101, "mended")), of=origin(again=(1,)))
         assert target.rows("a", "k, v") == [("k", "present")]
 
+    def test_the_first_rows_after_those_of_another_partition_or_topic_count_from_there(self, target: TableTarget) -> None:
+        self.put(target, 1, rows_of(("k", 0, 100, "former"), ("l", 0, 101, "former"), ("m", 0, 102, "former")))
+        self.put(target, 2, rows_of(("k", 1, 1, "moved")))
+        self.put(target, 3, rows_of(("k", 1, 2, "next")))
+        self.put(target, 4, rows_of(("l", 0, 1, "anew")), of=origin(incarnation="two"))
+        self.put(target, 5, rows_of(("l", 0, 2, "next")), of=origin(incarnation="two"))
+        self.put(target, 6, rows_of(("m", 1, 2, "mended")), of=origin(again=(2,)))
+        self.put(target, 7, rows_of(("m", 1, 3, "next")))
+        assert target.rows("a", "k, v") == [("k", "next"), ("l", "next"), ("m", "next")]
+
     def test_a_commit_that_is_replayed_after_a_later_one_changes_nothing(self, target: TableTarget) -> None:
         sink = target.sink(mode="upsert", keys=["k"])
         first = self.request(target, 1, rows_of(("k", 0, 1, "old")))
