@@ -99,7 +99,7 @@ class NewestCases:
         self.put(target, 3, rows_of(("k", 0, 101, "mended")), of=origin(again=(1,)))
         assert target.rows("a", "k, v") == [("k", "present")]
 
-    def test_the_first_rows_after_those_of_another_partition_or_topic_count_from_there(self, target: TableTarget) -> None:
+    def test_rows_after_those_of_another_partition_or_topic_count_from_there(self, target: TableTarget) -> None:
         self.put(target, 1, rows_of(("k", 0, 100, "former"), ("l", 0, 101, "former"), ("m", 0, 102, "former")))
         self.put(target, 2, rows_of(("k", 1, 1, "moved")))
         self.put(target, 3, rows_of(("k", 1, 2, "next")))
