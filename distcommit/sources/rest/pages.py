@@ -67,6 +67,7 @@ class Pages:
             if paging.required_records(answer, is_last=True) is not None:
                 raise self._uneven(answer, is_last=True)
             total = self._total(answer, total)
+            self._require_full(answer, paging.by_total(request, answer))
             yield answer
             if following is None and not answer.records:
                 self._require_empty(paging.behind_last(request))
@@ -95,6 +96,22 @@ class Pages:
             found="records in the page behind it",
             todo="set source.paging.until to what ends the server's list: total, link or short_page;"
             " nothing of it is published",
+        )
+
+    def _require_full(self, answer: Answer, required: int | None) -> None:
+        """Raises:
+        SourceError: if the answer has records, and fewer than it must have by the server's total.
+        """
+        if required is None or not answer.records or len(answer.records) >= required:
+            return
+        raise SourceError(
+            "a page has fewer records than the server's total leaves for it: others would be passed over",
+            dataset=self._dataset,
+            expected=f"{required}, or none",
+            found=str(len(answer.records)),
+            todo="set source.paging.size (of offsets: step), and the server's parameter for the size of a page, to what"
+            " the server gives at most; if its pages are filled unevenly, take links or a cursor as source.paging."
+            " Nothing of it is published",
         )
 
     def _total(self, answer: Answer, before: int) -> int:

@@ -51,6 +51,10 @@ class _Paging(BaseModel):
         """How many records the answer must have; None if their number is right. `is_last`: no records follow it."""
         return None
 
+    def by_total(self, request: Request, answer: Answer) -> int | None:
+        """Return how many records the answer must have by the total in it, unless it has none; None if none says so."""
+        return None
+
 
 class LinkPaging(_Paging):
     """The next answer's URL stands in the answer, at `path`, or with no path in its header `Link`, as rel="next".
@@ -106,7 +110,8 @@ class PageNumberPaging(_Paging):
             many records: else some would be passed over.
         until: which page is the last one. `empty`: the first without records; the page behind it is requested too, and
             must have none either. `short_page`: the first with fewer than `size` records. `total`: the page that
-            reaches the total at `path`, so that pages before it may be empty. `link`: the first that does not name
+            reaches the total at `path`, so that pages before it may be empty; with `size` or offsets all others have to
+            be full. `link`: the first that does not name
             another one at `path`, or with no path in its header `Link`, by a text, a number or `true`.
         path: of `total` and `link`, names with dots between. A total counts what `param` counts (pages, or with offsets
             records); with `size` it counts records.
@@ -156,6 +161,13 @@ class PageNumberPaging(_Paging):
         if self.step > 1 and not is_last and count != self.step and self.until != "total":
             return self.step
         return self._size if self._size is not None and count > self._size else None
+
+    def by_total(self, request: Request, answer: Answer) -> int | None:
+        """Return `size`, and of the page that reaches the total what is left."""
+        if self.until != "total" or self._size is None:
+            return None
+        begin = (int(request.params[self.param]) - self.first_page) * (self._size if self.step == 1 else 1)
+        return min(self._size, answer.count_at(self.path) - begin)
 
     def _is_followed(self, number: int, answer: Answer) -> bool:
         if self.until == "total":

@@ -73,6 +73,30 @@ def test_pages_end_by_the_total_of_an_answer_though_one_is_empty(settings: dict[
     assert server.asked == [1, 2, 3]
 
 
+def by_total(total: int, *pages: list[dict[str, Any]], step: int = 1) -> Pages:
+    """A server that counts records, by numbers of pages or, with `step`, by offsets from 1 on."""
+    answers = {1 + index * step: {"total": total, "rows": rows} for index, rows in enumerate(pages)}
+    return Pages(*(answers.get(number) for number in range(1, max(answers) + 1)))
+
+
+@pytest.mark.parametrize("pages", [(page(1, 2), page(3, 4)), (page(1, 2, 3), page(4))], ids=["each", "last"])
+@pytest.mark.parametrize("settings", [{"size": 3}, {"step": 3}], ids=["pages", "offsets"])
+def test_server_that_gives_smaller_pages_than_its_total_is_counted_by_is_refused(
+    settings: dict[str, int], pages: tuple[Any, ...]
+) -> None:
+    """It cuts pages at a size of its own, so that the next number begins behind records that it has not given."""
+    server = by_total(5, *pages, step=settings.get("step", 1))
+    with pytest.raises(SourceError, match="fewer records than the server's total leaves for it") as raised:
+        read_from(server, records="rows", paging=paging_of(until="total", path="total", **settings))
+    assert "source.paging.size" in str(raised.value)
+
+
+def test_offsets_end_by_the_total_though_one_page_is_empty_and_the_last_one_short() -> None:
+    server = by_total(7, page(1, 2, 3), [], page(7), step=3)
+    assert read_from(server, records="rows", paging=paging_of(until="total", path="total", step=3)) == [1, 2, 3, 7]
+    assert server.asked == [1, 4, 7]
+
+
 @pytest.mark.parametrize("total", [None, "many", -1, 1.5, True])
 def test_answer_without_its_total_fails_the_work_unit(total: Any) -> None:
     with pytest.raises(SourceError, match="can't be read"):
