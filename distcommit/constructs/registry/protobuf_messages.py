@@ -8,7 +8,6 @@ closed enum does not have.
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -26,27 +25,51 @@ _MAX_NANOS = 999_999_999
 _F = FieldDescriptor
 
 
+def is_timestamp(seconds: Any, nanos: Any) -> Any:
+    """Whether a timestamp is within the years 1 to 9999. Takes numbers, or arrays of them, as the others below do."""
+    return (seconds >= _MIN_TIMESTAMP_S) & (seconds <= _MAX_TIMESTAMP_S) & (nanos >= 0) & (nanos <= _MAX_NANOS)
+
+
+def is_duration(seconds: Any, nanos: Any) -> Any:
+    """Whether a duration is of one sign, and at most 10000 years."""
+    has_one_sign = (seconds == 0) | (nanos == 0) | ((seconds < 0) == (nanos < 0))
+    is_short = (seconds >= -_MAX_DURATION_S) & (seconds <= _MAX_DURATION_S)
+    return has_one_sign & is_short & (nanos >= -_MAX_NANOS) & (nanos <= _MAX_NANOS)
+
+
+def is_date(year: Any, month: Any, day: Any) -> Any:
+    """Whether a date is one of the calendar in the years 1 to 9999."""
+    is_leap_year = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
+    is_long_month = (month + month // 8) % 2 == 1
+    is_in_month = (
+        (day <= 28) | ((day <= 30) & (month != 2)) | ((day == 31) & is_long_month) | ((day == 29) & is_leap_year)
+    )
+    return (year >= 1) & (year <= 9999) & (month >= 1) & (month <= 12) & (day >= 1) & is_in_month
+
+
+def is_time(hours: Any, minutes: Any, seconds: Any, nanos: Any) -> Any:
+    """Whether a time is within a day."""
+    is_minute = (hours >= 0) & (hours < 24) & (minutes >= 0) & (minutes < 60)
+    return is_minute & (seconds >= 0) & (seconds < 60) & (nanos >= 0) & (nanos <= _MAX_NANOS)
+
+
 def _check_timestamp(value: Any) -> None:
-    if not (_MIN_TIMESTAMP_S <= value.seconds <= _MAX_TIMESTAMP_S and 0 <= value.nanos <= _MAX_NANOS):
+    if not is_timestamp(value.seconds, value.nanos):
         raise ValueError(f"a timestamp of {value.seconds} s and {value.nanos} ns is beyond the years 1 to 9999")
 
 
 def _check_duration(value: Any) -> None:
-    has_one_sign = value.seconds == 0 or value.nanos == 0 or (value.seconds < 0) == (value.nanos < 0)
-    if not (abs(value.seconds) <= _MAX_DURATION_S and abs(value.nanos) <= _MAX_NANOS and has_one_sign):
+    if not is_duration(value.seconds, value.nanos):
         raise ValueError(f"{value.seconds} s and {value.nanos} ns are not a duration of at most 10000 years")
 
 
 def _check_date(value: Any) -> None:
-    try:
-        datetime.date(value.year, value.month, value.day)
-    except ValueError as error:
-        raise ValueError(f"{value.year}-{value.month}-{value.day} is not a full date") from error
+    if not is_date(value.year, value.month, value.day):
+        raise ValueError(f"{value.year}-{value.month}-{value.day} is not a full date")
 
 
 def _check_time(value: Any) -> None:
-    is_time = 0 <= value.hours < 24 and 0 <= value.minutes < 60 and 0 <= value.seconds < 60
-    if not (is_time and 0 <= value.nanos <= _MAX_NANOS):
+    if not is_time(value.hours, value.minutes, value.seconds, value.nanos):
         shown = f"{value.hours}:{value.minutes}:{value.seconds} and {value.nanos} ns"
         raise ValueError(f"{shown} is not a time within a day")
 
@@ -91,7 +114,7 @@ def is_map(field: FieldDescriptor) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Type:
+class CheckedType:
     """The checks of a message type, and its fields whose messages are checked, too."""
 
     checks: tuple[Check, ...]
@@ -123,7 +146,7 @@ class MessageParser:
         self._pinned = None if pinned is None or pinned.is_exact else pinned
         self._class: Any = message_factory.GetMessageClass(source)
         self._name = source.full_name
-        self._types = _checked_types(source)
+        self._types = checked_types(source)
 
     def canonical(self, body: bytes) -> bytes:
         """Return the message in its canonical encoding.
@@ -152,7 +175,7 @@ class MessageParser:
         while waiting:
             each = waiting.pop()
             for field in each.DESCRIPTOR.fields:
-                below = _message_of(field)
+                below = message_of(field)
                 if below is None or below.full_name not in self._widths:
                     continue
                 values = _messages(each, field)
@@ -176,28 +199,35 @@ class MessageParser:
                 self._check(value, (*within, below.full_name))
 
 
-def _checked_types(root: Descriptor) -> dict[str, _Type]:
-    """The message types of which values are checked, those that hold such ones included."""
-    found: dict[str, _Type] = {}
+def message_types(root: Descriptor) -> dict[str, Descriptor]:
+    """Return the message types that a message of the type can hold, its own included, by name."""
+    found: dict[str, Descriptor] = {}
     waiting = [root]
     while waiting:
         source = waiting.pop()
-        if source.full_name in found:
-            continue
-        below = [(field, child) for field in source.fields if (child := _message_of(field)) is not None]
-        waiting += [child for _, child in below]
-        checks = [_CHECKS[source.full_name]] if source.full_name in _CHECKS and is_known(source) else []
+        if source.full_name not in found:
+            found[source.full_name] = source
+            waiting += [child for field in source.fields if (child := message_of(field)) is not None]
+    return found
+
+
+def checked_types(root: Descriptor) -> dict[str, CheckedType]:
+    """The message types of which values are checked, those that hold such ones included."""
+    found: dict[str, CheckedType] = {}
+    for name, source in message_types(root).items():
+        below = [(field, child) for field in source.fields if (child := message_of(field)) is not None]
+        checks: list[Check] = [_CHECKS[name]] if name in _CHECKS and is_known(source) else []
         numbers = frozenset(field.number for field in source.fields if _may_be_set_aside(field))
         if numbers:
-            checks.append(_NothingSetAside(source, numbers))
-        found[source.full_name] = _Type(tuple(checks), tuple(below))
+            checks.append(NothingSetAside(source, numbers))
+        found[name] = CheckedType(tuple(checks), tuple(below))
     checked = {name for name, each in found.items() if each.checks}
     size = -1
     while size < len(checked):
         size = len(checked)
         checked |= {n for n, each in found.items() if any(child.full_name in checked for _, child in each.fields)}
     return {
-        name: _Type(each.checks, tuple(pair for pair in each.fields if pair[1].full_name in checked))
+        name: CheckedType(each.checks, tuple(pair for pair in each.fields if pair[1].full_name in checked))
         for name, each in found.items()
         if name in checked
     }
@@ -213,10 +243,10 @@ def _messages(parsed: Any, field: FieldDescriptor) -> list[Any]:
     return [value] if parsed.HasField(field.name) else []
 
 
-def _message_of(field: FieldDescriptor) -> Descriptor | None:
+def message_of(field: FieldDescriptor) -> Descriptor | None:
     """The message type of a field's values."""
     if is_map(field):
-        return _message_of(field.message_type.fields_by_name["value"])
+        return message_of(field.message_type.fields_by_name["value"])
     return field.message_type
 
 
@@ -225,7 +255,7 @@ def _may_be_set_aside(field: FieldDescriptor) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _NothingSetAside:
+class NothingSetAside:
     """Refuses messages of which the official parser takes a value of a known field for an unknown field: a number that
     a closed enum does not have, or a map's entry that has such a number or another field."""
 

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from distcommit.constructs.by_halves import by_halves
 from distcommit.constructs.registry.client import FoundSchema, UnusableSchemaError
 from distcommit.constructs.registry.converter import Decoded
+from distcommit.constructs.registry.protobuf_batches import BatchParser
 from distcommit.constructs.registry.protobuf_files import file_of
 from distcommit.constructs.registry.protobuf_layout import Columns
-from distcommit.constructs.registry.protobuf_messages import MessageParser
 from distcommit.constructs.registry.protobuf_pins import PinnedType
 from distcommit.constructs.registry.wire import Framed
 
@@ -76,7 +76,7 @@ class ProtobufDecoder:
                     pinned = PinnedType(found, reader)
                     found = reader
                 columns = Columns(found)
-                self._handlers[indexes] = _Reader(columns, MessageParser(found, columns.widths, pinned))
+                self._handlers[indexes] = _Reader(columns, BatchParser(found, columns.widths, pinned))
             except UnusableSchemaError as error:
                 self._handlers[indexes] = error
         return self._handlers[indexes]
@@ -87,23 +87,18 @@ class _Reader:
     """Reads messages of one type."""
 
     columns: Columns
-    parser: MessageParser
+    parser: BatchParser
 
     def read(self, messages: pa.Array, numbers: NDArray[np.int64]) -> Decoded:
-        canonical: list[bytes] = []
-        good: list[int] = []
-        wrong: dict[int, str] = {}
-        for number, body in zip(numbers.tolist(), messages.to_pylist(), strict=True):
-            try:
-                canonical.append(self.parser.canonical(body))
-                good.append(number)
-            except ValueError as error:
-                wrong[number] = _reason(error)
+        parsed = self.parser.canonical(messages.to_pylist())
+        wrong = {n: _reason(e) for n, e in zip(numbers.tolist(), parsed, strict=True) if isinstance(e, ValueError)}
+        canonical = [each for each in parsed if not isinstance(each, ValueError)]
+        good = numbers[~np.isin(numbers, [*wrong])] if wrong else numbers
         bodies = pa.RecordBatch.from_arrays([pa.array(canonical, pa.binary())], ["body"])
         found = by_halves(bodies, self._made, self.columns.schema, ValueError, lambda error, _: _reason(error))
-        rows = range(len(good)) if found.rows is None else found.rows.to_pylist()
-        wrong |= {good[row]: reason for row, reason in found.rejected.items()}
-        return Decoded(found.records, np.array([good[row] for row in rows], np.int64), wrong)
+        rows = good if found.rows is None else good[found.rows.to_numpy()]
+        wrong |= {int(good[row]): reason for row, reason in found.rejected.items()}
+        return Decoded(found.records, rows, wrong)
 
     def _made(self, bodies: pa.RecordBatch) -> tuple[pa.RecordBatch, None]:
         return self.columns.read(bodies.column(0)), None

@@ -1,0 +1,185 @@
+"""Protobuf messages in their canonical encoding, many at once.
+
+An envelope is a message with one repeated field of the messages' type. Messages are put into it as they are, each with
+its length in front, and parsed and serialized together by the official parser. A message ends where its length says,
+so that a damaged one cannot change the one behind it. If anything about an envelope is not in order, each of its
+messages is parsed by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from google.protobuf import descriptor_pb2, message, message_factory
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+from distcommit.constructs.registry.protobuf_messages import (
+    CheckedType,
+    Comparison,
+    MessageParser,
+    NothingSetAside,
+    checked_types,
+    is_known,
+    message_types,
+)
+from distcommit.constructs.registry.protobuf_ranges import Ranges
+from distcommit.constructs.registry.schema_bounds import MAX_RECORD_VALUES
+
+_MOST, _FEW = 1024, 32
+"""Messages of an envelope; and of the smaller ones that are tried before single messages."""
+_MAX_PARSED_BYTES = 64 << 20
+"""Bytes that the parsed messages of an envelope may take. A larger message has its own envelope."""
+_MAX_LEVELS = 48
+"""Levels of messages in which values that are set aside are found: the official parser discards them in 63."""
+_TAG = b"\x0a"
+"""Field 1, with a length."""
+_F = FieldDescriptor
+
+
+class BatchParser:
+    """Parses messages as one type. The arguments are those of `MessageParser`.
+
+    Messages that are compared with another type are parsed one by one, as are Google's own where they are no field.
+    """
+
+    def __init__(self, source: Descriptor, widths: Mapping[str, int], pinned: Comparison | None = None) -> None:
+        self._parser = MessageParser(source, widths, pinned)
+        is_compared = pinned is not None and not pinned.is_exact
+        self._envelope = None if is_compared or is_known(source) else _envelope_of(source, widths)
+        fields = max(len(each.fields) for each in message_types(source).values())
+        # two bytes can be an empty message, which takes at most 16 for each field of it, or begin a list or a map
+        self._max_bytes = _MAX_PARSED_BYTES // (8 * (fields + 16))
+
+    def canonical(self, bodies: list[bytes]) -> list[bytes | ValueError]:
+        """Return, for each message, its canonical encoding, or the error that `MessageParser.canonical` raises."""
+        return [each for part in parts(bodies, self._max_bytes) for each in self._of(part)]
+
+    def _of(self, bodies: list[bytes]) -> list[bytes | ValueError]:
+        together = None if self._envelope is None else self._envelope.canonical(bodies)
+        if together is not None:
+            return [*together]
+        if len(bodies) <= _FEW or self._envelope is None:
+            return [self._alone(body) for body in bodies]
+        few = (bodies[start : start + _FEW] for start in range(0, len(bodies), _FEW))
+        return [each for part in few for each in self._of(part)]
+
+    def _alone(self, body: bytes) -> bytes | ValueError:
+        try:
+            return self._parser.canonical(body)
+        except ValueError as error:
+            return error
+
+
+def parts(bodies: list[bytes], max_bytes: int) -> Iterator[list[bytes]]:
+    """Split messages into parts of at most `max_bytes` or one message."""
+    ends = np.cumsum(np.fromiter(map(len, bodies), np.int64, len(bodies)))
+    start, begin = 0, 0
+    while start < len(bodies):
+        fitting = int(np.searchsorted(ends, begin + max_bytes, "right"))
+        stop = min(start + _MOST, max(start + 1, fitting))
+        yield bodies[start:stop]
+        start, begin = stop, int(ends[stop - 1])
+
+
+class Envelope:
+    """Parses messages of one type together.
+
+    `may_set_aside`: whether the official parser may take a value for an unknown field; `levels`: of messages within one
+    another that are checked.
+    """
+
+    def __init__(self, source: Descriptor, widths: Mapping[str, int]) -> None:
+        self._class: Any = _envelope_class(source)
+        self._widest = max(widths.values(), default=0)
+        types = checked_types(source)
+        self.may_set_aside = any(isinstance(each, NothingSetAside) for one in types.values() for each in one.checks)
+        self.levels = _levels(types, (source.full_name,))
+        self._may_be_incomplete = any(
+            each.is_extendable or any(field.is_required for field in each.fields)
+            for each in message_types(source).values()
+        )
+        self._ranges = Ranges(source, types)
+
+    def canonical(self, bodies: list[bytes]) -> list[bytes] | None:
+        """Return the canonical encodings of messages; None if one of them is refused, or may have to be."""
+        if max(map(len, bodies)) * self._widest > MAX_RECORD_VALUES:
+            return None
+        pieces = [b""] * (2 * len(bodies))
+        pieces[::2], pieces[1::2] = map(_head, map(len, bodies)), bodies
+        framed = b"".join(pieces)
+        try:
+            parsed = self._class.FromString(framed)
+            if self._may_be_incomplete and not parsed.IsInitialized():
+                return None
+            serialized = parsed.SerializePartialToString(deterministic=True)
+            if self.may_set_aside:
+                # a value that was set aside is an unknown field, and gone after this
+                parsed.DiscardUnknownFields()
+                if parsed.ByteSize() != len(serialized):
+                    return None
+        except message.Error:
+            return None
+        canonical = bodies if serialized == framed else _split(serialized)
+        return canonical if self._ranges.include_all(canonical) else None
+
+
+def _envelope_of(source: Descriptor, widths: Mapping[str, int]) -> Envelope | None:
+    """The envelope of a type.
+
+    There is none for a type with values that may be set aside in too many levels, nor for one whose schema uses the
+    envelope's name for something else.
+    """
+    try:
+        made = Envelope(source, widths)
+        return None if made.may_set_aside and made.levels > _MAX_LEVELS else made
+    except TypeError:
+        return None
+
+
+def _levels(types: Mapping[str, CheckedType], within: tuple[str, ...]) -> int:
+    """How many levels of messages are checked. `within`: the types that lead there, the last one included."""
+    fields = types[within[-1]].fields if within[-1] in types else ()
+    below = {child.full_name for _, child in fields} - {*within}
+    return 1 + max((_levels(types, (*within, name)) for name in below), default=0)
+
+
+def _envelope_class(source: Descriptor) -> Any:
+    """The envelope's class.
+
+    Its name is that of no other type, so that the pool of the source can have it.
+    """
+    name = f"distcommit_envelope_{source.full_name.encode().hex()}"
+    file = descriptor_pb2.FileDescriptorProto(name=name, syntax="proto3", dependency=[source.file.name])
+    type_name = f".{source.full_name}"
+    made = file.message_type.add(name=name)
+    made.field.add(name="m", number=1, type=_F.TYPE_MESSAGE, label=_F.LABEL_REPEATED, type_name=type_name)
+    added = source.file.pool.AddSerializedFile(file.SerializeToString())
+    return message_factory.GetMessageClass(added.message_types_by_name[name])
+
+
+@lru_cache(maxsize=4096)
+def _head(size: int) -> bytes:
+    """The bytes in front of a message of that size."""
+    made = bytearray(_TAG)
+    while size > 127:
+        made.append(size & 127 | 128)
+        size >>= 7
+    return bytes([*made, size])
+
+
+def _split(framed: bytes) -> list[bytes]:
+    """The messages of an envelope."""
+    found: list[bytes] = []
+    at = 0
+    while at < len(framed):
+        at += len(_TAG)
+        size = shift = 0
+        while (byte := framed[at]) > 127:
+            size, shift, at = size | (byte & 127) << shift, shift + 7, at + 1
+        begin = at + 1
+        at = begin + (size | byte << shift)
+        found.append(framed[begin:at])
+    return found

@@ -1,0 +1,118 @@
+"""Ranges of Google's own messages, checked in columns of their numbers.
+
+ptars computes a timestamp from seconds and nanoseconds of any size, and a sum beyond the range can look like a valid
+one. Therefore it is given a second descriptor, in which these messages are ordinary ones and all other fields are left
+out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import ptars
+import pyarrow as pa
+from google.protobuf import descriptor_pb2, descriptor_pool
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+from distcommit.constructs.registry.protobuf_messages import (
+    KNOWN_FIELDS,
+    CheckedType,
+    is_date,
+    is_duration,
+    is_known,
+    is_map,
+    is_time,
+    is_timestamp,
+)
+from distcommit.model.foreign_errors import ForeignError, foreign_errors
+
+_PACKAGE = "ranges"
+_RULES: Mapping[str, Callable[..., Any]] = {
+    "google.protobuf.Timestamp": is_timestamp,
+    "google.protobuf.Duration": is_duration,
+    "google.type.Date": is_date,
+    "google.type.TimeOfDay": is_time,
+}
+_BY_NAME = {full_name.rpartition(".")[2]: rule for full_name, rule in _RULES.items()}
+_F = FieldDescriptor
+
+
+class Ranges:
+    """Checks all timestamps, durations, dates and times of day in messages of one type.
+
+    Args:
+        source: the type.
+        types: those of its types that are checked.
+    """
+
+    def __init__(self, source: Descriptor, types: Mapping[str, CheckedType]) -> None:
+        self._types, self._fields = types, 0
+        self._file = descriptor_pb2.FileDescriptorProto(name="ranges.proto", package=_PACKAGE, syntax="proto3")
+        root = self._message(source, frozenset([source.full_name])) if source.full_name in types else ""
+        self._handler: Any = None
+        if root:
+            pool = descriptor_pool.DescriptorPool()
+            pool.Add(self._file)
+            handlers = ptars.HandlerPool([pool.FindFileByName(self._file.name)])
+            self._handler = handlers.get_for_message(pool.FindMessageTypeByName(f"{_PACKAGE}.{root}"))
+
+    def include_all(self, canonical: list[bytes]) -> bool:
+        """Return whether all values of the messages are within their ranges.
+
+        It returns False, too, if ptars can't read the messages.
+        """
+        if self._handler is None:
+            return True
+        try:
+            with foreign_errors():
+                read = self._handler.array_to_record_batch(pa.array(canonical, pa.binary()))
+        except (ValueError, ForeignError):
+            return False
+        return all(_includes(*column) for column in zip(read.schema.names, read.columns, strict=True))
+
+    def _message(self, source: Descriptor, within: frozenset[str]) -> str:
+        """Add a message with the fields that lead to such values, and return its name; empty if there are none."""
+        fields: list[tuple[FieldDescriptor, str]] = []
+        for field, below in self._types[source.full_name].fields:
+            if below.full_name in _RULES and is_known(below):
+                fields.append((field, self._known(below)))
+            elif below.full_name not in within:
+                fields.append((field, self._message(below, within | {below.full_name})))
+        if not any(kind for _, kind in fields):
+            return ""
+        made = self._file.message_type.add(name=f"M{len(self._file.message_type)}")
+        for field, kind in fields:
+            if kind and is_map(field):
+                entry = self._file.message_type.add(name=f"M{len(self._file.message_type)}")
+                self._add(entry, 2, kind, is_repeated=False)
+                self._add(made, field.number, entry.name, is_repeated=True)
+            elif kind:
+                self._add(made, field.number, kind, is_repeated=field.is_repeated)
+        return str(made.name)
+
+    def _known(self, source: Descriptor) -> str:
+        if all(each.name != source.name for each in self._file.message_type):
+            made = self._file.message_type.add(name=source.name)
+            for number, (name, kind) in enumerate(KNOWN_FIELDS[source.full_name], 1):
+                made.field.add(name=name, number=number, type=kind, label=_F.LABEL_OPTIONAL)
+        return str(source.name)
+
+    def _add(self, holder: Any, number: int, kind: str, *, is_repeated: bool) -> None:
+        """Add a field whose name begins with its message's."""
+        self._fields += 1
+        label = _F.LABEL_REPEATED if is_repeated else _F.LABEL_OPTIONAL
+        name, type_name = f"{kind}_{self._fields}", f".{_PACKAGE}.{kind}"
+        holder.field.add(name=name, number=number, type=_F.TYPE_MESSAGE, label=label, type_name=type_name)
+
+
+def _includes(name: str, values: pa.Array) -> bool:
+    """Whether all values of a field are within their ranges."""
+    if pa.types.is_list(values.type):
+        return _includes(name, values.flatten())
+    rule = _BY_NAME.get(name.partition("_")[0])
+    if rule is None:
+        names = [field.name for field in values.type]
+        return all(_includes(*column) for column in zip(names, values.flatten(), strict=True))
+    present = values.drop_null() if values.null_count else values
+    return bool(rule(*[numbers.to_numpy() for numbers in present.flatten()]).all())
