@@ -226,17 +226,14 @@ def tagged(batch: pa.RecordBatch, tags: Mapping[str, int]) -> pa.RecordBatch:
     return batch
 
 
-def missing_columns(
-    schema: pa.Schema, there: Mapping[str, Any], shown: str, *, add_columns: bool, any_case: bool = False
-) -> list[pa.Field]:
-    """The columns that a table does not have, to be added. `any_case`: whether the database takes names for the same
-    that differ by their case alone.
+def missing_columns(schema: pa.Schema, there: Mapping[str, Any], shown: str, *, add_columns: bool) -> list[pa.Field]:
+    """The columns that a table does not have, to be added.
 
     Raises:
         RefusedError: if they may not be, naming them; or if a name is one of the table's but for its case.
     """
     missing = [each for each in schema if each.name not in there]
-    known = {name.lower(): name for name in there} if any_case else {}
+    known = {name.lower(): name for name in there}
     same = [each.name for each in missing if each.name.lower() in known]
     if same:
         raise RefusedError(

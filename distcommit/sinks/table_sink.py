@@ -118,7 +118,7 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
 
     def check_schema(self, schema: pa.Schema) -> None:
         """Raises:
-        ConfigurationError: if keys are missing, or a column has a name twice or one that tags have.
+        ConfigurationError: if keys are missing, or a column has a name that tags have. Names are checked before.
         """
         names = schema.names
         wrong = [key for key in self.keys if key not in names]
@@ -132,7 +132,7 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
                 found=str(schema.field(self.version).type) if self.version in names else "no such column",
                 todo="convert it with the converter `cast`, or name another one",
             )
-        wrong = [name for name in names if names.count(name) > 1 or name in ORDER_COLUMNS]
+        wrong = [name for name in names if name.lower() in ORDER_COLUMNS]
         if wrong:
             todo = "rename it with the converter `rename`"
             raise ConfigurationError("a table can't have this column", column=wrong[0], todo=todo)

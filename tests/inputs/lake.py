@@ -5,19 +5,28 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 import pyarrow as pa
 
 from distcommit.model.committer import FailedForGood
 from distcommit.model.errors import ConfigurationError
+from distcommit.model.sink import SinkSettings
+from distcommit.sinks.console.sink import ConsoleSink
 from distcommit.sinks.delta.sink import DeltaSink
+from distcommit.sinks.files.encoders import FileFormat
 from distcommit.sinks.files.field_folders import FieldPartition, split
 from distcommit.sinks.files.sink import FileSink
+from distcommit.sinks.iceberg.sink import IcebergSink
+from distcommit.sinks.kafka.sink import KafkaSink
 from distcommit.sinks.partition_values import NO_VALUE
 from tests.inputs.case import Case
 from tests.unit.sinks.delta_target import Target, ids
 
 _FILES = FileSink.model_validate({"partition_by": [{"field": "k"}]})
+_KAFKA = KafkaSink.model_validate({"type": "kafka", "brokers": "b:1", "topic": "t", "ledger": "l", "key": ""})
+_CATALOG = {"type": "sql", "uri": "sqlite:////catalog.db", "warehouse": "/tables"}
+_ICEBERG = IcebergSink.model_validate({"type": "iceberg", "catalog": _CATALOG, "namespace": "n"})
 _DELTA = DeltaSink.model_validate({"type": "delta", "location": "/tables", "partition_by": ["k"]})
 
 
@@ -50,17 +59,22 @@ def _delta_partition(value: str | None) -> Callable[[Path], str]:
     return run
 
 
-def _delta_names(*names: str) -> Callable[[Path], str]:
-    """Return `stored`, or that a table can't have such columns."""
+def _names(sink: SinkSettings, *names: str, struct: str = "") -> Callable[[Path], str]:
+    """Return `stored`, or why the sink can't have such columns, or such fields of a struct."""
 
     def run(folder: Path) -> str:
+        fields = [pa.field(name, pa.string()) for name in names]
         try:
-            _DELTA.check_schema(pa.schema([(name, pa.int64()) for name in names]))
+            sink.check_schema(pa.schema([(struct, pa.list_(pa.struct(fields)))] if struct else fields))
         except ConfigurationError as error:
-            return f"rejected: {error.what}"
+            return f"rejected: {error.found}"
         return "stored"
 
     return run
+
+
+def _shown(sink: SinkSettings) -> str:
+    return f"{sink.type} of format {sink.format}" if hasattr(sink, "format") else sink.type
 
 
 def _delta_after(change: str) -> Callable[[Path], str]:
@@ -85,8 +99,14 @@ def _delta_after(change: str) -> Callable[[Path], str]:
     return run
 
 
-_RENAMED = "rejected: Delta can't store this column"
-_SAME = "rejected: a table can't have these columns"
+_SAME = "rejected: the same name as 'ID', but for its case"
+_LAKE: list[SinkSettings] = [
+    *(FileSink.model_validate({"format": form}) for form in get_args(FileFormat)),
+    ConsoleSink(type="console"),
+    _ICEBERG,
+    _DELTA,
+    _KAFKA.model_copy(update={"format": "json"}),
+]
 _NO_FOLDER = "rejected: its value can not name a folder"
 _ABANDON, _RESTART = (f"rejected: release the dataset with {way}" for way in ("abandon", "restart"))
 _DDL = "tests/unit/sinks/test_iceberg_altered.py::"
@@ -120,16 +140,26 @@ CASES: list[Case] = [
         )
     ),
     *(
-        Case("delta-columns", f"columns {', '.join(map(repr, names))}", right, run=_delta_names(*names))
+        Case("delta-columns", f"columns {', '.join(map(repr, names))}", right, run=_names(_DELTA, *names))
         for names, right in (
             (("k", "id"), "stored"),
-            (("k", "ID", "id"), _SAME),
-            (("k", "id", "id"), _SAME),
-            (("k", ""), _RENAMED),
-            (("k", "a b"), _RENAMED),
-            (("k", "a=b"), _RENAMED),
+            (("k", "id", "id"), "rejected: the same name as 'id'"),
+            (("k", ""), "rejected: an empty name"),
+            (("k", "a b"), "rejected: the character ' '"),
+            (("k", "a=b"), "rejected: the character '='"),
             (("k", "größe"), "stored"),
         )
+    ),
+    *(
+        Case("column-case", f"{given} in {_shown(sink)}", _SAME, run=_names(sink, "ID", "id", struct=struct))
+        for sink in _LAKE
+        for given, struct in (("columns ID and id", ""), ("a list of structs of ID and id", "lines"))
+    ),
+    Case(
+        "column-case",
+        "columns ID and id beside the value of a message",
+        "stored",
+        run=_names(_KAFKA, "ID", "id", "value"),
     ),
     *(
         Case("delta-table", f"a table that was {change}", right, run=_delta_after(change))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
+import pyarrow as pa
 from pydantic import BaseModel, Field
 
 from distcommit.model.sink import Abilities, AttemptIdentity, Origin, SealRequest, SinkSettings, SinkWriter, StagingArea
@@ -37,6 +38,12 @@ class ConsoleSink(BaseModel, SinkSettings, frozen=True, extra="forbid"):
 
     def published_in(self, dataset_urn: str, output: str, branch: str = MAIN_BRANCH) -> str:
         return "the console, and nowhere else"
+
+    def check_schema(self, schema: pa.Schema) -> None:
+        """Raises:
+        ConfigurationError: as `FileSink.check_schema`.
+        """
+        _FILES.check_schema(schema)
 
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
         return _FILES.open_writer(attempt, area, origin)

@@ -7,6 +7,7 @@ from deltalake import DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError, SchemaMismatchError
 
 from distcommit.model.errors import ConfigurationError, TransientError
+from distcommit.sinks.column_names import check_distinct
 from distcommit.sinks.delta.schemas import check_writable, columns_of, lacking, storable
 from distcommit.sinks.delta.settings import DeltaSettings
 from distcommit.sinks.delta.tables import DeltaTables
@@ -66,12 +67,12 @@ def _make(sink: DeltaSettings, tables: DeltaTables, name: str, wanted: pa.Schema
 
 def _widen(sink: DeltaSettings, table: DeltaTable, name: str, wanted: pa.Schema, problems: list[str]) -> None:
     """Adds columns to the table as it was loaded; or does nothing as somebody else was first."""
-    there = {field.name.lower() for field in table.schema().fields}
     new = [field for field in wanted if f"{_NO_COLUMN}{field.name}" in problems]
     if sink.evolve == "none":
         raise _misfit(table, name, problems, "alter the table, or set sink.evolve to add_columns")
-    if len(new) < len(problems) or any(field.name.lower() in there for field in new):
+    if len(new) < len(problems):
         raise _misfit(table, name, problems, "alter the table, or convert the column before the sink")
+    check_distinct([*(field.name for field in table.schema().fields), *(field.name for field in new)], "Delta")
     try:
         table.alter.add_columns(Schema.from_arrow(pa.schema(new)).fields)
     except CommitFailedError:

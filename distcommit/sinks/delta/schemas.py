@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from hashlib import sha256
 
@@ -10,6 +9,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from distcommit.model.errors import ConfigurationError
+from distcommit.sinks.column_names import ColumnNames, check_fields
 
 _UNSIGNED = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.int64()}
 _PLAIN = (
@@ -20,7 +20,7 @@ _PLAIN = (
     pa.types.is_date32,
 )
 _INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
-_NO_NAME = re.compile(r"[ ,;{}()\n\t=]")
+_NAMES = ColumnNames("Delta", without=" ,;{}()\n\t=")
 _REFUSED = {
     "delta.setTransactionRetentionDuration": "it would make the table forget what is committed to it",
     "delta.columnMapping.mode": "columns have other names in files",
@@ -45,22 +45,21 @@ def storable(schema: pa.Schema) -> pa.Schema:
         if pa.types.is_null(field.type):
             continue
         kind = plain_type(field.type)
-        if kind is None or _NO_NAME.search(field.name) or not field.name:
+        if kind is None:
             raise ConfigurationError(
                 "Delta can't store this column",
                 column=field.name,
-                expected="a type that Delta has (times: with a date, at most microseconds), a name without ` ,;{}()=`",
+                expected="a type that Delta has (times: with a date, at most microseconds)",
                 found=str(field.type),
-                todo="convert or rename the column before the sink, or leave it out",
+                todo="convert the column before the sink, or leave it out",
             )
         fields.append(pa.field(field.name, kind))
-    names = [field.name.lower() for field in fields]
-    if not fields or len(set(names)) < len(names):
+    if not fields:
         raise ConfigurationError(
-            "a table can't have these columns",
-            expected="one or more, of different names in any case",
-            found=str(schema),
+            "a table needs a column", expected="records with columns that are not null in every row", found=str(schema)
         )
+    _NAMES.check([field.name for field in fields])
+    check_fields(pa.schema(fields), _NAMES.database)
     return pa.schema(fields)
 
 

@@ -85,13 +85,12 @@ def without_logical_types(schema: AvroSchema) -> AvroSchema:
 
 def _record(fields: list[pa.Field], name: str, namespace: str, column: str) -> AvroSchema:
     inner = f"{namespace}.{name}" if namespace else name
-    names = [field.name for field in fields]
     for field in fields:
         path = f"{column}.{field.name}" if column else field.name
-        if not _NAME.match(field.name) or names.count(field.name) > 1:
+        if not _NAME.match(field.name):
             raise ConfigurationError(
                 "a column can't be written to Avro",
-                expected="a unique name of letters, digits and _, not starting with a digit",
+                expected="a name of letters, digits and _, not starting with a digit",
                 found=repr(field.name),
                 todo="rename the column in a converter, or write Parquet",
                 column=path,

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from distcommit.model.errors import ConfigurationError
+from distcommit.sinks.column_names import check_fields
 from distcommit.sinks.files.dictionaries import leaves
 from distcommit.sinks.files.encoders import TEXT_CODECS, WHOLE, Compression, Encoder, FileFormat, encoder_of
 from distcommit.sinks.files.field_folders import FieldPartition, Partition, check_partitions
@@ -148,10 +149,15 @@ class FileLayout(BaseModel, frozen=True, extra="forbid"):
         """Makes sure that records of that schema can be written so.
 
         Raises:
-            ConfigurationError: naming the column that is missing, or of a type that can't be.
+            ConfigurationError: naming the column that is missing, or has a type or a name that can't be.
         """
+        self.check_names(schema)
         check_partitions(schema, self.partitions)
         self.encoder(schema)
+
+    def check_names(self, schema: pa.Schema) -> None:
+        """Check the names of columns. Raises as `check_schema`."""
+        check_fields(schema, f"a file of format {self.format}")
 
     def encoder(self, schema: pa.Schema) -> Encoder:
         """A new encoder for rows of that schema. Raises as `check_schema`."""

@@ -29,9 +29,6 @@ def check_columns(schema: pa.Schema) -> None:
     Raises:
         ConfigurationError: naming the column that can't be written.
     """
-    for name in schema.names:
-        if schema.names.count(name) > 1:
-            raise _refused(name, "unique names", f"{name!r} twice")
     for field in schema:
         _stored(field.type, field.name)
 
@@ -171,10 +168,6 @@ def _stored(kind: pa.DataType, column: str) -> pa.DataType:
         return pa.list_(pa.field(item.name, _stored(item.type, column), item.nullable))
     if types.is_struct(kind) and kind.num_fields:
         fields = [kind.field(index) for index in range(kind.num_fields)]
-        names = [field.name for field in fields]
-        for field in fields:
-            if names.count(field.name) > 1:
-                raise _refused(f"{column}.{field.name}", "unique names", f"{field.name!r} twice")
         return pa.struct([pa.field(f.name, _stored(f.type, f"{column}.{f.name}"), f.nullable) for f in fields])
     plain = types.is_signed_integer(kind) or types.is_float32(kind) or types.is_float64(kind) or types.is_boolean(kind)
     texts = types.is_string(kind) or types.is_binary(kind) or types.is_large_string(kind) or types.is_large_binary(kind)

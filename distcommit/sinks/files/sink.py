@@ -32,6 +32,7 @@ from distcommit.model.work import (
     SkippedRange,
     StagedFile,
     added_content,
+    is_errors,
 )
 from distcommit.protocol.paths.output import published_folder, published_name, published_start
 from distcommit.protocol.paths.staging import staged_name, writing_name
@@ -204,7 +205,7 @@ class AttemptFiles(SinkWriter):
         """Takes records for the dataset.
 
         Raises:
-            ConfigurationError: if the partition or provenance columns are missing, or the format can't hold a column.
+            ConfigurationError: if the partition or provenance columns are missing, or a file can't have a column.
             SourceError: if a row does not say where it comes from.
             OSError: if a file can't be written.
         """
@@ -353,7 +354,10 @@ class AttemptFiles(SinkWriter):
 
     def _new_file(self, folder: str, schema: pa.Schema) -> OpenFile:
         settings, self._newest = self._settings, (folder, schema)
-        encoder = settings.encoder(without_origins(schema))
+        written = without_origins(schema)
+        if not is_errors(self._identity.branch):  # an error file has input records with the names that they came with
+            settings.check_names(written)
+        encoder = settings.encoder(written)
         self._numbers += 1
         parts = [self._branch_folder, folder] if folder else [self._branch_folder]
         final_path = "/".join([*parts, published_name(self._name, self._numbers, settings.ending)])

@@ -36,7 +36,6 @@ def check_columns(schema: pa.Schema, file_format: str, *, nested: bool) -> None:
     Raises:
         ConfigurationError: naming the column that can't be written.
     """
-    _check_names(schema.names, file_format, "")
     for field in schema:
         _check_type(field.type, field.name, file_format, nested=nested)
 
@@ -200,24 +199,10 @@ def _without_dictionaries(kind: pa.DataType) -> pa.DataType:
     return _without_dictionaries(kind.value_type) if pa.types.is_dictionary(kind) else kind
 
 
-def _check_names(names: list[str], file_format: str, column: str) -> None:
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise ConfigurationError(
-            f"a column can't be written to {file_format}",
-            expected="unique names",
-            found=f"{twice!r} twice",
-            todo="rename the column in a converter, or write Parquet",
-            column=f"{column}.{twice}" if column else twice,
-        )
-
-
 def _check_type(kind: pa.DataType, column: str, file_format: str, *, nested: bool) -> None:
     types = pa.types
     if nested and types.is_struct(kind) and kind.num_fields:
-        fields = [kind.field(index) for index in range(kind.num_fields)]
-        _check_names([field.name for field in fields], file_format, column)
-        for field in fields:
+        for field in (kind.field(index) for index in range(kind.num_fields)):
             _check_type(field.type, f"{column}.{field.name}", file_format, nested=True)
         return
     if nested and (types.is_list(kind) or types.is_large_list(kind)):

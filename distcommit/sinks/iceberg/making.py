@@ -102,10 +102,10 @@ def _widened(sink: IcebergSettings, table: Table, schema: pa.Schema, problems: l
     """What adds columns, and widens types, of the table as it was loaded."""
     if sink.evolve == "none":
         raise _misfit(table, problems, "alter the table, or set sink.evolve to add_columns")
-    there = [field.name for field in table.schema().fields]
-    check_names([*there, *(name for name in storable(schema).names if name not in there)])
     try:
-        updates, requirements = table.update_schema().union_by_name(storable(schema))._commit()
+        update = table.update_schema().union_by_name(storable(schema))
+        check_names(update._apply().as_arrow())
+        updates, requirements = update._commit()
     except (ValueError, TypeError, ValidationError) as error:
         raise _misfit(
             table, [*problems, str(error)], "alter the table, or convert the column before the sink"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 import pyarrow as pa
@@ -12,8 +12,10 @@ from pyiceberg.schema import promote
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 from distcommit.model.errors import ConfigurationError
+from distcommit.sinks.column_names import ColumnNames, check_fields
 
 FORMAT_VERSION: Final = 2
+_NAMES = ColumnNames("Iceberg")
 
 
 def storable(schema: pa.Schema) -> pa.Schema:
@@ -43,7 +45,7 @@ def wanted_struct(schema: pa.Schema) -> StructType:
                 todo="convert the column before the sink (timestamps: at most microseconds, in UTC), or leave it out",
             ) from error
         fields.append(found)
-    check_names([field.name for field in fields])
+    check_names(storable(schema))
     if not fields:
         raise ConfigurationError(
             "a table needs a column", expected="records with columns that are not null in every row", found=str(schema)
@@ -51,23 +53,14 @@ def wanted_struct(schema: pa.Schema) -> StructType:
     return StructType(*fields)
 
 
-def check_names(names: Sequence[str]) -> None:
-    """Check the names of a table's columns: most readers do not tell names apart by their case.
+def check_names(schema: pa.Schema) -> None:
+    """Check the names of a table's columns, and of the fields of structs.
 
     Raises:
         ConfigurationError: if a name is empty, or two are the same but for their case.
     """
-    seen: set[str] = set()
-    for name in names:
-        if not name or name.lower() in seen:
-            raise ConfigurationError(
-                "a table can't have a column of this name",
-                column=name,
-                expected="a name that is not empty, and not another column's but for its case",
-                found=", ".join(names)[:500],
-                todo="rename it with the converter `rename`",
-            )
-        seen.add(name.lower())
+    _NAMES.check(schema.names)
+    check_fields(schema, _NAMES.database)
 
 
 def lacking(have: IcebergType, want: IcebergType, path: str = "") -> Iterator[str]:

@@ -15,6 +15,7 @@ from distcommit.model.committer import CommitterContext
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.sink import Filtered, Origin, Origins, Prepared, SinkWriter, StagingArea
 from distcommit.model.work import SkippedRange
+from distcommit.sinks.column_names import check_fields
 from distcommit.sinks.covering import Covering
 from distcommit.sinks.staged_rows import staged_batches
 from distcommit.sinks.target_files import messages_name
@@ -56,11 +57,16 @@ class Mapping:
         value = self.value if self.format == "bytes" else ""
         return tuple(filter(None, (self.key, value, self.headers, self.timestamp, self.partition)))
 
+    @property
+    def _beside(self) -> frozenset[str]:
+        """The columns that are not in the object of format `json`."""
+        return frozenset((self.key, self.headers, self.timestamp, self.partition))
+
     def check(self, schema: pa.Schema) -> None:
         """Lets records through that can be messages.
 
         Raises:
-            ConfigurationError: naming the column and what it has to be.
+            ConfigurationError: naming the column and what it has to be, or its name if an object can't have it.
         """
         text = {"key": self.key, **({"value": self.value} if self.format == "bytes" else {})}
         wanted = [(setting, column, "bytes or text", _is_text) for setting, column in text.items()]
@@ -78,6 +84,9 @@ class Mapping:
                     found="no such column" if found is None else str(found),
                     todo="name another column, convert this one before (cast), or set sink.format to json",
                 )
+
+        if self.format == "json":
+            check_fields(pa.schema([field for field in schema if field.name not in self._beside]), "a JSON message")
 
     def messages(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch as messages. Raises as `check`."""
@@ -103,8 +112,7 @@ class Mapping:
         return pc.cast(times, pa.int64())
 
     def _json(self, batch: pa.RecordBatch) -> pa.Array:
-        named = {self.key, self.headers, self.timestamp, self.partition}
-        rows = batch.select([name for name in batch.schema.names if name not in named]).to_pylist()
+        rows = batch.select([name for name in batch.schema.names if name not in self._beside]).to_pylist()
         return pa.array([msgspec.json.encode(row) for row in rows], pa.binary())
 
 

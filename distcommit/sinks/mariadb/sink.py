@@ -27,10 +27,10 @@ class MariadbSink(MariadbTables):
         """Raises:
         ConfigurationError: as `TableSink.check_schema`; or if MariaDB has no type for a column, or can't have its name.
         """
+        NAMES.check(schema.names)
         super().check_schema(schema)
         with needing_client(self.type):
             import pymysql  # noqa: F401, PLC0415
-        NAMES.check(schema.names)
         for field in schema:
             column_type(field, self.keys)
 

@@ -58,7 +58,7 @@ class Table:
             AlterFirst: if columns are missing, or too narrow, and the table may be altered.
         """
         whole = with_tags(schema, self.tags)
-        missing = missing_columns(whole, self.columns, self.shown, add_columns=add_columns, any_case=True)
+        missing = missing_columns(whole, self.columns, self.shown, add_columns=add_columns)
         changes = [f"ADD COLUMN {quoted(each.name)} {column_type(each, ())}" for each in missing]
         if add_columns:
             there = [(each.name, wider_type(each, self.columns[each.name])) for each in whole if each not in missing]

@@ -26,11 +26,11 @@ class PostgresqlSink(PostgresqlTables):
         ConfigurationError: as `TableSink.check_schema`; or if PostgreSQL has no type for a column, or would shorten
             its name.
         """
-        super().check_schema(schema)
         with needing_client(self.type):
             from distcommit.sinks.postgresql.columns import NAMES, column_type  # noqa: PLC0415
 
         NAMES.check(schema.names)
+        super().check_schema(schema)
         for field in schema:
             column_type(field)
 

@@ -72,8 +72,8 @@ class SqliteSink(TableSink):
         ConfigurationError: as `TableSink.check_schema`; or if SQLite has no type for a column, or two names that are
             one to it.
         """
-        super().check_schema(schema)
         NAMES.check(schema.names)
+        super().check_schema(schema)
         for field in schema:
             column_type(field)
         if self.version and pa.types.is_decimal(schema.field(self.version).type):

@@ -30,7 +30,7 @@ class Table:
     def fit(self, schema: pa.Schema, *, add_columns: bool) -> None:
         """Makes sure that rows of that schema, with tags, can go into it. Raises as `table_loading.Table`."""
         whole = with_tags(schema, self.tags)
-        missing = missing_columns(whole, self.columns, self.shown, add_columns=add_columns, any_case=True)
+        missing = missing_columns(whole, self.columns, self.shown, add_columns=add_columns)
         for each in missing:
             made = f"{quoted(each.name)} {column_type(each)}"
             self.connection.execute(f"ALTER TABLE {quoted(self.shown)} ADD COLUMN {made}")

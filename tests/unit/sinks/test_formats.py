@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import duckdb
 import msgspec
@@ -15,6 +15,7 @@ import pytest
 
 from distcommit.fs.local import LocalFileSystem
 from distcommit.model.errors import ConfigurationError, CorruptError, UnknownVersionError
+from distcommit.model.work import MAIN_BRANCH, errors_of
 from distcommit.sinks.files.content import content_sum
 from distcommit.sinks.files.encoders import Compression, FileFormat
 from distcommit.sinks.files.file_tail import GZIP, said_of
@@ -145,10 +146,27 @@ def test_what_a_format_can_not_hold_is_refused_by_column(
     files.abort()
 
 
-@pytest.mark.parametrize("form", ["orc", "jsonl", "csv"])
-def test_names_are_unique(form: FileFormat) -> None:
-    with pytest.raises(ConfigurationError, match="column=n"):
-        FileSink(format=form).check_schema(pa.schema([("n", pa.int64()), ("n", pa.string())]))
+@pytest.mark.parametrize("form", get_args(FileFormat))
+@pytest.mark.parametrize("name", ["n", "N"])
+def test_columns_named_alike_but_for_case_are_refused_before_and_after_a_record_is_read(
+    tmp_path: Path, form: FileFormat, name: str
+) -> None:
+    schema, said = pa.schema([("n", pa.int64()), (name, pa.int64())]), f"column={name}.*found the same name as 'n'"
+    sink = FileSink(format=form)
+    with pytest.raises(ConfigurationError, match=said):
+        sink.check_schema(schema)
+    files = files_in(tmp_path, sink, provenance=None)
+    with pytest.raises(ConfigurationError, match=said):
+        files.write(pa.RecordBatch.from_arrays([pa.array([1]), pa.array([2])], schema=schema))
+    files.abort()
+
+
+def test_error_files_keep_names_alike_but_for_case_as_rename_comes_after_them(tmp_path: Path) -> None:
+    batch = pa.record_batch({"id": [1], "ID": [2]})
+    files = files_in(tmp_path, FileSink(), provenance=None, branch=errors_of(MAIN_BRANCH))
+    files.write(batch)
+    (output,) = files.prepare_commit().files
+    assert read_records(FS, str(tmp_path / output.staged_path)).equals(pa.Table.from_batches([batch]))
 
 
 @pytest.mark.parametrize("time_ms", [2**62, -(2**62), (1 << 63) // 10**6 + 1])
