@@ -23,9 +23,12 @@ class Provenance:
             it was configured; by default each dataset counts in a thing of its own.
         unique_incarnations: whether an incarnation is the name of one thing in the world (a Kafka topic id), so that
             datasets of the same one count in the same thing, whatever their URNs say.
+        counts_reading: whether an offset numbers what was read (a row of a list, of files), and not a place in the
+            source. Once a watermark is forgotten, other records get the same offsets, and newer ones get lower ones.
     """
 
     partition_column: str
     offset_column: str
     thing_of: Callable[[str], str] = _itself
     unique_incarnations: bool = False
+    counts_reading: bool = False

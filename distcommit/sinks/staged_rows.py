@@ -27,7 +27,8 @@ FILE_BYTES = 16 << 20
 class StagedRows(SinkWriter):
     """Stages batches as they come. Its commit info says which files there are, in order, and what they stand for:
     `{"files": [[path below the staging root, xxh3-64 of its bytes], ...], "rows": ..., "covered": ..., "ledger": ...}`;
-    of rows that are fed again from error files also `"epochs"`, in which these were written.
+    of rows that are fed again from error files also `"epochs"`, in which these were written; and `"by_reading"` where
+    positions count what is read.
 
     Args:
         area: where they wait.
@@ -79,7 +80,9 @@ class StagedRows(SinkWriter):
         self._flush()
         info = {"files": self._files, "rows": self._covering.rows, "covered": self._covering.covered()}
         again = {"epochs": [*self._origin.replaces]} if self._origin.replaces else {}
-        return Prepared([{**info, "ledger": self._ledger(), **again}])
+        provenance = self._origin.provenance
+        by_reading = {"by_reading": True} if provenance is not None and provenance.counts_reading else {}
+        return Prepared([{**info, "ledger": self._ledger(), **again, **by_reading}])
 
     def abort(self) -> None:
         self._waiting.clear()

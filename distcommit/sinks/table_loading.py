@@ -100,7 +100,7 @@ class LoadingCommitter(TableCommitter):
 
     def load(self, request: CommitRequest, row: LedgerRow | None) -> None:
         table = None
-        for batches, is_fed_again in self._runs(request):
+        for batches, newer in self._runs(request):
             if table is None:
                 table = self._table(request, row, batches[0].schema)
                 self._targets[request.dataset_urn, request.branch] = (table.shown, table.identity)
@@ -108,25 +108,26 @@ class LoadingCommitter(TableCommitter):
                     self._delete_older(table, request)
             table.fit(batches[0].schema, add_columns=self._settings.evolve == "add_columns")
             if self._settings.mode == "upsert":
-                table.upsert(batches, self._settings.keys, Newer(self._settings.version, is_fed_again))
+                table.upsert(batches, self._settings.keys, newer)
             else:
                 table.copy(batches)
 
-    def _runs(self, request: CommitRequest) -> Iterator[tuple[Sequence[pa.RecordBatch], bool]]:
-        """Yield staged batches of one schema after the other, as they are sent; and whether they are fed again."""
+    def _runs(self, request: CommitRequest) -> Iterator[tuple[Sequence[pa.RecordBatch], Newer]]:
+        """Yield staged batches of one schema after the other, as they are sent, with what they are newer than."""
         of = tag_of(self._context.store_id, request.dataset_urn, request.branch)
         for info in request.infos:
             epochs = info.get("epochs", ())
+            newer = Newer(self._settings.version, bool(epochs), info.get("by_reading", False))
             for path, checksum in info["files"]:
                 for batches in staged_runs(self._context, path, checksum):
                     if self._settings.has_order_columns:
                         epoch = min(epochs, default=request.epoch)
                         ready = [with_order(batch, of, epoch) for batch in batches]
-                        yield oldest_first(ready, ""), bool(epochs)
+                        yield oldest_first(ready, ""), newer
                     elif self._settings.version:
-                        yield oldest_first(batches, self._settings.version), bool(epochs)
+                        yield oldest_first(batches, self._settings.version), newer
                     else:
-                        yield batches, bool(epochs)
+                        yield batches, newer
 
     def unload(self, request: CommitRequest) -> None:
         urn, epoch = request.dataset_urn, request.epoch

@@ -68,7 +68,7 @@ class FilesSource(BaseModel, SourceSettings):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    provenance: ClassVar[Provenance | None] = Provenance(PARTITION, OFFSET)
+    provenance: ClassVar[Provenance | None] = Provenance(PARTITION, OFFSET, counts_reading=True)
 
     type: Literal["files"]
     paths: tuple[str, ...] = Field(min_length=1)

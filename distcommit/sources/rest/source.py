@@ -77,7 +77,7 @@ class RestSource(BaseModel, SourceSettings):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, coerce_numbers_to_str=True)
 
-    provenance: ClassVar[Provenance | None] = Provenance(PARTITION_COLUMN, OFFSET_COLUMN)
+    provenance: ClassVar[Provenance | None] = Provenance(PARTITION_COLUMN, OFFSET_COLUMN, counts_reading=True)
 
     type: Literal["rest"]
     url: str

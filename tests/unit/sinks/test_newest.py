@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from distcommit.model.provenance import Provenance
 from distcommit.sinks.newest import PART, POSITION, oldest_first
+from distcommit.sources.files.source import FilesSource
+from distcommit.sources.kafka.source import KafkaSource
+from distcommit.sources.rest.source import RestSource
 
 
 def test_rows_of_a_partition_change_places_among_themselves_and_others_stay() -> None:
@@ -19,3 +23,8 @@ def test_rows_without_a_version_come_before_all_others() -> None:
     rows = pa.record_batch({"v": [2, None, 1, None], "n": [1, 2, 3, 4]})
     (ordered,) = oldest_first([rows.slice(0, 2), rows.slice(2)], "v")
     assert ordered.column("n").to_pylist() == [2, 4, 3, 1]
+
+
+def test_files_and_lists_number_what_is_read_and_topics_do_not() -> None:
+    said: list[Provenance | None] = [FilesSource.provenance, RestSource.provenance, KafkaSource.provenance]
+    assert [each is not None and each.counts_reading for each in said] == [True, True, False]
