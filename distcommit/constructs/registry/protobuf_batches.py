@@ -2,8 +2,8 @@
 
 An envelope is a message with one repeated field of the messages' type. Messages are put into it as they are, each with
 its length in front, and parsed and serialized together by the official parser. A message ends where its length says,
-so that a damaged one cannot change the one behind it. If anything about an envelope is not in order, each of its
-messages is parsed by itself.
+so that a damaged one cannot change the one behind it. Messages that may have to be refused are parsed by themselves,
+and so is each message of an envelope that the official parser refuses.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class BatchParser:
     def _of(self, bodies: list[bytes]) -> list[bytes | ValueError]:
         together = None if self._envelope is None else self._envelope.canonical(bodies)
         if together is not None:
-            return [*together]
+            return [self._alone(body) if each is None else each for body, each in zip(bodies, together, strict=True)]
         if len(bodies) <= _FEW or self._envelope is None:
             return [self._alone(body) for body in bodies]
         few = (bodies[start : start + _FEW] for start in range(0, len(bodies), _FEW))
@@ -103,8 +103,11 @@ class Envelope:
         )
         self._ranges = Ranges(source, types)
 
-    def canonical(self, bodies: list[bytes]) -> list[bytes] | None:
-        """Return the canonical encodings of messages; None if one of them is refused, or may have to be."""
+    def canonical(self, bodies: list[bytes]) -> list[bytes | None] | None:
+        """Return the canonical encodings of messages, None for those that may have to be refused.
+
+        It returns None for all together if it is not known which ones these are.
+        """
         if max(map(len, bodies)) * self._widest > MAX_RECORD_VALUES:
             return None
         pieces = [b""] * (2 * len(bodies))
@@ -115,15 +118,22 @@ class Envelope:
             if self._may_be_incomplete and not parsed.IsInitialized():
                 return None
             serialized = parsed.SerializePartialToString(deterministic=True)
+            canonical = bodies if serialized == framed else _split(serialized)
+            doubtful = self._ranges.beyond(canonical)
+            if doubtful is None:
+                return None
+            found: list[bytes | None] = [*canonical]
+            for row in doubtful.tolist():
+                found[row] = None
             if self.may_set_aside:
                 # a value that was set aside is an unknown field, and gone after this
                 parsed.DiscardUnknownFields()
-                if parsed.ByteSize() != len(serialized):
-                    return None
+                without = parsed.SerializePartialToString(deterministic=True)
+                if without != serialized:
+                    found = [own if own == each else None for own, each in zip(found, _split(without), strict=True)]
+            return found
         except message.Error:
             return None
-        canonical = bodies if serialized == framed else _split(serialized)
-        return canonical if self._ranges.include_all(canonical) else None
 
 
 def _envelope_of(source: Descriptor, widths: Mapping[str, int]) -> Envelope | None:

@@ -7,13 +7,16 @@ out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import ptars
 import pyarrow as pa
+import pyarrow.compute as pc
 from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from numpy.typing import NDArray
 
 from distcommit.constructs.registry.protobuf_messages import (
     KNOWN_FIELDS,
@@ -35,6 +38,7 @@ _RULES: Mapping[str, Callable[..., Any]] = {
     "google.type.TimeOfDay": is_time,
 }
 _BY_NAME = {full_name.rpartition(".")[2]: rule for full_name, rule in _RULES.items()}
+_NONE = np.empty(0, np.int64)
 _F = FieldDescriptor
 
 
@@ -57,19 +61,18 @@ class Ranges:
             handlers = ptars.HandlerPool([pool.FindFileByName(self._file.name)])
             self._handler = handlers.get_for_message(pool.FindMessageTypeByName(f"{_PACKAGE}.{root}"))
 
-    def include_all(self, canonical: list[bytes]) -> bool:
-        """Return whether all values of the messages are within their ranges.
-
-        It returns False, too, if ptars can't read the messages.
-        """
+    def beyond(self, canonical: list[bytes]) -> NDArray[np.int64] | None:
+        """Return which messages have a value beyond its range; None if ptars can't read them."""
         if self._handler is None:
-            return True
+            return _NONE
         try:
             with foreign_errors():
                 read = self._handler.array_to_record_batch(pa.array(canonical, pa.binary()))
         except (ValueError, ForeignError):
-            return False
-        return all(_includes(*column) for column in zip(read.schema.names, read.columns, strict=True))
+            return None
+        rows = np.arange(len(canonical))
+        columns = zip(read.schema.names, read.columns, strict=True)
+        return np.concatenate([_NONE, *(each for column in columns for each in _beyond(*column, rows))])
 
     def _message(self, source: Descriptor, within: frozenset[str]) -> str:
         """Add a message with the fields that lead to such values, and return its name; empty if there are none."""
@@ -106,13 +109,19 @@ class Ranges:
         holder.field.add(name=name, number=number, type=_F.TYPE_MESSAGE, label=label, type_name=type_name)
 
 
-def _includes(name: str, values: pa.Array) -> bool:
-    """Whether all values of a field are within their ranges."""
+def _beyond(name: str, values: pa.Array, rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    """The rows that have a value beyond its range in a field. `rows`: of each value."""
     if pa.types.is_list(values.type):
-        return _includes(name, values.flatten())
+        parents = pc.list_parent_indices(values).to_numpy()
+        yield from _beyond(name, values.flatten(), rows[parents])
+        return
     rule = _BY_NAME.get(name.partition("_")[0])
     if rule is None:
-        names = [field.name for field in values.type]
-        return all(_includes(*column) for column in zip(names, values.flatten(), strict=True))
-    present = values.drop_null() if values.null_count else values
-    return bool(rule(*[numbers.to_numpy() for numbers in present.flatten()]).all())
+        for field, below in zip(values.type, values.flatten(), strict=True):
+            yield from _beyond(field.name, below, rows)
+        return
+    if values.null_count:
+        values, rows = values.drop_null(), rows[values.is_valid().to_numpy(zero_copy_only=False)]
+    is_within = rule(*[numbers.to_numpy() for numbers in values.flatten()])
+    if not is_within.all():
+        yield rows[~is_within]
