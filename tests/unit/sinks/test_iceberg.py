@@ -146,19 +146,6 @@ def test_column_without_a_name_of_its_own_in_any_case_is_refused(target: Target,
         target.prepare(sink, "t", 2, pa.table({names[0]: [1]}))
 
 
-def test_writers_of_other_tables_go_on_beside_one_whose_metadata_can_not_be_decoded(target: Target) -> None:
-    sink = target.sink()
-    for name in ("broken", "fine"):
-        target.commit(sink, target.prepare(sink, name, 1, ids(1)))
-    for path in (target.folder / "warehouse" / "n" / "broken").rglob("*.metadata.json"):
-        path.write_text("{}")
-    close_opened()
-    with pytest.raises(Exception, match=r"(?i)metadata|format"):
-        target.prepare(sink, "broken", 2, ids(2))
-    assert target.commit(sink, target.prepare(sink, "fine", 2, ids(2))) == [Committed()]
-    assert target.rows("fine") == [1, 2]
-
-
 def test_files_written_before_the_partitions_changed_are_committed_with_theirs(target: Target) -> None:
     sink = target.sink()
     request = target.prepare(sink, "t", 1, ids(1, 2))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import load_catalog
+from pyiceberg.exceptions import ValidationError
 from pyiceberg.table import Table
 from sqlalchemy import event
 
@@ -116,15 +117,30 @@ def test_what_policy_forbids_is_left_to_the_writer_that_meets_it(target: Target)
     assert target.table("t2").schema().as_arrow().field("id").type == pa.large_string()
 
 
-def test_one_table_that_can_not_be_read_does_not_harm_others(target: Target) -> None:
+@pytest.mark.parametrize(
+    ("damage", "error"),
+    [
+        (Path.unlink, FileNotFoundError),
+        (lambda path: path.write_text("{}"), ValidationError),
+        (lambda path: path.write_text("["), ValidationError),
+        (lambda path: path.write_bytes(b"\xff"), UnicodeDecodeError),
+    ],
+    ids=["gone", "of no version", "torn", "not text"],
+)
+def test_one_table_whose_metadata_can_not_be_loaded_does_not_harm_others(
+    target: Target, damage: Callable[[Path], object], error: type[Exception]
+) -> None:
     target.sink().announce(NAMES[:3], NARROW, "run-1")
     for path in metadata_files(target, "t1"):
-        path.unlink()
+        damage(path)
+    close_opened()
     sink = target.sink(evolve="add_columns")
     sink.announce(NAMES[:4], WIDE, "run-2")
     assert target.table("t0").schema().column_names == target.table("t3").schema().column_names == ["id", "note"]
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(error):
         target.prepare(sink, "t1", 2, ids(1))
+    requests = [target.prepare(sink, name, 2, ids(1, note=["x"])) for name in ("t0", "t2", "t3")]
+    assert target.commit(sink, *requests) == [Committed()] * 3
 
 
 def test_views_that_other_programs_keep_in_the_catalog_are_no_tables(target: Target) -> None:
