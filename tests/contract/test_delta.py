@@ -21,12 +21,14 @@ from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.sinks.delta.sink import DeltaSink
 from distcommit.sinks.table_names import plain_name
 from distcommit.testing.contracts import LaterEpochs, SinkContract
+from distcommit.testing.contracts.tried_sink import TriedSink
+from tests.contract.maintained import ReplayAfterMaintenance
 from tests.servers.s3 import S3Server
 
 _DATASETS = {plain_name(urn): urn for urn in ("a", "b", "c", "b/ü", *(f"{urn}/{n}" for urn in "ab" for n in range(4)))}
 
 
-class TestDeltaSink(SinkContract, LaterEpochs):
+class _OnDelta(TriedSink):
     """A table for each dataset."""
 
     preloaded = ("deltalake", "distcommit.sinks.delta.committer", "pyarrow.dataset")
@@ -60,6 +62,23 @@ class TestDeltaSink(SinkContract, LaterEpochs):
         shutil.move(place / "tables", place / "elsewhere")
         (place / "tables").touch()
         return True
+
+
+class TestDeltaSink(_OnDelta, SinkContract, LaterEpochs):
+    """A table for each dataset."""
+
+
+class TestMaintainedTables(_OnDelta, ReplayAfterMaintenance):
+    """deltalake maintains a table for each dataset."""
+
+    def maintain(self, place: Path, pending: Sequence[CommitRequest]) -> None:
+        for log in (place / "tables").glob("*/_delta_log"):
+            table = DeltaTable(log.parent)
+            table.optimize.compact()
+            table.create_checkpoint()
+            table.cleanup_metadata()
+            table.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False, full=not pending)
+            assert len(DeltaTable(log.parent).file_uris()) == 1
 
 
 class TestOneTable(TestDeltaSink):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sqlite3
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
@@ -25,8 +25,9 @@ from distcommit.sinks.iceberg.opening import close_opened
 from distcommit.sinks.iceberg.sink import IcebergSink
 from distcommit.sinks.iceberg.writer import IcebergWriter
 from distcommit.sinks.table_names import plain_name
-from distcommit.testing.contracts import SinkContract
-from distcommit.testing.contracts.tried_sink import batch_of
+from distcommit.testing.contracts import LaterEpochs, SinkContract
+from distcommit.testing.contracts.tried_sink import TriedSink, batch_of
+from tests.contract.maintained import ReplayAfterMaintenance
 from tests.servers.iceberg_rest import IcebergRestServer
 from tests.servers.nessie import NessieServer
 from tests.servers.postgresql import PostgresServer
@@ -40,7 +41,7 @@ def files_in(table: Table) -> list[str]:
     return [task.file.file_path for task in table.scan().plan_files()]
 
 
-class _OnIceberg(SinkContract):
+class _Tables(TriedSink):
     """A table for each dataset."""
 
     preloaded = (
@@ -102,12 +103,48 @@ class _OnIceberg(SinkContract):
         return True
 
 
+class _OnIceberg(_Tables, SinkContract):
+    """The whole contract."""
+
+
 class TestSqliteCatalog(_OnIceberg):
     def cut_off(self, place: Path) -> bool:
         with sqlite3.connect(place / "catalog.db") as db:
             db.execute("ALTER TABLE iceberg_tables RENAME TO elsewhere")
         db.close()
         return True
+
+
+class TestLaterEpochs(_Tables, LaterEpochs):
+    """Tables that have records already."""
+
+
+class TestMaintainedTables(_Tables, ReplayAfterMaintenance):
+    """pyiceberg maintains a table for each dataset."""
+
+    def maintain(self, place: Path, pending: Sequence[CommitRequest]) -> None:
+        close_opened()
+        keep = {file["path"] for request in pending for info in request.infos for file in info["files"]}
+        with load_catalog(**{"name": "default", **self.catalog(place)}) as client:
+            for name in client.list_tables(self.namespace(place)):
+                table = client.load_table(name)
+                table.overwrite(table.scan().to_arrow())
+                snapshot = table.current_snapshot()
+                assert snapshot is not None
+                older = [each.snapshot_id for each in table.snapshots() if each.snapshot_id != snapshot.snapshot_id]
+                table.maintenance.expire_snapshots().by_ids(older).commit()
+                self._delete_orphans(client.load_table(name), keep)
+
+    def _delete_orphans(self, table: Table, keep: Set[str]) -> None:
+        """Delete the files of a table that its current version does not name."""
+        (snapshot,) = table.snapshots()
+        manifests = [each.manifest_path for each in snapshot.manifests(table.io)]
+        assert len(files_in(table)) == 1
+        named = {table.metadata_location, snapshot.manifest_list, *manifests, *files_in(table), *keep}
+        paths = {urlparse(each).path for each in named}
+        for path in Path(urlparse(table.location()).path).rglob("*"):
+            if path.is_file() and str(path) not in paths:
+                path.unlink()
 
 
 class TestOneTable(TestSqliteCatalog):

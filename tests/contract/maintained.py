@@ -1,0 +1,53 @@
+"""What a sink of tables keeps while others maintain the tables: a commit that was killed is replayed afterwards."""
+
+from __future__ import annotations
+
+import os
+from abc import abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+
+from distcommit.model.committer import AlreadyCommitted, CommitRequest, Committed
+from distcommit.sinks import ledgers
+from distcommit.testing.contracts.killed import commit_all, nursery
+from distcommit.testing.contracts.tried_sink import TriedSink
+
+_SEEN = [(urn, offset) for urn in ("a", "b") for offset in (0, 1, 2)]
+
+
+class ReplayAfterMaintenance(TriedSink):
+    """Tables that programs other than ours compact and clean up between a kill and the replay."""
+
+    @abstractmethod
+    def maintain(self, place: Path, pending: Sequence[CommitRequest]) -> None:
+        """Compact each table into one file, expire its older versions, and delete the files that it does not name.
+
+        The data files of `pending` stay, as a clean-up keeps files of the last days.
+        """
+
+    def test_killed_commit_is_replayed_once_after_compaction_expiry_and_clean_up(self, tmp_path: Path) -> None:
+        """Killed before the tables' own commit, and after it."""
+        whole = tmp_path / "whole"
+        whole.mkdir()
+        places = [os.path.dirname(self.committers_file(whole)), os.path.dirname(ledgers.__file__)]
+        with nursery(self.preloaded) as processes:
+            lines = processes.lines_of(places, commit_all, self.sink(whole), self.context(whole), self._to_kill(whole))
+            was_committed = list[bool]()
+            for line in (lines // 4, lines):
+                place = tmp_path / str(line)
+                requests = self._to_kill(place)
+                assert processes.killed_at(line, places, commit_all, self.sink(place), self.context(place), requests)
+                was_committed.append(self.seen(place) == _SEEN)
+                for pending in (requests, ()):
+                    self.maintain(place, pending)
+                    outcomes = self.commit(place, *requests)
+                    assert all(isinstance(each, Committed | AlreadyCommitted) for each in outcomes), (line, outcomes)
+                    assert self.seen(place) == _SEEN, line
+        assert was_committed == [False, True]
+
+    def _to_kill(self, place: Path) -> Sequence[CommitRequest]:
+        """Return the second epoch of two datasets, whose first one is committed."""
+        place.mkdir(exist_ok=True)
+        first = [self.prepare(place, urn, 1, [0], bases=(0,)) for urn in ("a", "b")]
+        assert self.commit(place, *first) == [Committed()] * 2
+        return [self.prepare(place, urn, 2, [1], [2], bases=(1,)) for urn in ("a", "b")]
