@@ -123,12 +123,12 @@ class Terminal:
 
     def _fail(self, error: BaseException, code: int, text: str, *, with_noise: bool) -> None:
         if self.verbose:
-            trace = printable("".join(traceback.format_exception(error)), lines=True)
+            trace = printable(redacted("".join(traceback.format_exception(error))), lines=True)
             self.err.print(trace, markup=False, highlight=False, end="")
         elif with_noise:
             for line in self._last_noise():
-                self.err.print(Text(f"  | {printable(line, lines=True)}", style="dim"), soft_wrap=True)
-        text = printable(" ".join(text.split()))
+                self.err.print(Text(f"  | {printable(redacted(line), lines=True)}", style="dim"), soft_wrap=True)
+        text = printable(redacted(" ".join(text.split())))
         self.err.print(f"[bold red]error:[/] {escape(text)}", highlight=False, soft_wrap=True)
         if self.as_json:
             kind = type(error).__name__
@@ -199,7 +199,7 @@ class _StderrHandler(logging.Handler):
 
     def _print(self, record: logging.LogRecord) -> None:
         ids = ", ".join(f"{key}={value}" for key, value in vars(record).items() if key not in self._PLAIN)
-        text = printable(redacted(record.getMessage()) + (f" [{ids}]" if ids else ""))
+        text = printable(redacted(record.getMessage() + (f" [{ids}]" if ids else "")))
         if self._terminal.verbose:
             clock = self._formatter.formatTime(record, "%H:%M:%S")
             text = f"{clock}.{record.msecs:03.0f} {record.levelname} {record.name}: {text}"

@@ -2,12 +2,18 @@
 
 Errors of clients, drivers and custom classes may quote a setting's value. Every error text that is stored or shown
 passes `redacted`. A value is known from where it is read (the job file, a secret's file) or, on an executor, from the
-task flow, which carries the values that the driver knew.
+task flow, which carries the values that the driver knew. From the first value on, the log records of the process are
+redacted as they are made, so that no handler prints a value: not the one of last resort either, which prints what
+executors log, with tracebacks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+import logging
+from collections.abc import Iterable, Iterator
+from typing import Any
+from urllib.parse import quote, unquote
 
 HIDDEN = "***"
 _SHORTEST = 6
@@ -41,8 +47,10 @@ class Redaction:
 
 
 def redact(values: Iterable[str]) -> None:
-    """Hide these values from now on, in this process."""
-    _values.update(value for value in values if len(value) >= _SHORTEST)
+    """Hide these values from now on, in this process, also as URLs, JSON and Python's `repr` have them."""
+    _values.update(form for value in values for form in _forms(value) if len(form) >= _SHORTEST)
+    if _values and not isinstance(logging.getLogRecordFactory(), _Records):
+        logging.setLogRecordFactory(_Records(logging.getLogRecordFactory()))
 
 
 def redacted(text: str) -> str:
@@ -50,3 +58,31 @@ def redacted(text: str) -> str:
     for value in sorted(_values, key=len, reverse=True) if _values else ():
         text = text.replace(value, HIDDEN)
     return text
+
+
+def _forms(value: str) -> Iterator[str]:
+    yield from (value, value.strip(), quote(value, safe=""), unquote(value), repr(value)[1:-1], json.dumps(value)[1:-1])
+
+
+class _Records:
+    """The factory of log records: those of another factory, redacted."""
+
+    def __init__(self, before: Any) -> None:
+        self._before = before
+
+    def __call__(self, *args: Any, **kwargs: Any) -> logging.LogRecord:
+        record: logging.LogRecord = self._before(*args, **kwargs)
+        try:
+            text = record.getMessage()
+        except Exception:  # noqa: BLE001 - the arguments do not fit: its handlers say so
+            return record
+        if (shown := redacted(text)) != text:
+            record.msg, record.args = shown, None
+        if record.exc_info:
+            trace = _FORMATTER.formatException(record.exc_info)
+            if (shown := redacted(trace)) != trace:
+                record.exc_text = shown  # which formatters take
+        return record
+
+
+_FORMATTER = logging.Formatter()

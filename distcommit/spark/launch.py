@@ -6,7 +6,9 @@ import functools
 import gc
 import re
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic
 
@@ -20,6 +22,7 @@ from distcommit.decoding import from_msgpack
 from distcommit.engine.launch import JobFailedError, Result
 from distcommit.engine.settings import RunSettings
 from distcommit.model.errors import ConfigurationError, ProcessLostError
+from distcommit.model.redaction import redacted
 from distcommit.spark.failed_jobs import failure_text, what_died
 
 _JOB_FAILURES = (PySparkException, Py4JJavaError)
@@ -43,13 +46,31 @@ class PartitionCall(Generic[Result]):
         """One partition, of an RDD without elements: yields the report."""
         del nothing
         _spare_the_collector()
-        yield msgspec.msgpack.encode(self.function(self.settings, partition))
+        with _redacted_errors():
+            report = self.function(self.settings, partition)
+        yield msgspec.msgpack.encode(report)
 
     def in_arrow(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Rows that are numbers of partitions: yields a row with the report for each."""
         for batch in batches:
             for partition in batch.column(0).to_pylist():
                 yield pa.RecordBatch.from_pydict({"report": [*self.in_task(partition, ())]})
+
+
+class TaskError(Exception):
+    """What code on an executor raised, as its traceback without secrets: Spark logs it, and its event log has it."""
+
+
+@contextmanager
+def _redacted_errors() -> Iterator[None]:
+    """Raise an error of which the traceback has a secret as a TaskError."""
+    try:
+        yield
+    except Exception as error:
+        trace = "".join(traceback.format_exception(error))
+        if (shown := redacted(trace)) == trace:
+            raise
+        raise TaskError(shown) from None
 
 
 @functools.cache

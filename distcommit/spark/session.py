@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
 from distcommit.model.errors import ConfigurationError, DistcommitError, ProcessLostError, TransientError
+from distcommit.model.redaction import redacted
 from distcommit.spark.settings import SparkSettings
 
 logger = logging.getLogger(__name__)
@@ -103,7 +104,7 @@ def open_session(settings: SparkSettings, app_name: str) -> SparkSession:
         os.environ["PYSPARK_PYTHON"] = settings.conf["spark.pyspark.python"]
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     conf = {key: with_secret_files(value) for key, value in {**_SETTINGS, **settings.conf}.items()}
-    conf[_REDACTION] = _redaction(settings.conf)
+    conf[_REDACTION] = redaction_pattern(settings.conf)
     for key, value in conf.items():
         builder = builder.config(key, value)
     try:
@@ -144,15 +145,17 @@ def not_started(error: Exception, master: str) -> DistcommitError:
     )
 
 
-def _redaction(conf: Mapping[str, str]) -> str:
-    """A pattern of what Spark hides in its event log and its pages: what it hides by itself, and secrets in files."""
-    names = "|".join(re.escape(key) for key, value in conf.items() if SECRET_FILE.search(value))
+def redaction_pattern(conf: Mapping[str, str]) -> str:
+    """Return a pattern of the settings that Spark hides in its event log and its pages: those that it hides by itself,
+    secrets in files, and values that errors hide."""
+    hidden = (key for key, value in conf.items() if SECRET_FILE.search(value) or redacted(value) != value)
+    names = "|".join(map(re.escape, hidden))
     return "|".join(part for part in (conf.get(_REDACTION, _USUAL_REDACTION), names and f"^(?:{names})$") if part)
 
 
 def _is_told_at_start(key: str, conf: Mapping[str, str]) -> bool:
     """Whether a setting is given to the JVM as it starts, where `ps` shows it: what only Spark itself reads is not."""
-    is_secret = SECRET_FILE.search(conf.get(key, "")) or re.search(_redaction(conf), key)
+    is_secret = SECRET_FILE.search(conf.get(key, "")) or re.search(conf.get(_REDACTION, _USUAL_REDACTION), key)
     return key.startswith(_READ_AT_START) and not is_secret
 
 

@@ -14,15 +14,15 @@ class LeakingExtractor(FailingExtractor):
     """Fails with the secret in the text."""
 
     def extract(self, unit: WorkUnit) -> Extraction:
-        raise ValueError(f"login with {getattr(self.source, 'token', '')} was refused")
+        raise ValueError(f"login with {getattr(self.source, 'label', '')} was refused")
 
 
 class LeakingSource(FailingSource):
-    """One dataset that can't be read. `token`: a secret; `ps`: the file of what `ps` shows."""
+    """One dataset that can't be read. `label`: a secret under a plain name; `ps`: the file of what `ps` shows."""
 
-    def __init__(self, token: str, ps: str, notes: str) -> None:
+    def __init__(self, label: str, ps: str, notes: str) -> None:
         super().__init__({"x": 10}, f"{notes}/broken", notes)
-        self.token, self.ps = token, ps
+        self.label, self.ps = label, ps
 
     def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
         lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]

@@ -17,6 +17,7 @@ PLANTED = {
     "option": "planted-as-option",
     "override": "planted-by-override",
     "conf": "planted-in-spark-conf",
+    "plain": "planted-under-a-plain-name",
     "hook": "planted-in-webhook",
     "header": "planted-in-header",
 }
@@ -41,7 +42,7 @@ def test_failing_run_leaves_no_planted_secret_behind(tmp_path: Path) -> None:
         "source": {
             "type": "python",
             "class": "tests.integration.leaking_source:LeakingSource",
-            "options": {"token": PLANTED["option"], "ps": f"{left}/ps", "notes": f"{left}/notes"},
+            "options": {"label": PLANTED["option"], "ps": f"{left}/ps", "notes": f"{left}/notes"},
         },
         "paths": {name: str(left / name) for name in ("store", "staging", "output")},
         "spark": {
@@ -51,6 +52,7 @@ def test_failing_run_leaves_no_planted_secret_behind(tmp_path: Path) -> None:
                 "spark.eventLog.dir": f"file://{left}/events",
                 "spark.hadoop.fs.x.secret": PLANTED["conf"],
                 "spark.hadoop.fs.x.account": in_file,
+                "spark.hadoop.fs.x.label": PLANTED["plain"],
             },
         },
         "task": {"attempts": 1},
@@ -62,8 +64,8 @@ def test_failing_run_leaves_no_planted_secret_behind(tmp_path: Path) -> None:
     }
     job = given / "job.yaml"
     job.write_text(yaml.safe_dump(tree), encoding="utf-8")
-    override = ("--set", f"source.options.token={PLANTED['override']}")
-    for words in (("run", str(job)), ("run", *override, str(job))):
+    override = ("--set", f"source.options.label={PLANTED['override']}")
+    for words in (("run", str(job)), ("run", "--verbose", *override, str(job))):
         done = command(*words, cwd=left)
         assert done.returncode == 1, done.stderr
         (left / f"output-of-{len(list(left.iterdir()))}").write_text(done.stdout + done.stderr, encoding="utf-8")

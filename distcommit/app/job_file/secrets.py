@@ -1,13 +1,14 @@
 """Where a secret may stand in a job file, and what may be shown of one.
 
 One list is for all of it: `${file:PATH}` may stand in these places, and neither records of runs nor printed commands
-show what is there. What is secret by its name is redacted from errors too.
+show what is there. Errors, logs and alerts show none of `secret_values`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
 from typing import Any
 
 from distcommit.app.job_file.one_of_each import load_yaml
@@ -27,13 +28,23 @@ _SECTIONS = frozenset({"client", "headers", "options", "catalog", "conf"})
 _SECRET = re.compile(r"pass|secret|token|credential|jaas|auth|private|signature|(^|[._-])(api|access)?[._-]?key$", re.I)
 _HANDED_ON = frozenset({"alerts", "client", "headers", "options", "params", "properties", "conf", "env", "catalog"})
 """Sections of which all values are handed on to others: any of them may be secret."""
+_SECRET_SECTIONS = frozenset({"headers", "webhooks"})
+"""Sections of which all values are secret: the URL of a web hook is all that it takes to post there."""
 _PLAIN = frozenset({"type", "uri", "warehouse", "name", "tls"})
 """Keys of a catalog that say which it is."""
 _REFERENCE = re.compile(r"\$\{(\w+|file:[^}]*)\}")
 """Says where a secret is, and not what it is."""
 _DEFAULT = re.compile(r"(\$\{\w+:-)[^}]*\}")
 _USER_INFO = re.compile(r"(\w+://)\S*@")
+_NAMES_A_FILE = re.compile(r"(location|file|path|dir|folder)$", re.I)
+_TELLS_NOTHING = re.compile(
+    r"[A-Za-z]*|[-+]?[\d.,:_T-]+ ?[A-Za-z]{0,2}"  # a word, as of an enumeration; a number, a time, a duration, a size
+    r"|([a-z][\w.+-]*:/)?(/[\w.-]{0,40})+/?(\{\w+\}[\w./-]*)*"  # a path or a URL without user and query
+    r"|([A-Za-z_]\w{0,30}\.)+[A-Za-z_]\w{0,30}(:[A-Za-z_]\w*)?"  # a class of Java or Python
+)
+"""Values that may be in an error: to hide them would make it useless."""
 _PASSWORD = re.compile(r"\w+://[^/@\s:]*:([^/@\s]+)@")
+_QUERY_VALUE = re.compile(r"[?&;]([^=&;\s]*)=([^&;\s{}]+)")
 _QUERY = re.compile(r"([?&;][^=&;\s]*=)[^&;\s]+")
 
 
@@ -44,20 +55,56 @@ def takes_secret_file(keys: Sequence[str]) -> bool:
     return any(key in _SECTIONS for key in keys[:-1])
 
 
-def secret_values(tree: Any, key: str = "", *, is_hidden: bool = False) -> Iterator[str]:
-    """Yield the texts in a tree that may be secret by their place: under a name that sounds so, or a password in a URL.
-    What is handed on to others counts only under such a name: most of it is not secret, and errors have to name it."""
-    is_hidden = is_hidden or _SECRET.search(key) is not None
+def secret_values(tree: Mapping[str, Any]) -> set[str]:
+    """Return the texts in a job file's tree that may be secret, so that no error, log or alert shows them.
+
+    These are: what stands under a name that sounds so or below `headers`; passwords and queries of URLs; and what is
+    handed on to clients, classes, Spark and hooks, unless it tells nothing (a word, a number, a path, a class), or the
+    job file shows it at another place.
+    """
+    places = [*_texts(tree, "", _Place.SHOWN)]
+    shown = " ".join(text for place, text in places if place is _Place.SHOWN)
+    values = {text for place, text in places if place is _Place.SECRET}
+    values |= {text for place, text in places if place is _Place.HANDED_ON and _may_be_secret(text, shown)}
+    for _, text in places:
+        values.update(_PASSWORD.findall(text))
+        for name, value in _QUERY_VALUE.findall(text) if "://" in text else ():
+            if (_SECRET.search(name) and not value.startswith("/")) or _may_be_secret(value, ""):
+                values.add(value)
+    return values
+
+
+class _Place(Enum):
+    SHOWN, HANDED_ON, SECRET = range(3)
+
+
+def _texts(tree: Any, key: str, place: _Place) -> Iterator[tuple[_Place, str]]:
+    if key in _SECRET_SECTIONS or _SECRET.search(key):
+        place = _Place.SECRET
+    elif _is_handed_on(key, tree) and place is _Place.SHOWN:
+        place = _Place.HANDED_ON
     if isinstance(tree, Mapping):
         for name, below in tree.items():
-            yield from secret_values(below, str(name), is_hidden=is_hidden or key == "headers")
-    elif isinstance(tree, list):
+            is_plain = key == "catalog" and name in _PLAIN
+            yield from _texts(below, str(name), _Place.SHOWN if is_plain else place)
+    elif isinstance(tree, list | tuple):
         for below in tree:
-            yield from secret_values(below, key, is_hidden=is_hidden)
-    elif isinstance(tree, str):
-        yield from _PASSWORD.findall(tree)
-        if is_hidden and "/" not in tree[:1] and not _REFERENCE.search(tree):
-            yield tree
+            yield from _texts(below, "", place)
+    elif isinstance(tree, str) and not _REFERENCE.fullmatch(tree):
+        names_a_file = place is _Place.SECRET and _NAMES_A_FILE.search(key)
+        yield (_Place.HANDED_ON if names_a_file else place), tree
+    elif place is _Place.SECRET and isinstance(tree, int | float) and not isinstance(tree, bool):
+        yield place, str(tree)
+
+
+def _is_handed_on(key: str, tree: Any) -> bool:
+    """Return whether it is a section that is handed on: one of these names, or a Spark reader's options by dataset."""
+    return key in _HANDED_ON or (key == "datasets" and isinstance(tree, Mapping))
+
+
+def _may_be_secret(text: str, shown: str) -> bool:
+    """Return whether a value that is handed on tells more than a word, a number, a path or a class does."""
+    return text not in shown and not _TELLS_NOTHING.fullmatch(text)
 
 
 def without_secrets(tree: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,7 +131,7 @@ def shown_override(text: str) -> str:
 
 
 def _shown(value: Any, key: str, *, hidden: bool) -> Any:
-    hidden = hidden or key in _HANDED_ON or _SECRET.search(key) is not None
+    hidden = hidden or _is_handed_on(key, value) or _SECRET.search(key) is not None
     if isinstance(value, Mapping):
         plain = _PLAIN if key == "catalog" else frozenset[str]()
         return {

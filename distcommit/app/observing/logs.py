@@ -78,7 +78,7 @@ class JsonLog(logging.Handler):
         at = datetime.fromtimestamp(at_s, UTC) if at_s else datetime.now(UTC)
         line = {"at": at.isoformat(), "level": level, "logger": name, "text": reason_text(text, 10_000), **self._ids}
         known = {
-            key: value if isinstance(value, int | float) else plain_text(value, 10_000) for key, value in extra.items()
+            key: value if isinstance(value, int | float) else reason_text(value, 10_000) for key, value in extra.items()
         }
         try:
             self._file.write(escaped_in_json(json.dumps(line | known)) + "\n")

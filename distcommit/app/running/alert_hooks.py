@@ -22,7 +22,7 @@ import msgspec
 
 from distcommit.app.job_file.alert_settings import CommandHook, EmailHook, WebHook
 from distcommit.fs.secret_files import with_secret_files
-from distcommit.model.errors import printable
+from distcommit.model.errors import error_text, printable
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ def tell(hooks: Sequence[Hook], alert: Alert) -> dict[str, str]:
         try:
             _send(hook, alert)
         except Exception as error:  # noqa: BLE001 - whatever it is, the run and other hooks go on
-            failures[name] = printable(f"{type(error).__name__}: {error}")[:_TEXT]
+            failures[name] = printable(error_text(error, _TEXT))
 
     begun_s = time.monotonic()
     for number, hook in enumerate(hooks, 1):
