@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
 
-from distcommit.model.targets import Target, broker_addresses, database_address, is_within
+from distcommit.model.targets import Target, broker_addresses, database_address
 
 _WILD = re.compile(r"[*?\[{]")
+_ALTERNATIVES = re.compile(r"\{[^/{}]*\}|\{.*")
 _S3 = re.compile(r"^s3[an]://")
 
 
@@ -26,8 +28,7 @@ def selects(options: Mapping[str, object], reader: str, target: Target) -> bool:
         return bool(path) and reader.lower() == "iceberg" and f".{path}".endswith(f".{target.name}")
     if not path or target.kind == "topic":
         return False
-    read, written = _folder_of(path), _folder_of(target.name)
-    return is_within(read, written) or (target.kind == "folder" and is_within(written, read))
+    return _meet(_parts_of(path), _parts_of(target.name), target, texts.get("recursivefilelookup", "").lower())
 
 
 def _by_jdbc(options: Mapping[str, str], target: Target) -> bool:
@@ -46,9 +47,19 @@ def _by_kafka(options: Mapping[str, str], target: Target) -> bool:
     return target.name in named or bool(pattern and re.fullmatch(pattern, target.name))
 
 
-def _folder_of(path: str) -> str:
-    """The folder that a path names, or that all of a pattern is in."""
+def _meet(read: list[str], written: list[str], target: Target, is_recursive: str) -> bool:
+    """Return whether what a path or pattern names is, or lies in, a folder that is written, or the other way round."""
+    if not all(fnmatchcase(name, part) for part, name in zip(read, written, strict=False)):
+        return False
+    return len(read) >= len(written) or target.kind == "folder" or is_recursive == "true"
+
+
+def _parts_of(path: str) -> list[str]:
+    """The names of a path, each as a pattern of `fnmatch`. Alternatives of Hadoop's patterns may be anything."""
     plain = _S3.sub("s3://", path.removeprefix("file://").removeprefix("file:"))
-    if wild := _WILD.search(plain):
-        plain = plain[: wild.start()].rpartition("/")[0]
-    return plain if "://" in plain else os.path.realpath(plain)
+    wild = _WILD.search(plain)
+    fixed = plain[: wild.start()].rpartition("/")[0] if wild else plain
+    rest = _ALTERNATIVES.sub("*", plain[len(fixed) :]).replace("[^", "[!")
+    if "://" not in plain:
+        fixed = os.path.realpath(fixed or ("/" if plain.startswith("/") else ""))
+    return (fixed.rstrip("/") + rest.rstrip("/")).split("/")

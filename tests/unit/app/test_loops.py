@@ -51,6 +51,8 @@ LOOPS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     (spark("jdbc", url="jdbc:postgresql://db/shop", dbtable="public.orders"), TO_POSTGRESQL),
     (spark("delta", path="/data/lake/orders"), DELTA),
     (spark("parquet", path="/data/*/orders"), DELTA),
+    (spark("parquet", path="/data/l{ak,os}e/*/part*.parquet"), DELTA),
+    (spark("parquet", path="/data/{lake/orders,x}"), DELTA),
     (spark("iceberg", path="lake.shop.orders"), ICEBERG),
     (spark("kafka", **{"kafka.bootstrap.servers": "broker2:9093", "subscribe": "a,all"}), {**TO_KAFKA, "topic": "all"}),
 ]
@@ -62,6 +64,8 @@ APART: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({**SQL, "tables": ["orders"]}, {**TO_POSTGRESQL, "url": "postgresql://writer@db/warehouse"}),
     ({**SQL, "schema": "public", "tables": ["orders"]}, {**TO_POSTGRESQL, "schema": "copy"}),
     (spark("delta", path="/data/lake/orders_raw"), {**DELTA, "table": "copy_{dataset}"}),
+    (spark("csv", path="/data/*/in/*.csv"), DELTA),
+    (spark("csv", path="s3a://bucket/landing-*/*.csv"), {**DELTA, "location": "s3://bucket/lake"}),
     (spark("iceberg", path="lake.raw.orders"), ICEBERG),
 ]
 
@@ -92,6 +96,27 @@ def test_files_below_the_jobs_own_folders_are_refused(pattern: str, tmp_path: Pa
 def test_files_beside_the_jobs_own_folders_are_accepted(pattern: str, tmp_path: Path) -> None:
     source = {"type": "files", "format": "csv", "dataset": "d", "paths": [f"{tmp_path}/{pattern}"]}
     parsed(source, {"type": "files"}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "is_refused"),
+    [
+        ({"path": "{}/*/*/*.parquet"}, True),
+        ({"path": "{}", "recursiveFileLookup": "true"}, True),
+        ({"path": "{}/output"}, True),
+        ({"path": "{}"}, False),
+        ({"path": "{}/in*/*/*.parquet"}, False),
+    ],
+)
+def test_spark_reader_of_the_jobs_own_folders_is_refused(
+    options: dict[str, str], is_refused: bool, tmp_path: Path
+) -> None:
+    source = spark("parquet", **{name: value.replace("{}", str(tmp_path)) for name, value in options.items()})
+    if not is_refused:
+        parsed(source, {"type": "files"}, tmp_path)
+        return
+    with pytest.raises(ConfigurationError, match="the source reads the job's own folders"):
+        parsed(source, {"type": "files"}, tmp_path)
 
 
 def test_dataset_of_a_pattern_whose_own_topic_the_pattern_selects_is_a_loop(tmp_path: Path) -> None:
