@@ -7,7 +7,7 @@ they are gone with the table, and the dataset is restarted: it is read from its 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from distcommit.model.committer import CommitRequest, FailedForGood
 from distcommit.model.ledger import LedgerRow
@@ -47,7 +47,7 @@ def was_recreated(table: str, request: CommitRequest, wanted: set[str], found: s
 
 
 def was_emptied(
-    table: str, request: CommitRequest, row: LedgerRow | None, *, has_ledger: bool, has_rows: bool
+    table: str, request: CommitRequest, row: LedgerRow | None, *, has_ledger: bool, has_rows: Callable[[], bool]
 ) -> FailedForGood | None:
     """Refuse to go on in a table that knows nothing of the dataset's earlier commits.
 
@@ -56,12 +56,12 @@ def was_emptied(
         request: what is to be committed.
         row: the dataset's row of the table's ledger, if it has one.
         has_ledger: whether the table has a ledger of this store.
-        has_rows: whether any rows are in the table.
+        has_rows: finds whether any rows are in the table; asked only where that matters, as it may take long.
     """
     if row is not None or not request.bases or 0 in request.bases:
         return None
     what = f"table {table} has no ledger row of the dataset, and the store knows that it committed to the table before"
-    if has_rows and not has_ledger:
+    if not has_ledger and has_rows():
         return FailedForGood(
             f"{what}. The table has rows, which may be the dataset's. Nothing was written. To do: put the old table or"
             " its ledger back, and release the dataset with retry; if that can't be, drop the table, and release the"

@@ -236,8 +236,7 @@ class DeltaCommitter(SinkCommitter):
         self, table: DeltaTable, name: str, request: CommitRequest, row: LedgerRow | None
     ) -> FailedForGood | None:
         has_ledger = self._ledgers.is_in(table)
-        has_rows = row is None and bool(table.file_uris())
-        return was_emptied(name, request, row, has_ledger=has_ledger, has_rows=has_rows)
+        return was_emptied(name, request, row, has_ledger=has_ledger, has_rows=lambda: bool(table.file_uris()))
 
     # -- taking back
 

@@ -255,8 +255,9 @@ class IcebergCommitter(SinkCommitter):
 
     def _emptied(self, table: Table, request: CommitRequest, row: LedgerRow | None) -> FailedForGood | None:
         has_ledger = self._ledgers.name in table.metadata.properties
-        has_rows = row is None and _has_rows(table)
-        return was_emptied(".".join(table.name()), request, row, has_ledger=has_ledger, has_rows=has_rows)
+        return was_emptied(
+            ".".join(table.name()), request, row, has_ledger=has_ledger, has_rows=lambda: _has_rows(table)
+        )
 
     # -- taking back
 
