@@ -70,7 +70,7 @@ class BatchParser:
         try:
             return self._parser.canonical(body)
         except ValueError as error:
-            return error
+            return ValueError(str(error))  # the error itself would keep the parsed message, by its traceback
 
 
 def parts(bodies: list[bytes], max_bytes: int) -> Iterator[list[bytes]]:
