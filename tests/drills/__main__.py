@@ -12,6 +12,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from tests.drills.desk import unproven
 from tests.drills.drill import Drilled, NotBrokenError
 from tests.drills.registry import drills
 from tests.servers.process import ServerUnavailableError
@@ -44,13 +45,18 @@ def run_drills(names: Iterable[str], say: Callable[[str], None]) -> DrillsResult
 
 
 def one(name: str, folder: Path) -> Drilled:
-    """Runs a drill in an empty folder."""
+    """Runs a drill in an empty folder. One that has not seen the remedies that it names is not resolved."""
+    drill = drills()[name]
     try:
-        return drills()[name].make(folder)
+        result = drill.make(folder)
     except ServerUnavailableError as error:
         return Drilled(skipped=str(error))
     except NotBrokenError as error:
         return Drilled(problems=[str(error)])
+    if unseen := unproven(drill.remedies, result):
+        result.problems.append(f"not printed: {unseen}")
+        result.resolved = False
+    return result
 
 
 def main(

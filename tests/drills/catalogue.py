@@ -35,6 +35,11 @@ class Remedy:
     text: str
     command: str = ""
 
+    @property
+    def line(self) -> str:
+        """How `without.txt` lists it, and what the fragments that drills name are parts of."""
+        return f"{self.place} | {self.text}"
+
 
 def _is_remedy(text: str) -> bool:
     names = "|".join(command_names())

@@ -88,11 +88,16 @@ def more(situation: KafkaSituation, *topics: str, records: int = 5) -> None:
 
 @dataclass
 class Printed:
-    """The texts that a drill has seen printed, and the commands that it typed."""
+    """The texts that a drill has seen printed, and the commands that it typed. `tried`: those that were refused."""
 
     situation: Situation
     result: Drilled = field(default_factory=Drilled)
-    seen: list[str] = field(default_factory=list)
+    tried: list[str] = field(default_factory=list)
+
+    @property
+    def seen(self) -> list[str]:
+        """The texts."""
+        return self.result.seen
 
     def refused(self, command: str, says: str, code: int | None = None) -> str:
         """Type a command that fails and prints a remedy.
@@ -105,6 +110,7 @@ class Printed:
         if not re.search(says, text) or done.returncode == 0 or (code is not None and done.returncode != code):
             raise NotBrokenError(f"{command} ended with {done.returncode} and printed {text[-3000:]}")
         self.seen.append(text)
+        self.tried.append(command)
         self.result.cause_told, self.result.told = True, text[-400:]
         return text
 
@@ -127,13 +133,13 @@ class Printed:
         self.seen.append(" ".join(text.split()))
 
     def type(self, command: str, code: int = 0) -> str:
-        """Type a command of a remedy, which must end so; return what it printed.
+        """Type a command of a remedy, or one that was refused before; it must end so. Return what it printed.
 
         Raises:
             NotBrokenError: if no text that was printed names the command.
         """
         words = {command.removeprefix("distcommit ").split()[0], command.rsplit(maxsplit=1)[-1]}
-        printed = (*self.seen, self.result.command)
+        printed = (*self.seen, *self.tried, self.result.command)
         if not any(re.search(rf"\b{re.escape(word)}\b", text) for word in words for text in printed):
             raise NotBrokenError(f"nothing that was printed says to type {command}: {self.seen}")
         done = self.situation.type(command)
@@ -153,16 +159,20 @@ class Printed:
         return self.result
 
 
-def unproven(fragments: Sequence[str], seen: Sequence[str]) -> list[str]:
-    """Return the fragments of which no remedy's whole text was printed."""
+def unproven(fragments: Sequence[str], result: Drilled) -> list[str]:
+    """Return the fragments of which no remedy's whole text was printed. Of a remedy that is a command alone, a command
+    must have been typed."""
     return [
         fragment
         for fragment in fragments
-        if not any(
-            fragment in remedy.text and any(as_pattern(remedy.text).search(text) for text in seen)
-            for remedy in remedies()
-        )
+        if not any(fragment in remedy.line and _was_printed(remedy.text, result) for remedy in remedies())
     ]
+
+
+def _was_printed(text: str, result: Drilled) -> bool:
+    if text.startswith("remedy of "):
+        return bool(result.typed)
+    return any(as_pattern(each).search(seen) for each in text.split(" | ") for seen in result.seen)
 
 
 def as_pattern(text: str) -> re.Pattern[str]:

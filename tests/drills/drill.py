@@ -40,7 +40,7 @@ class Typed(msgspec.Struct):
 class Drilled(msgspec.Struct):
     """What came of a drill. `told`: the line that names the cause; `command`: the one below it, which was typed first;
     `typed`: all of them, each the first that `status` printed then. `exact_afterwards`: by the product's deep audit and
-    by a count that shares no code with it."""
+    by a count that shares no code with it. `seen`: the texts that were printed."""
 
     cause_told: bool = False
     told: str = ""
@@ -52,6 +52,7 @@ class Drilled(msgspec.Struct):
     seconds: float = 0.0
     problems: list[str] = []
     skipped: str = ""
+    seen: list[str] = []
 
 
 def nothing() -> None:
@@ -156,11 +157,11 @@ class KafkaSituation(Situation):
         source = {"type": "kafka", "brokers": brokers, "topics": list(topics)}
         self.write(source=source, sink={"partition_by": {"granularity": "day"}}, **sections)
 
-    def produce(self, topic: str, *values: bytes, days: int = 1) -> None:
-        """Gives records to a topic's first partition, spread over days."""
+    def produce(self, topic: str, *values: bytes, days: int = 1, first: int = 0) -> None:
+        """Gives records to a topic's first partition, spread over days from that one on."""
         producer = Producer({"bootstrap.servers": self.brokers, "linger.ms": 5})
         for number, value in enumerate(values):
-            producer.produce(topic, value, partition=0, timestamp=FIRST_DAY_MS + number % days * DAY_MS)
+            producer.produce(topic, value, partition=0, timestamp=FIRST_DAY_MS + (first + number % days) * DAY_MS)
         if left := producer.flush(60):
             raise NotBrokenError(f"{left} records are not acknowledged")
         self.given.update(values)
@@ -199,6 +200,7 @@ def drilled(
         result.problems.append(f"the cause is not told: {troubles}")
         return result
     result.cause_told, result.told, result.command = True, named["what"], named["command"]
+    result.seen.append(named["what"])
     shown = situation.type(f"distcommit status {situation.path}").stdout
     if result.command not in [line.strip() for line in shown.splitlines()]:
         result.problems.append(f"the command is not printed as it is: {shown}")

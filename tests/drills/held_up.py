@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -74,3 +75,44 @@ def paused_job(folder: Path) -> Drilled:
         printed.type(printed.problem("paused by")["command"])
         situation.run(0)
         return printed.ended()
+
+
+@contextmanager
+def stopped(folder: Path, **sections: Any) -> Iterator[KafkaHere]:
+    """A job of which one dataset is stopped, as a run could not read a record of it."""
+    json, task = {"type": "json", "fields": {"n": "int64"}}, {"attempts": 1, "stop_after_failed_runs": 1}
+    with a_job(folder, converters=[json], task=task, **sections) as situation:
+        situation.produce("a", b"poison")
+        situation.run(1)
+        yield situation
+
+
+@drill("stopped, as too many runs in a row could not read it", "release it with retry; then reprocess", quick=True)
+def stopped_dataset(folder: Path) -> Drilled:
+    with stopped(folder) as situation:
+        situation.write(on_rejected="divert")
+        printed = Printed(situation)
+        again = f"distcommit reprocess {situation.path} a"
+        printed.refused(again, "no run plans this dataset")
+        printed.type(printed.problem("a: stopped, as too many runs in a row")["command"])
+        situation.run(0)
+        situation.write(converters=[])
+        printed.type(again)
+        situation.given[b"poison"] += 1  # the error file stays beside what is published of it now
+        return printed.ended(rejected=Counter([b"poison"]))
+
+
+@drill("`distcommit release JOB.yaml DATASET retry`, as it was configured before", quick=True)
+def stopped_dataset_that_gets_another_name(folder: Path) -> Drilled:
+    with stopped(folder) as situation:
+        before = situation.config["source"]
+        situation.write(source={**before, "dataset": "partition"}, on_rejected="divert")
+        printed = Printed(situation)
+        again = f"distcommit rebucket {situation.path}"
+        printed.refused(again, "datasets that are stopped can't get other names")
+        situation.write(source=before)
+        printed.type(f"distcommit release {situation.path} a retry")
+        situation.write(source={**before, "dataset": "partition"})
+        printed.type(again)
+        situation.run(0)
+        return printed.ended(rejected=Counter([b"poison"]))

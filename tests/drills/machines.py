@@ -171,3 +171,18 @@ def clock_that_is_wrong(folder: Path) -> Drilled:
         raise NotBrokenError("the run has read what had not settled by its clock")
     cause = "a clock is wrong: the run of epoch .* began 8[56],... s before"
     return drilled(situation, cause)  # the act outside, setting the clock, is to go on without that library
+
+
+@drill("no run has begun for … s, longer than the smallest freshness target")
+def job_that_is_not_run(folder: Path) -> Drilled:
+    """The last run began hours ago, by its clock."""
+    library = _wrong_clock(folder)
+    with MockBroker.start(dict.fromkeys(_TOPICS, 1)) as broker:
+        situation = KafkaSituation(folder)
+        situation.on(broker.bootstrap_servers, _TOPICS, commit={"buckets": 2}, freshness={"target": "1h"})
+        for topic in _TOPICS:
+            situation.numbers(topic, 10)
+        situation.run(0, LD_PRELOAD=str(library), AHEAD_S="-7200")
+        for topic in _TOPICS:
+            situation.numbers(topic, 10)
+        return drilled(situation, "no run has begun for 7,... s, longer than the smallest freshness target")

@@ -17,7 +17,7 @@ Make = Callable[[Path], Drilled]
 class Drill:
     """One broken situation, made in an empty folder and resolved.
 
-    `remedies`: fragments of the texts whose remedy the drill types; each is part of at least one text of
+    `remedies`: fragments of the lines whose remedy the drill types; each is part of at least one line of
     `catalogue.remedies()`. `is_quick`: whether it runs in this process and its Spark session, in seconds.
     """
 

@@ -1,0 +1,51 @@
+"""A task checker that takes a folder of the job away in the middle of a run, as an outage at that moment does."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from distcommit.model.constructs import BranchCounts, TaskCheck, TaskChecker
+
+FLAG = "act"
+"""A file in the drill's folder: the next task whose records are checked acts."""
+
+
+def moves_away(folder: Path, what: str) -> dict[str, Any]:
+    """Return the section of a checker that moves a path below the drill's folder away, once the flag is there."""
+    options = {"folder": str(folder), "what": what}
+    return {"type": "python", "class": f"{__name__}:MovesAway", "options": options}
+
+
+def put_back(folder: Path, what: str) -> None:
+    """Undo the move; what came in its place goes."""
+    shutil.rmtree(folder / what, ignore_errors=True)
+    (folder / f"{what}-aside").rename(folder / what)
+
+
+class MovesAway(TaskChecker):
+    """Moves a path away, after a task has written its records and before the run commits them."""
+
+    def __init__(self, folder: str, what: str) -> None:
+        self._folder, self._what = Path(folder), what
+
+    def begin(self) -> TaskCheck:
+        return _Move(self._folder, self._what)
+
+
+class _Move(TaskCheck):
+    def __init__(self, folder: Path, what: str) -> None:
+        self._folder, self._what = folder, what
+
+    def see(self, batch: pa.RecordBatch) -> None:
+        """Records do not matter."""
+
+    def outcome(self, counts: BranchCounts) -> tuple[bool, str]:
+        with suppress(FileNotFoundError):
+            (self._folder / FLAG).unlink()
+            (self._folder / self._what).rename(self._folder / f"{self._what}-aside")
+        return True, ""

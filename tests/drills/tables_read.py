@@ -1,0 +1,208 @@
+"""Tables of a database and lists that Spark reads, whose rows or settings have changed under their watermarks."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tests.drills.desk import Here, Printed, loads
+from tests.drills.drill import Drilled
+from tests.drills.registry import drill
+
+
+@dataclass
+class TablesHere(Here):
+    """A job that reads tables of SQLite."""
+
+    key: str = "INTEGER PRIMARY KEY"
+
+    def begin(self, *tables: str, **source: Any) -> None:
+        """Create the tables, and write the job file."""
+        for table in tables:
+            self.do(f"CREATE TABLE {table} (id {self.key}, value BLOB)")
+        base = {"type": "sql", "url": f"sqlite:///{self.folder}/tables.db", "tables": list(tables)}
+        self.write(source={**base, "watermark": "id", "lookback": 0, **source}, commit={"buckets": 2})
+
+    def do(self, statement: str, *values: object) -> None:
+        """Execute a statement."""
+        with closing(sqlite3.connect(self.folder / "tables.db")) as connection, connection:
+            connection.execute(statement, values)
+
+    def insert(self, table: str, *ids: int, mark: str = "") -> None:
+        """Give a table rows."""
+        for number in ids:
+            value = f"{table}{mark}-{number}".encode()
+            self.do(f"INSERT INTO {table} VALUES (?, ?)", number, value)
+            self.given[value] += 1
+
+
+def _resolved(situation: Here, cause: str, command: str = "") -> Drilled:
+    """Run into it, type what is printed, and run again."""
+    situation.run(1)
+    printed = Printed(situation)
+    found = printed.problem(cause)
+    printed.type(command or found["command"])
+    situation.run(0)
+    return printed.ended()
+
+
+@drill("if only its newest rows were deleted", "remedy of went_back", quick=True)
+def table_filled_anew(folder: Path) -> Drilled:
+    situation = TablesHere(folder)
+    situation.begin("t", "u")
+    situation.insert("t", 1, 2, 3, 4)
+    situation.insert("u", 1)
+    situation.run(0)
+    situation.do("DELETE FROM t")
+    situation.insert("t", 1, 2, mark="-new")
+    situation.insert("u", 2)
+    return _resolved(situation, "t could not be planned: the watermark column ends before what was read")
+
+
+@drill("or the table's key was taken away: put it back", quick=True)
+def key_taken_away(folder: Path) -> Drilled:
+    situation = TablesHere(folder, key="INTEGER NOT NULL")
+    situation.begin("t", overrides={"t": {"keys": ["id"]}})
+    situation.insert("t", 1, 2, 3)
+    situation.run(0)
+    source = situation.config["source"]
+    situation.write(source={**source, "overrides": {}})
+    situation.run(1)
+    printed = Printed(situation)
+    found = printed.problem("t could not be planned: the watermark column ends at the value before the watermark")
+    situation.write(source=source)
+    situation.insert("t", 4)
+    printed.type(found["command"])
+    return printed.ended()
+
+
+@drill("to go on there by what the job file has now, or to null to begin anew at source.start", quick=True)
+def query_exchanged(folder: Path) -> Drilled:
+    situation = TablesHere(folder)
+    situation.begin("t")
+    situation.write(
+        source={
+            **situation.config["source"],
+            "tables": [],
+            "queries": {"q": "SELECT id, value FROM t"},
+            "overrides": {"q": {"keys": ["id"]}},
+        }
+    )
+    situation.insert("t", 1, 2, 3)
+    situation.run(0)
+    queries = {"q": "SELECT id, value FROM t WHERE id <> 0"}
+    situation.write(source={**situation.config["source"], "queries": queries})
+    situation.insert("t", 4)
+    return _resolved(situation, "q could not be planned: the dataset was read by another query")
+
+
+@drill("remedy of __init__", quick=True)
+def query_exchanged_seen_by_its_command(folder: Path) -> Drilled:
+    return query_exchanged(folder)
+
+
+@drill("name the column that the dataset was read by (or none, for snapshots)", quick=True)
+def watermark_column_exchanged(folder: Path) -> Drilled:
+    situation = TablesHere(folder)
+    situation.begin("t")
+    situation.do("ALTER TABLE t ADD COLUMN other INTEGER")
+    for number in (1, 2, 3):
+        situation.do("INSERT INTO t VALUES (?, ?, ?)", number, b"%d" % number, number * 10)
+        situation.given[b"%d" % number] += 1
+    situation.run(0)
+    source = situation.config["source"]
+    situation.write(source={**source, "watermark": "other"})
+    situation.run(1)
+    printed = Printed(situation)
+    found = printed.problem("t could not be planned: the stored position is not one of the watermark column")
+    situation.write(source=source)
+    situation.do("INSERT INTO t VALUES (4, ?, 40)", b"4")
+    situation.given[b"4"] += 1
+    printed.type(found["command"])
+    return printed.ended()
+
+
+@drill("compare what `distcommit status --json` has of both", quick=True)
+def comparing_jobs_without_offsets(folder: Path) -> Drilled:
+    situation = TablesHere(folder)
+    situation.begin("t")
+    situation.insert("t", 1, 2, 3)
+    situation.run(0)
+    shutil.copy(situation.path, folder / "other.yaml")
+    printed = Printed(situation)
+    printed.refused(f"distcommit compare {situation.path} {folder}/other.yaml", "by the offsets in their files")
+    told = [loads(printed.type(f"distcommit status {folder}/{name} --json")) for name in ("job.yaml", "other.yaml")]
+    if told[0]["datasets"] != told[1]["datasets"]:
+        printed.result.problems.append(f"the same job compares as another: {told}")
+    return printed.ended()
+
+
+@drill("give them as a file: distcommit import-watermarks", quick=True)
+def import_of_a_group_that_the_source_has_not(folder: Path) -> Drilled:
+    situation = TablesHere(folder)
+    situation.begin("t", "u")
+    situation.insert("t", 1, 2, 3, 4)
+    situation.insert("u", 1)
+    printed = Printed(situation)
+    command = f"distcommit import-watermarks {situation.path}"
+    printed.refused(f"{command} --kafka-group old", "keeps no positions of consumer groups")
+    (folder / "positions.csv").write_text("dataset,partition,next_offset\nt,,3\n", encoding="utf-8")
+    printed.type(f"{command} --from {folder}/positions.csv")
+    situation.run(0)
+    situation.given.subtract([b"t-1", b"t-2"])  # the other system has published these
+    return printed.ended()
+
+
+@drill("`distcommit rebuild --keep-watermarks`, then `distcommit set-watermark`", quick=True)
+def rebuild_of_a_job_without_offsets(folder: Path) -> Drilled:
+    situation = TablesHere(folder)
+    situation.begin("t")
+    situation.insert("t", 1, 2, 3)
+    situation.run(0)
+    shutil.copytree(folder / "store", folder / "store-backup")
+    situation.insert("t", 4, 5)
+    situation.run(0)
+    shutil.rmtree(folder / "store")
+    (folder / "store-backup").rename(folder / "store")
+    printed = Printed(situation)
+    printed.refused(f"distcommit rebuild {situation.path}", "a store is rebuilt from the offsets")
+    printed.type(f"distcommit rebuild {situation.path} --keep-watermarks")
+    printed.type(f"""distcommit set-watermark {situation.path} t '{{"": 6}}'""")
+    situation.insert("t", 6)
+    situation.run(0)
+    return printed.ended()
+
+
+def _parquet(situation: Here, name: str, *ids: int) -> None:
+    values = [f"{name}-{number}".encode() for number in ids]
+    folder = situation.folder / "in" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = pa.table({"id": pa.array(ids, pa.int64()), "value": pa.array(values, pa.binary())})
+    pq.write_table(rows, folder / f"{ids[0]}.parquet")
+    situation.given.update(values)
+
+
+@drill("to go on there by what the job file has now, or to null to begin anew", "remedy of stored_in", quick=True)
+def reader_exchanged(folder: Path) -> Drilled:
+    situation = Here(folder)
+    _parquet(situation, "t", 1, 2, 3)
+    path = {"path": f"{folder}/in/t"}
+    source = {"type": "spark", "format": "parquet", "watermark": "id", "lookback": 0}
+    situation.write(source={**source, "datasets": {"t": path}}, commit={"buckets": 2})
+    situation.run(0)
+    _parquet(situation, "t", 4, 5)
+    del situation.given[b"t-5"]  # rows of the greatest value wait, as more of them may come
+    situation.write(source={**source, "datasets": {"t": {**path, "pathGlobFilter": "*.parquet"}}})
+    return _resolved(situation, "t could not be planned: the dataset was read by another reader")
+
+
+@drill("remedy of stage", quick=True)
+def reader_exchanged_seen_by_its_command(folder: Path) -> Drilled:
+    return reader_exchanged(folder)
