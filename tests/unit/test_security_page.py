@@ -1,0 +1,36 @@
+"""The bounds that the security page names are those of the code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from distcommit.constructs.registry import client, converter, policy, schema_bounds
+from distcommit.model import nesting
+from distcommit.sources.files import avro_blocks
+
+PAGE = (Path(__file__).parents[2] / "conf" / "security.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("row", "bounds"),
+    [
+        ("columns that a schema expands to, nested ones included", f"{nesting.MAX_COLUMNS:,}"),
+        (
+            "nested levels of a registered schema; its text; its references",
+            f"{schema_bounds.MAX_NESTING}; {schema_bounds.MAX_SCHEMA_BYTES >> 20} MiB; {client.MAX_REFERENCES}",
+        ),
+        ("values that one Protobuf message expands to", f"{schema_bounds.MAX_RECORD_VALUES:,}"),
+        (
+            "schemas of one dataset; unknown schema ids of one work unit",
+            f"{policy.MAX_SCHEMAS:,}; {converter.MAX_UNKNOWN}",
+        ),
+        (
+            "a block of an Avro file, also unpacked; `fixed` types of a schema together",
+            f"{avro_blocks.MAX_BLOCK_BYTES >> 20} MiB; {nesting.MAX_FIXED_BYTES >> 10} KiB",
+        ),
+    ],
+)
+def test_bound_on_the_page_is_that_of_the_code(row: str, bounds: str) -> None:
+    assert f"| {row} | {bounds} |" in PAGE
