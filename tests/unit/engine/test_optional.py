@@ -158,7 +158,7 @@ def audit(world: World, machine: Machine) -> AuditResult:
 
 def in_branches(found: AuditResult) -> dict[str, tuple[int, int]]:
     """Of each branch how much is published, error files too, and how much of it is rejected."""
-    return {row.branch: (row.published, row.rejected) for row in found.partitions}
+    return {row.branch: (row.published + row.rejected, row.rejected) for row in found.partitions}
 
 
 def errors(machine: Machine, folder: str) -> list[tuple[str, str, str]]:
