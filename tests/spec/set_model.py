@@ -24,13 +24,15 @@ class Act:
 @dataclass(slots=True)
 class SetModel:
     """`owed`: records of `incarnation` that have to be published. `watermark`: None once it was forgotten. `reached`:
-    where it was then. `there`: the incarnation that the source has now."""
+    where it was then. `there`: the incarnation that the source has now. `passed`: records that an operator skipped: the
+    product takes those that were published before for skipped ones, too."""
 
     watermark: int | None = None
     reached: int | None = None
     incarnation: int = 0
     there: int = 0
     owed: set[int] = field(default_factory=set)
+    passed: set[int] = field(default_factory=set)
 
     def do(self, act: Act) -> bool:
         """Carry out an act; False if it is refused."""
@@ -56,9 +58,12 @@ class SetModel:
         return True
 
     def _begin_again(self) -> None:
-        self.incarnation, self.owed, self.reached = self.there, set(), None
+        self.incarnation, self.owed, self.reached, self.passed = self.there, set(), None, set()
 
     def _go_to(self, at: int) -> None:
         """What lies behind is read again; what is passed over is not owed."""
+        before = self.reached if self.watermark is None else self.watermark
         self.owed = {record for record in self.owed if record < at}
+        self.passed = {record for record in self.passed if record < at}
+        self.passed |= set(range(at if before is None else before, at))
         self.watermark = self.reached = at

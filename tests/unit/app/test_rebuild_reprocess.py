@@ -62,7 +62,7 @@ def check(machine: Machine, rejected: int, filtered: int = 0) -> None:
     assert go(HALF, machine, MORE).succeeded
     found = audit(HALF, machine)
     assert found.exact, found
-    assert (found.records + found.filtered, found.filtered) == (9, filtered)
+    assert (found.records + found.rejected_records + found.filtered, found.filtered) == (9, filtered)
     assert found.rejected == rejected
     assert HALF.watermarks(machine)["a"].positions == {"0": 9}
 
