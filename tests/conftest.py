@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from distcommit.model import redaction
 from tests.servers.java import NO_NEWER_JAVA
 from tests.servers.process import ServerUnavailableError
 from tests.servers.spark_start import start_cheaply
@@ -111,3 +112,9 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
         report.longrepr = f"skipped where nothing may be skipped: {report.longrepr}"
     report.sections = [(title, text.encode("utf-8", "backslashreplace").decode()) for title, text in report.sections]
     return report
+
+
+@pytest.fixture(autouse=True)
+def secrets_of_this_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is hidden is that of a process: jobs of other tests would hide words of this one."""
+    monkeypatch.setattr(redaction, "_values", set())
