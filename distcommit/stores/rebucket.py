@@ -166,8 +166,8 @@ def _require_movable(store: JobStore, move: Move, folds: Sequence[Fold]) -> None
             store=store.roots.store,
             expected="none of them to be stopped",
             found=_first(stopped),
-            todo="`distcommit release JOB.yaml DATASET retry`, as it was configured before, then give this again;"
-            " nothing was changed",
+            todo="`distcommit release JOB.yaml DATASET retry`, and run it as it was configured before, then give this"
+            " again; nothing was changed",
         )
     after = renamed(states, move.named_now) if move.named_now else states
     for state in after:

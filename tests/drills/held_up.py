@@ -102,7 +102,7 @@ def stopped_dataset(folder: Path) -> Drilled:
         return printed.ended(rejected=Counter([b"poison"]))
 
 
-@drill("`distcommit release JOB.yaml DATASET retry`, as it was configured before", quick=True)
+@drill("`distcommit release JOB.yaml DATASET retry`, and run it as it was configured before", quick=True)
 def stopped_dataset_that_gets_another_name(folder: Path) -> Drilled:
     with stopped(folder) as situation:
         before = situation.config["source"]
@@ -112,6 +112,7 @@ def stopped_dataset_that_gets_another_name(folder: Path) -> Drilled:
         printed.refused(again, "datasets that are stopped can't get other names")
         situation.write(source=before)
         printed.type(f"distcommit release {situation.path} a retry")
+        situation.run(0)
         situation.write(source={**before, "dataset": "partition"})
         printed.type(again)
         situation.run(0)
