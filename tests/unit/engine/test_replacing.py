@@ -211,7 +211,7 @@ def test_what_is_dropped_on_purpose_stays_accounted_for_when_it_is_replaced() ->
     world = replace(FOLDER, flow=TurningAway(dropped=frozenset({"a/0/1", "a/0/2", "a/0/3", "a/1/2"})))
     machine = ran(world, FIRST, SECOND, THIRD)
     assert live(FOLDER, machine) == read((0, 4, 5))
-    assert exact(FOLDER, machine).replaced + exact(FOLDER, machine).holes == 7
+    assert exact(FOLDER, machine).replaced + exact(FOLDER, machine).filtered == 7
 
 
 def test_one_that_is_given_up_leaves_what_was_there() -> None:
