@@ -436,8 +436,8 @@ NEVER_ENOUGH, BREAKING = (Check("it", BreakingTaskChecker(raises)) for raises in
 
 @dataclass(frozen=True)
 class Endured:
-    """What fails nothing, or an optional branch alone: how many records the audit counts in all, and how many of these in error
-    branches."""
+    """A fault that fails nothing, or an optional branch alone: the records of published and error files, and those of
+    error files."""
 
     flow: Flow = TaskFlow.straight
     records: int = 15
