@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
-from distcommit.model.errors import DistcommitError
+from distcommit.model.errors import CorruptError, DistcommitError, UnknownVersionError
 from distcommit.model.log_records import (
     ByHand,
     Checkpoint,
@@ -163,9 +163,13 @@ def _goes_back(fold: Fold, urn: str, watermark: Watermark | None) -> bool:
 
 def _add(published: LoggedFiles, sequence: SealedSequence, context: StepContext, *, is_whole: bool) -> None:
     renames = [batch for batch in sequence.steps if batch.type_name == FsRenameCommitStep.type_name]
+    try:
+        steps = list(load_steps(renames, context))
+    except (UnknownVersionError, CorruptError):  # of a newer program: which files it names is not known
+        return
     if sequence.steps:  # at-least-once publishes before it seals, and names no files
         published.epochs.add(sequence.epoch)
-    for step in load_steps(renames, context):
+    for step in steps:
         if isinstance(step, FsRenameCommitStep):
             path = step.file.final_path
             if is_tombstone(path):
