@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from distcommit.model.log_records import DatasetStatus, StepBatch
+from distcommit.model.errors import DistcommitError
+from distcommit.model.log_records import DatasetStatus, SetWatermark, StepBatch
 from distcommit.model.ports import FileSystem
 from distcommit.model.steps import StepContext
 from distcommit.model.watermark import Position, Watermark
@@ -153,7 +154,9 @@ def _set_ahead_and_run(machine: SimulatedPosix) -> str:
 
 def _set_back_and_run(machine: SimulatedPosix) -> str:
     """What lies above the place that a person set is published a second time, and no more."""
-    if World().watermarks(machine)["a"] != _BACK:
+    log = World().store(machine).bucket_log(0)
+    records = [segment.record for _, segment in log.segments() if not isinstance(segment, DistcommitError)]
+    if not any(isinstance(record, SetWatermark) for record in records):
         _set(_BACK, machine)
     World().run(machine, SOURCE)
     return violation_after_set_back(machine, World(), SOURCE, 2)
