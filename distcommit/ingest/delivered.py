@@ -54,6 +54,8 @@ class Delivered:
         """
         for partition, end in self._next.items():
             claimed = high.positions.get(partition)
+            if not isinstance(self.unit.low.positions.get(partition), int):
+                continue  # positions of another kind than offsets
             if not isinstance(claimed, int) or claimed < end:
                 raise self._wrong(
                     "claims to have read less than it has delivered",

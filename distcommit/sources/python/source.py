@@ -14,6 +14,7 @@ from distcommit.model.log_records import DatasetState
 from distcommit.model.pins import Pin
 from distcommit.model.provenance import Provenance
 from distcommit.model.source import Extractor, GroupPositions, Lag, Planned, Source, SourceSettings, SourceState
+from distcommit.model.targets import Target
 from distcommit.model.user_class import custom_code, make_named
 from distcommit.model.watermark import Position
 
@@ -62,6 +63,10 @@ class PythonSource(BaseModel, SourceSettings):
     def selects(self, dataset_urn: str, partition: str) -> bool:
         with custom_code("source", self.class_name):
             return self._source.selects(dataset_urn, partition)
+
+    def reads(self, target: Target) -> bool:
+        with custom_code("source", self.class_name):
+            return self._source.reads(target)
 
     @property
     def location(self) -> str:

@@ -349,8 +349,8 @@ def test_a_table_that_can_not_be_written_costs_no_record(caplog: pytest.LogCaptu
 
 
 def test_a_table_of_datasets_that_is_damaged_or_of_another_version_is_told() -> None:
-    data = encode_run_datasets([RunDataset("größe/1", 3, "failed", kind="failed", reason="x" * 900)])
-    assert decode_run_datasets(data, "t")[0].reason == "x" * 500
+    data = encode_run_datasets([RunDataset("größe/1", 3, "failed", kind="failed", reason="x" * 1900)])
+    assert decode_run_datasets(data, "t")[0].reason == "x" * 1000
     with pytest.raises(CorruptError, match="corrupt"):
         decode_run_datasets(data[:-9], "t")
     with pytest.raises(UnknownVersionError, match="found 9"):

@@ -127,7 +127,7 @@ def test_a_twin_of_what_was_found_lost_closes_it_if_it_was_done_after_all(
 
 
 def test_no_other_way_of_release_is_taken(store: LogCommitStepStore, lost: LostError) -> None:
-    with pytest.raises(ConfigurationError, match="expected retry, accept, abandon; found forget"):
+    with pytest.raises(ConfigurationError, match="expected retry, accept, abandon, restart; found forget"):
         store.release("job", "d", "forget")
 
 
