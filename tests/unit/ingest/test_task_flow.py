@@ -241,7 +241,6 @@ def test_a_task_checker_that_does_not_fit_is_told_naming_both(chain: Sequence[st
         (["three"], "encoded", "from three; .*one column 'd'"),
         (["three", "a as list"], "csv", "from a as list; .*can't be written to csv.*column=a.*found list"),
         (["three"], "upserts", "from three; .*one column 'd'"),
-        (["times", "T"], "rows", "from T; .*cannot have a column of this name.*found the same name as 't'"),
         (["three"], "messages", "from three; .*one column 'd'"),
         (["three", "a as list", "deleted"], "messages", "from deleted; .*column=d.*bytes or text; found bool"),
         (["times"], "delta", "from times; .*Delta can't store"),
