@@ -346,12 +346,7 @@ def test_json_schema(registry_server: RegistryServer, topic: str) -> None:
 @pytest.mark.parametrize(
     ("broken", "said"),
     [
-        ({"type": ["string", "integer"]}, "price is of 2 types"),
-        ({"oneOf": [{"type": "string"}, {"type": "integer"}]}, "price is oneOf of 2 types"),
-        ({}, "price is of 0 types"),
         ({"$ref": "#/definitions/none"}, "which is not there"),
-        ({"$ref": "#"}, "recursive"),
-        ({"type": "array"}, "price[] says no type"),
     ],
 )
 def test_a_json_schema_without_columns_turns_its_records_away(
@@ -401,11 +396,13 @@ def test_tls_and_a_password_that_stays_in_its_file_and_one_question_for_each_id(
         assert pieces == [[VALUES[0]] * 2]
         assert list(rejected) == [1]
     number = int.from_bytes(record[1:5], "big")
-    assert sorted(guard.asked) == sorted([f"/schemas/ids/{number}", "/schemas/ids/2000000000"])
+    schemas = [path for path in guard.asked if not path.startswith("/subjects?")]
+    assert sorted(schemas) == sorted([f"/schemas/ids/{number}", "/schemas/ids/2000000000"])
+    assert len(guard.asked) == 3, "whether the registry is empty is asked once"
     made.close()
     made.close()
     converted(made, [record, framed(2_000_000_000, b"")])
-    assert len(guard.asked) == 3  # what was not known may be by now
+    assert len([path for path in guard.asked if path.startswith("/schemas/")]) == 3  # it may be known by now
 
 
 def test_wrong_credentials_and_unknown_certificates_are_told_without_the_secret(

@@ -192,10 +192,15 @@ def _end_of_times(connection: sa.Connection, table: Table, stored: Position | No
     end = end_of_times(connection.scalars(sa.select(sa.func.now())).one(), lookback)
     if not table.rules.to_newest and stored is not None:
         return end
-    newest = connection.scalars(table.newest()).one()
+    try:
+        newest = connection.scalars(table.newest()).one()
+        before = newest and position_of(Kind.TIME, newest - timedelta(seconds=lookback))
+    except (sa.exc.DataError, ValueError, OverflowError):  # a time that Python does not have, such as infinity
+        if table.rules.to_newest:
+            raise
+        return end  # it is not read now, and a warning is no reason to fail the dataset
     if not isinstance(newest, datetime):
         return BEGINNINGS[table.kind] if table.rules.to_newest else end
-    before = position_of(Kind.TIME, newest - timedelta(seconds=lookback))
     if at_or_past(before, end):
         return end
     if table.rules.to_newest:
