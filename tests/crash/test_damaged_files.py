@@ -82,7 +82,7 @@ class Stops:
 
 STOPS = {
     "store marker": Stops("all"),
-    "claim of a folder": Stops("all", shown=False),
+    "claim of a folder": Stops("all"),
     "mark of a run": Stops("nothing"),
     "job log": Stops("all"),
     "bucket log": Stops("bucket"),
