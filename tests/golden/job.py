@@ -18,7 +18,7 @@ from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.ports import FileStatus, FolderEntry
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.files.sink import FileSink
-from distcommit.stores.fencing import fence_job
+from distcommit.stores.fencing import claim_folders, fence_job
 from distcommit.stores.job_store import JobStore, Roots, open_store
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulation.simulated_posix import Crashed
@@ -49,6 +49,7 @@ def run_job(
     store: JobStore, read: ModelSource, run_id: str, *, job_level: bool = False, at_least_once: bool = False
 ) -> RunResult:
     """One run, which commits when all is read, so that a bucket's datasets are sealed together."""
+    claim_folders(store)
     return run(launch_here, begin(store, read, run_id, fence_job(store, run_id), job_level, at_least_once))
 
 

@@ -23,8 +23,8 @@ EPOCHS = (
         (
             "protocol.folding",
             "_set",
-            "max(fold.state_of(urn).closed_epoch, fold.fence_epoch)",
-            "max(fold.state_of(urn).closed_epoch, fold.fence_epoch - 1)",
+            "max(state.closed_epoch, fold.fence_epoch)",
+            "max(state.closed_epoch, fold.fence_epoch - 1)",
         ),
         (
             "protocol.next_record",
