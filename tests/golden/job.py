@@ -18,6 +18,7 @@ from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.ports import FileStatus, FolderEntry
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.files.sink import FileSink
+from distcommit.stores.claims import Mark, put_mark
 from distcommit.stores.fencing import claim_folders, fence_job
 from distcommit.stores.job_store import JobStore, Roots, open_store
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
@@ -50,7 +51,9 @@ def run_job(
 ) -> RunResult:
     """One run, which commits when all is read, so that a bucket's datasets are sealed together."""
     claim_folders(store)
-    return run(launch_here, begin(store, read, run_id, fence_job(store, run_id), job_level, at_least_once))
+    epoch = fence_job(store, run_id)
+    put_mark(store.fs, store.roots.output, epoch, Mark.BEGAN)
+    return run(launch_here, begin(store, read, run_id, epoch, job_level, at_least_once))
 
 
 def begin(
