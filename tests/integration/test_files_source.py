@@ -86,7 +86,7 @@ class Inbox:
         audit = Job.from_file(self.path).audit(deep=True)
         rows, audit.partitions = audit.partitions, []
         assert audit.exact, audit
-        assert sum(row.published for row in rows) == self.sent.total()
+        assert sum(row.published + row.rejected for row in rows) == self.sent.total()
 
 
 def test_what_arrives_is_published_once_and_what_is_wrong_with_a_dataset_stops_it_alone(
