@@ -20,7 +20,7 @@ from tests.checkers.operations import Source, mentioned
 
 STORES = (
     *("by_hand", "commit_step_store", "fencing", "job_lock", "job_store", "log", "log_view", "plans"),
-    *("retention", "run_records", "segment", "tables", "task_states"),
+    *("retention", "run_records", "segment", "sequence_end", "tables", "task_states"),
 )
 PROTOCOL = (
     *("fold", "folding", "next_record", "path_checks", "readiness", "validity"),

@@ -14,6 +14,7 @@ from distcommit.engine.run import RunResult
 from distcommit.model.errors import CorruptError
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.watermark import Position, Watermark
+from distcommit.protocol.paths.parts import OWNER
 from distcommit.stores.job_store import JobStore
 from distcommit.testing.models.model_source import ModelSource
 from tests.golden.job import BUCKETS, IDLE, IN_BUCKET_0, PENDING, RENAMED, RUNS, run_job, source, store_at
@@ -68,7 +69,8 @@ def rerun(store: JobStore, read: ModelSource = ALL) -> RunResult:
 
 
 def staged(folder: Path) -> list[Path]:
-    return [path for path in (folder / "staging").rglob("*") if path.is_file()]
+    """Return the staged files: not the note that names the owner of the folder."""
+    return [path for path in (folder / "staging").rglob("*") if path.is_file() and path.name != OWNER]
 
 
 def test_the_golden_store_is_half_way(folder: Path) -> None:
@@ -93,7 +95,8 @@ def test_what_was_pending_is_published_and_nothing_is_read_again(folder: Path) -
     found = audit(store)
     assert (found.exact, found.records) == (True, records({**IDLE, **PENDING})), found
     assert watermarks(store) == marks({**IDLE, **PENDING})
-    assert not any((folder / "staging").iterdir())
+    assert [path.name for path in (folder / "staging").iterdir()] == [".distcommit"], "which has the owner's note only"
+    assert staged(folder) == []
 
 
 def test_new_records_follow_on_what_version_1_committed(folder: Path) -> None:

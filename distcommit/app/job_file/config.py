@@ -36,6 +36,7 @@ from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.freshness import NO_TARGETS, Freshness
 from distcommit.model.redaction import HIDDEN, Redaction, redact
+from distcommit.model.source import Source
 from distcommit.model.targets import Target
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.protocol.retries import RetryPolicy
@@ -132,7 +133,12 @@ class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allow
 
     @model_validator(mode="after")
     def _source_does_not_read_what_sinks_write(self) -> JobConfig:
-        """As far as the settings tell: of datasets that only a pattern selects each plan is checked."""
+        """Check the datasets that the settings name; those that a pattern selects are checked when they are planned.
+
+        A custom source is not imported to read a job file: all its datasets are checked when they are planned.
+        """
+        if self.source.type == "python":
+            return self
         sinks = self.sink_sections()
         for name, sink in sinks.items():
             fixed = {*sink.targets("a")} & {*sink.targets("b")}
@@ -261,15 +267,8 @@ def parse_config(tree: Mapping[str, Any], file: Path) -> JobConfig:
         ) from None
     places = {name: normal_place(value, file.parent) for name, value in config.paths.model_dump().items()}
     check_places(places)
-    for name, place in places.items():
-        if config.source.reads(Target("root", place)):
-            raise ConfigurationError(
-                "the source reads the job's own folders",
-                path=file,
-                expected=f"a source whose files are not in paths.{name}, and the other way round",
-                found=place,
-                todo="give the job folders apart from what it reads",
-            )
+    if config.source.type != "python":
+        require_apart(config.source, places)
     needs_access = any(sink.file_access for sink in config.sink_sections().values())
     if not keeps_access(places["output"]) and needs_access:
         raise ConfigurationError(
@@ -279,6 +278,26 @@ def parse_config(tree: Mapping[str, Any], file: Path) -> JobConfig:
             todo="remove it; who may read them is said by the bucket's policy, or the share's",
         )
     return config.model_copy(update={"paths": PathSettings(**places)})
+
+
+def require_apart(source: Source, places: Mapping[str, str]) -> None:
+    """Check that a source does not read the job's own folders.
+
+    Args:
+        source: the job's source. A custom class is imported for this.
+        places: store, staging and output folder, by the names of the settings below `paths`.
+
+    Raises:
+        ConfigurationError: if the source reads one of them, or if a custom source can't be made.
+    """
+    for name, place in places.items():
+        if source.reads(Target("root", place)):
+            raise ConfigurationError(
+                "the source reads the job's own folders",
+                expected=f"a source whose files are not in paths.{name}, and the other way round",
+                found=place,
+                todo="give the job folders apart from what it reads",
+            )
 
 
 def _where(error: Exception) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from distcommit.app.job_file.config import JobConfig
+from distcommit.app.job_file.config import JobConfig, require_apart
 from distcommit.app.job_file.pinned import pinned_settings
 from distcommit.app.job_file.places import open_file_system, path_of
 from distcommit.model.commit_groups import CommitGroups
@@ -67,6 +67,7 @@ class JobFolders:
                 expected="`distcommit run` alone",
                 todo="give this command the job's own sink",
             )
+        require_apart(self.config.source, self.config.paths.model_dump())
         pinned, store = self.pinned(), self.open_store(create=create)
         require_settings(store, pinned)
         return store
