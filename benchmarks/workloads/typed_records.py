@@ -164,7 +164,8 @@ class HeldSource(Source, Extractor):
     def unit(self) -> WorkUnit:
         """All of them."""
         records = sum(batch.num_rows for batch in self.batches)
-        return WorkUnit("00000_000001", "events", Watermark({"0": 0}), Watermark({"0": records}), records)
+        end = 1 + max(pc.max(batch.column(self.provenance.offset_column)).as_py() for batch in self.batches)
+        return WorkUnit("00000_000001", "events", Watermark({"0": 0}), Watermark({"0": end}), records)
 
     def plan(self, owned: object, states: object) -> Iterator[DatasetPlan]:
         return iter(())

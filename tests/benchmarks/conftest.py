@@ -1,4 +1,4 @@
-"""One Spark session for all benchmark tests."""
+"""One Spark session for all benchmark tests, stopped before tests of another package start their own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from benchmarks.session import spark_session
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def spark() -> Iterator[SparkSession]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
