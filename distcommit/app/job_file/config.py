@@ -29,15 +29,13 @@ from distcommit.app.job_file.job_sections import (
 )
 from distcommit.app.job_file.observing_settings import ObservingSettings
 from distcommit.app.job_file.one_of_each import load_yaml
-from distcommit.app.job_file.places import check_places, keeps_access, normal_place
+from distcommit.app.job_file.places import check_places, keeps_access, normal_place, require_apart
 from distcommit.app.job_file.schedule_settings import ScheduleSettings
 from distcommit.app.job_file.secrets import PLACES, secret_values, takes_secret_file
 from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.freshness import NO_TARGETS, Freshness
 from distcommit.model.redaction import HIDDEN, Redaction, redact
-from distcommit.model.source import Source
-from distcommit.model.targets import Target
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.protocol.retries import RetryPolicy
 from distcommit.spark.settings import SparkSettings
@@ -278,26 +276,6 @@ def parse_config(tree: Mapping[str, Any], file: Path) -> JobConfig:
             todo="remove it; who may read them is said by the bucket's policy, or the share's",
         )
     return config.model_copy(update={"paths": PathSettings(**places)})
-
-
-def require_apart(source: Source, places: Mapping[str, str]) -> None:
-    """Check that a source does not read the job's own folders.
-
-    Args:
-        source: the job's source. A custom class is imported for this.
-        places: store, staging and output folder, by the names of the settings below `paths`.
-
-    Raises:
-        ConfigurationError: if the source reads one of them, or if a custom source can't be made.
-    """
-    for name, place in places.items():
-        if source.reads(Target("root", place)):
-            raise ConfigurationError(
-                "the source reads the job's own folders",
-                expected=f"a source whose files are not in paths.{name}, and the other way round",
-                found=place,
-                todo="give the job folders apart from what it reads",
-            )
 
 
 def _where(error: Exception) -> str:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from distcommit.app.job_file.config import JobConfig, require_apart
+from distcommit.app.job_file.config import JobConfig
 from distcommit.app.job_file.pinned import pinned_settings
-from distcommit.app.job_file.places import open_file_system, path_of
+from distcommit.app.job_file.places import open_file_system, path_of, require_apart
 from distcommit.model.commit_groups import CommitGroups
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.pins import PinnedSettings

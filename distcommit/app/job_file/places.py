@@ -13,6 +13,8 @@ from distcommit.fs.local import LocalFileSystem
 from distcommit.fs.posix import RealPosixCalls
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.ports import FileSystem
+from distcommit.model.source import Source
+from distcommit.model.targets import Target
 
 _REMOTE = {
     "hdfs": "hdfs://NAMENODE:PORT/folder, or a name service of the Hadoop configuration as host",
@@ -185,3 +187,23 @@ def path_of(place: str) -> str:
 def _file_system_of(place: str) -> tuple[str, str]:
     scheme, separator, rest = place.partition("://")
     return (scheme, rest.partition("/")[0]) if separator else ("", "")
+
+
+def require_apart(source: Source, places: Mapping[str, str]) -> None:
+    """Check that a source does not read the job's own folders.
+
+    Args:
+        source: the job's source. A custom class is imported for this.
+        places: store, staging and output folder, by the names of the settings below `paths`.
+
+    Raises:
+        ConfigurationError: if the source reads one of them, or if a custom source can't be made.
+    """
+    for name, place in places.items():
+        if source.reads(Target("root", place)):
+            raise ConfigurationError(
+                "the source reads the job's own folders",
+                expected=f"a source whose files are not in paths.{name}, and the other way round",
+                found=place,
+                todo="give the job folders apart from what it reads",
+            )
