@@ -127,9 +127,14 @@ class _Audit:
         """Reads which files the logs name, as far as they go back."""
         for bucket in buckets:
             try:
-                self._logged |= logged_files(self._store, bucket)
+                found, damaged = logged_files(self._store, bucket)
             except (DistcommitError, OSError) as error:
                 self._result.unreadable.append(f"bucket {bucket}: {error}")
+                continue
+            self._logged |= found
+            for number in damaged:
+                why = f"segment {number} of its commit log cannot be read"
+                self._result.note("not_compared", f"bucket {bucket}: files published before then, as {why}")
 
     def output(self) -> None:
         """Compares the claim and the marks of the output with the store."""
@@ -166,6 +171,9 @@ class _Audit:
         gone = gone_files(logged, folder.paths, folder.retired_paths) if folder.is_read else []
         content = None
         if state is not None:
+            for epoch in logged.unreadable:
+                why = "its commit steps are of a version that is not known here"
+                self._result.note("not_compared", f"{state.dataset_urn}: files of epoch {epoch}, as {why}")
             is_missed = any(file.epoch == state.done_epoch for file in gone)
             is_whole = state.done_epoch not in folder.retired_epochs and not is_missed
             content = SequenceContent(state, is_whole, is_counted=not state.targets)

@@ -48,13 +48,14 @@ class LoggedFiles:
     """Files and tombstones of a dataset that a log names, by their paths below the output, each with its epoch.
 
     `accepted`: those of sequences that an operator has accepted as they are; `epochs`: those of which all files are
-    named here or there.
+    named here or there; `unreadable`: those whose commit steps this version cannot read, so that no file is named.
     """
 
     files: dict[str, int] = field(default_factory=dict)
     stones: dict[str, int] = field(default_factory=dict)
     accepted: set[str] = field(default_factory=set)
     epochs: set[int] = field(default_factory=set)
+    unreadable: list[int] = field(default_factory=list)
 
     def is_foreign(self, path: str) -> bool:
         """Whether a file is named after an epoch of which the log knows all attempts, and after none of these."""
@@ -107,8 +108,9 @@ def gone_files(known: LoggedFiles, there: Collection[str], retired: Collection[s
     return gone
 
 
-def logged_files(store: JobStore, bucket: int) -> dict[str, LoggedFiles]:
-    """Return what the log of a bucket says that was published, by dataset, as far as it goes back.
+def logged_files(store: JobStore, bucket: int) -> tuple[dict[str, LoggedFiles], list[int]]:
+    """Return the files that the log of a bucket names, by dataset, as far as it goes back; and the numbers of its
+    damaged segments, before which it names none.
 
     Raises:
         DistcommitError, OSError: if the log can't be read.
@@ -116,8 +118,11 @@ def logged_files(store: JobStore, bucket: int) -> dict[str, LoggedFiles]:
     context = StepContext(store.fs, store.roots.staging, store.roots.output, store_id=store.store_id)
     fold: Fold | None = None
     found: dict[str, LoggedFiles] = {}
+    damaged: list[int] = []
     for number, segment in store.bucket_log(bucket).segments():
         record = None if isinstance(segment, DistcommitError) else segment.record
+        if record is None:
+            damaged.append(number)
         if record is None or (fold is None and not isinstance(record, Checkpoint)):
             fold, found = None, {}  # nobody knows what it says: it is known from the next checkpoint on
             continue
@@ -128,7 +133,7 @@ def logged_files(store: JobStore, bucket: int) -> dict[str, LoggedFiles]:
             for sequence, is_whole in _done(record, fold):
                 _add(found.setdefault(sequence.dataset_urn, LoggedFiles()), sequence, context, is_whole=is_whole)
         apply(number, record, fold)
-    return found
+    return found, damaged
 
 
 def _done(record: Record, fold: Fold) -> Iterator[tuple[SealedSequence, bool]]:
@@ -166,6 +171,7 @@ def _add(published: LoggedFiles, sequence: SealedSequence, context: StepContext,
     try:
         steps = list(load_steps(renames, context))
     except (UnknownVersionError, CorruptError):  # of a newer program: which files it names is not known
+        published.unreadable.append(sequence.epoch)
         return
     if sequence.steps:  # at-least-once publishes before it seals, and names no files
         published.epochs.add(sequence.epoch)

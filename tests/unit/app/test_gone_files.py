@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from distcommit.app.output.audit import AuditResult, audit_store
 from distcommit.engine import recover
 from distcommit.engine.run import run
 from distcommit.ingest.fed_again import ErrorFiles
 from distcommit.ingest.task_flow import TaskFlow
+from distcommit.model.log_records import Intent
 from distcommit.protocol.paths.output import published_epoch
+from distcommit.protocol.paths.store import SEGMENT_SUFFIX
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.by_hand import accept, set_watermark
 from distcommit.stores.fencing import end_run
+from distcommit.stores.segment import Segment, decode_segment, encode_segment
 from distcommit.testing.models.model_source import ModelDataset
 from distcommit.testing.models.turning_away import TurningAway
 from distcommit.testing.simulation.programs.parts import put_file
@@ -194,3 +198,49 @@ def test_what_was_there_before_a_person_set_the_watermark_may_be_gone_once_it_is
     for path in files(machine):
         with without(machine, path):
             assert missed(NEVER, machine) == [path.removeprefix(f"{OUTPUT}/")]
+
+
+def rewrite_segments(machine: Machine, changed: Callable[[Segment], bytes | None]) -> int:
+    """Replace segments of the bucket's log where `changed` returns other bytes; return how many."""
+    count = 0
+    for path in machine.paths(NEVER.store(machine).bucket_log(0).folder):
+        data = changed(decode_segment(machine.read_file(path), path)) if path.endswith(SEGMENT_SUFFIX) else None
+        if data is not None:
+            machine.remove(path)
+            machine.put(path, data)
+            count += 1
+    return count
+
+
+def of_a_newer_version(segment: Segment) -> bytes | None:
+    record = segment.record
+    if not isinstance(record, Intent) or not any(sequence.steps for sequence in record.sequences):
+        return None
+    newer = tuple(
+        structs.replace(sequence, steps=tuple(structs.replace(s, version=s.version + 1) for s in sequence.steps))
+        for sequence in record.sequences
+    )
+    return encode_segment(replace(segment, record=structs.replace(record, sequences=newer)))
+
+
+def test_files_whose_steps_are_of_a_newer_version_are_named_as_not_compared() -> None:
+    machine = Machine()
+    ran(NEVER, machine, 3, 5)
+    epochs = sorted({published_epoch(path.rpartition("/")[2]) for path in files(machine)})
+    assert audit(NEVER, machine).not_compared == []
+    assert rewrite_segments(machine, of_a_newer_version) == 2 * len(epochs) == 4
+    why = "as its commit steps are of a version that is not known here"
+    expected = [f"{urn}: files of epoch {epoch}, {why}" for urn in "ab" for epoch in epochs]
+    found = audit(NEVER, machine)
+    assert (found.exact, found.unreadable, found.not_compared) == (True, [], expected)
+
+
+def test_damaged_segment_before_the_newest_checkpoint_is_named_as_not_compared() -> None:
+    machine = Machine()
+    ran(NEVER, machine, 3, 5)
+    NEVER.store(machine).bucket_log(0).checkpoint(at_least=1)
+    assert audit(NEVER, machine).not_compared == []
+    assert rewrite_segments(machine, lambda segment: b"x" if isinstance(segment.record, Intent) else None) == 4
+    found = audit(NEVER, machine)
+    assert (found.exact, found.not_compared_count) == (True, 4)
+    assert all(text.startswith("bucket 0: files published before then") for text in found.not_compared), found
