@@ -352,4 +352,8 @@ class SourceSettings(Source):
     the Spark session, the source and the job's store it gives a context manager; what that gives is the source that the
     run reads for as long as it lasts. Sources themselves do not know Spark."""
 
+    is_imported: ClassVar[bool] = False
+    """Whether a class that the settings name is imported before the source can answer anything. A job file is read
+    without that."""
+
     type: str

@@ -135,7 +135,7 @@ class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allow
 
         A custom source is not imported to read a job file: all its datasets are checked when they are planned.
         """
-        if self.source.type == "python":
+        if self.source.is_imported:
             return self
         sinks = self.sink_sections()
         for name, sink in sinks.items():
@@ -265,7 +265,7 @@ def parse_config(tree: Mapping[str, Any], file: Path) -> JobConfig:
         ) from None
     places = {name: normal_place(value, file.parent) for name, value in config.paths.model_dump().items()}
     check_places(places)
-    if config.source.type != "python":
+    if not config.source.is_imported:
         require_apart(config.source, places)
     needs_access = any(sink.file_access for sink in config.sink_sections().values())
     if not keeps_access(places["output"]) and needs_access:
