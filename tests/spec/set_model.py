@@ -10,22 +10,32 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+Kind = Literal["run", "set", "forget", "recreate", "quarantine", "abandon", "retry", "accept", "retain", "rebucket"]
+
 
 @dataclass(frozen=True, slots=True)
 class Act:
     """`run` reads up to `at`, from `begins` on where there is no watermark; `set` moves the watermark to `at`; `forget`
-    sets it to null; `recreate` makes the source again."""
+    sets it to null; `recreate` makes the source again.
 
-    kind: Literal["run", "set", "forget", "recreate"]
+    `quarantine` is a run that reads up to `at` and dies in its commit, whose sequence an operator quarantines.
+    `abandon`, `retry` and `accept` release that sequence; `retry` includes the run that replays it. Of an accepted
+    sequence the records in `published` are in the output. `retain` deletes old records on purpose, and `rebucket` moves
+    the job to another number of buckets; neither changes what is owed.
+    """
+
+    kind: Kind
     at: int = 0
     begins: int = 0
+    published: frozenset[int] = frozenset()
 
 
 @dataclass(slots=True)
 class SetModel:
     """`owed`: records of `incarnation` that have to be published. `watermark`: None once it was forgotten. `reached`:
     where it was then. `there`: the incarnation that the source has now. `passed`: records that an operator skipped: the
-    product takes those that were published before for skipped ones, too."""
+    product takes those that were published before for skipped ones, too. `held`: records of a quarantined sequence,
+    before whose release nothing of the dataset is read or set."""
 
     watermark: int | None = None
     reached: int | None = None
@@ -33,12 +43,21 @@ class SetModel:
     there: int = 0
     owed: set[int] = field(default_factory=set)
     passed: set[int] = field(default_factory=set)
+    held: range | None = None
 
     def do(self, act: Act) -> bool:
         """Carry out an act; False if it is refused."""
+        if act.kind in ("abandon", "retry", "accept"):
+            return self._release(act)
+        if self.held is not None and act.kind not in ("recreate", "retain"):
+            return False
         match act.kind:
             case "recreate":
                 self.there += 1
+            case "quarantine":
+                if self.watermark is None or self.there != self.incarnation or act.at <= self.watermark:
+                    return False
+                self.held = range(self.watermark, act.at)
             case "forget":
                 self.reached, self.watermark = self.reached if self.watermark is None else self.watermark, None
             case "set":
@@ -55,6 +74,17 @@ class SetModel:
                 low = self.watermark or 0
                 self.owed |= set(range(low, max(low, act.at)))
                 self.watermark = max(low, act.at)
+        return True
+
+    def _release(self, act: Act) -> bool:
+        if self.held is None:
+            return False
+        if act.kind != "abandon":
+            published = set(self.held) if act.kind == "retry" else set(act.published)
+            self.owed |= published
+            self.passed |= set(self.held) - published
+            self.watermark = self.held.stop
+        self.held = None
         return True
 
     def _begin_again(self) -> None:
