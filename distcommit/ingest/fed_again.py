@@ -47,8 +47,10 @@ class FedAgain(msgspec.Struct, frozen=True):
     """What a maintenance unit feeds again, as a property of it.
 
     `branch`: the one that had turned the records away; empty: all. `branches`: all that there were when these were
-    read, or with an empty `branch` all that there are. `base`: the done epoch that it was planned on. `files`: live
-    error files, by their paths below the output.
+    read, or with an empty `branch` all that there are. `base`: the done epoch that it was planned on. `epochs`: of the
+    files; and of those that their records were in before, if these were reprocessed and rejected again, so that the
+    first one is that of the run that had read the oldest record. `files`: live error files, by their paths below the
+    output.
     """
 
     branch: str
@@ -85,7 +87,7 @@ def _live_errors(fs: FileSystem, output: str, state: DatasetState) -> Iterator[t
 
 def plan_again(fs: FileSystem, output: str, state: DatasetState, flow: TaskFlow) -> DatasetPlan:
     """The plan of feeding a dataset's live error files again: a maintenance unit for each branch that had turned
-    records away, for each incarnation of the source.
+    records away, for each incarnation of the source, and for each epoch if positions count what is read.
 
     Raises:
         ConfigurationError: if there is nothing to feed, or the branch is not there any more.
@@ -102,7 +104,8 @@ def plan_again(fs: FileSystem, output: str, state: DatasetState, flow: TaskFlow)
 def _units(fs: FileSystem, output: str, state: DatasetState, flow: TaskFlow) -> tuple[WorkUnit, ...]:
     """As `plan_again`; empty if there is nothing to feed."""
     names = tuple(branch.name for branch in flow.branches)
-    groups: dict[tuple[str, str, tuple[str, ...]], list[tuple[str, Footer]]] = {}
+    counts_reading = flow.source.provenance is not None and flow.source.provenance.counts_reading
+    groups: dict[tuple[str, str, tuple[str, ...], int], list[tuple[str, Footer]]] = {}
     for path, footer in _live_errors(fs, output, state):
         branch = "" if footer.branch == MAIN_BRANCH else footer.branch
         if branch and branch not in names:
@@ -114,7 +117,8 @@ def _units(fs: FileSystem, output: str, state: DatasetState, flow: TaskFlow) -> 
                 found=branch,
                 todo="put the branch back into the job file",
             )
-        key = footer.incarnation, branch, footer.branches if branch else names
+        read_in = min(_epochs(footer)) if counts_reading else 0  # positions are comparable within one epoch only
+        key = footer.incarnation, branch, footer.branches if branch else names, read_in
         groups.setdefault(key, []).append((path, footer))
     return tuple(
         WorkUnit(
@@ -125,7 +129,7 @@ def _units(fs: FileSystem, output: str, state: DatasetState, flow: TaskFlow) -> 
             sum(footer.records for _, footer in files),
             {_PROPERTY: msgspec.json.encode(_fed_again(branch, branches, state.done_epoch, files)).decode()},
         )
-        for (incarnation, branch, branches), files in groups.items()
+        for (incarnation, branch, branches, _), files in groups.items()
     )
 
 
@@ -135,8 +139,12 @@ def _plan_of(state: DatasetState, units: tuple[WorkUnit, ...]) -> DatasetPlan:
 
 
 def _fed_again(branch: str, branches: tuple[str, ...], base: int, files: Sequence[tuple[str, Footer]]) -> FedAgain:
-    epochs = tuple(sorted({footer.epoch for _, footer in files}))
+    epochs = tuple(sorted({epoch for _, footer in files for epoch in _epochs(footer)}))
     return FedAgain(branch, branches, base, epochs, tuple(path for path, _ in files))
+
+
+def _epochs(footer: Footer) -> tuple[int, ...]:
+    return (footer.epoch, *footer.replaces)
 
 
 def _nothing(urn: str, found: str) -> ConfigurationError:

@@ -82,7 +82,8 @@ class Origin:
         incarnation: what the source's positions count in (a Kafka topic id), as in the watermark.
         branches: all branches that records go to, without those of errors.
         makes_several: whether several records may have been made of one.
-        replaces: the epochs of published files whose records are fed again, and which these take the place of.
+        replaces: the epochs of published files whose records are fed again, and which these take the place of; and of
+            those that the records were in before.
         publish: how what is read stands to what is published already.
         extract: the table that they are an extract of, if the source knows; a writer tells its committer by its infos.
     """

@@ -2,10 +2,11 @@
 
 Each row says where it comes from, in four columns: the dataset (`OF`), the epoch that read it, its source partition
 within the source's incarnation (`PART`), and its position there. Of two rows of one partition the later position is
-newer, unless positions only count what is read, as with files and lists: these begin anew with the watermark. Of
-others the source has no order: then the row that is read now is newer, unless it is fed again from error files. A row
-that is fed again has the epoch of the run that had rejected it, and is newer only than rows of older epochs of its
-dataset. A sink that names a `version` column compares its values instead, and has none of these columns.
+newer, whichever branch they came through. Positions of files and lists only count what is read, and begin anew with the
+watermark: they are compared within one epoch. Other rows have no common order in the source: the row that is read now
+is newer, unless it is reprocessed from error files. A reprocessed row has the epoch of the run that had read it, and is
+newer only than rows of older epochs of its dataset. A sink that names a `version` column compares its values instead,
+and has none of these columns.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Newer:
     Attributes:
         version: the column that says which row is newer; empty: where rows come from says so.
         is_fed_again: whether the rows come from error files.
-        is_by_reading: whether the row that is read now is newer than any that is there, unless it is fed again.
+        is_by_reading: whether positions count what is read, so that they are comparable within one epoch only.
     """
 
     version: str
@@ -51,9 +52,9 @@ class Newer:
             return f"({there} IS NULL OR COALESCE({value} >= {there}, FALSE))"
         same_dataset = f"{old(OF)} = {new(OF)}"
         same = f"{same_dataset} AND {old(PART)} = {new(PART)}"
+        if self.is_by_reading:
+            same += f" AND {old(EPOCH)} = {new(EPOCH)}"
         later = f"{new(POSITION)} >= {old(POSITION)}"
-        if self.is_by_reading and not self.is_fed_again:
-            return "TRUE"
         if not self.is_fed_again:
             return f"(CASE WHEN {same} THEN COALESCE({later}, TRUE) ELSE TRUE END)"
         older_epoch = f"COALESCE({same_dataset} AND {old(EPOCH)} < {new(EPOCH)}, FALSE)"

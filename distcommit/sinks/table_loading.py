@@ -13,6 +13,7 @@ from distcommit.decoding import converted
 from distcommit.model.committer import CommitRequest, CommitterContext
 from distcommit.model.errors import ConflictError
 from distcommit.model.ledger import Covered, LedgerRow
+from distcommit.model.work import MAIN_BRANCH
 from distcommit.sinks.newest import EPOCH, OF, ORDER_COLUMNS, Newer, oldest_first, with_order
 from distcommit.sinks.staged_rows import rows_of, staged_runs
 from distcommit.sinks.table_committer import LEDGER, Key, RefusedError, TableCommitter
@@ -114,7 +115,7 @@ class LoadingCommitter(TableCommitter):
 
     def _runs(self, request: CommitRequest) -> Iterator[tuple[Sequence[pa.RecordBatch], Newer]]:
         """Yield staged batches of one schema after the other, as they are sent, with what they are newer than."""
-        of = tag_of(self._context.store_id, request.dataset_urn, request.branch)
+        of = tag_of(self._context.store_id, request.dataset_urn, MAIN_BRANCH)  # of all branches: they share positions
         for info in request.infos:
             epochs = info.get("epochs", ())
             newer = Newer(self._settings.version, bool(epochs), info.get("by_reading", False))

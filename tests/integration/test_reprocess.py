@@ -5,12 +5,15 @@ from __future__ import annotations
 import random
 import re
 import signal
+import sqlite3
 import time
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
@@ -30,10 +33,10 @@ WITH_TEXT = [{"type": "json", "fields": {"n": "string"}}]
 RECORDS = 300
 
 
-def produce(job: KafkaJob, topic: str, *values: bytes) -> None:
+def produce(job: KafkaJob, topic: str, *values: bytes, partition: int = 0) -> None:
     producer = Producer({"bootstrap.servers": job.broker.bootstrap_servers})
     for value in values:
-        producer.produce(topic, value, key=b"k", headers=[("h", b"1")], partition=0)
+        producer.produce(topic, value, key=b"k", headers=[("h", b"1")], partition=partition)
     assert producer.flush(30) == 0
     job.produced += len(values)
 
@@ -104,6 +107,32 @@ def test_what_kafka_gave_comes_back_as_it_was(tmp_path: Path, spark: SparkSessio
         first, second = (table.collect() for table in tables)
         assert first == second
         assert tables[0].schema == tables[1].schema
+
+
+def test_an_upsert_keeps_the_newest_row_when_older_ones_are_reprocessed_twice(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    """A row of another partition is compared by the run that had read it, also once it was rejected again."""
+    flow: dict[str, Any] = {
+        "converters": [{"type": "json", "fields": {"k": "string", "v": "string"}}],
+        "on_rejected": "divert",
+        "sink": {"type": "sqlite", "path": str(tmp_path / "rows.db"), "mode": "upsert", "keys": ["k"]},
+    }
+    digits = [{"type": "regex", "column": "v", "pattern": "[0-9]+"}]
+    with kafka_job(tmp_path, {"t": 2}) as job:
+        job.path.write_text(yaml.safe_dump({**job.config, **flow, "row_checkers": digits}))
+        rejected_of_a, rejected_of_b, rejected_of_c = (b'{"k":"%c","v":"mended"}' % key for key in b"abc")
+        produce(job, "t", rejected_of_a, b'{"k":"a","v":"2"}', b'{"k":"b","v":"1"}', rejected_of_b, rejected_of_c)
+        assert Job.from_file(job.path, session=spark).run().totals.records_diverted == 3
+        produce(job, "t", b'{"k":"c","v":"3"}', partition=1)
+        assert Job.from_file(job.path, session=spark).run().totals.records_diverted == 0
+        again = Job.from_file(job.path, session=spark).reprocess("t")
+        assert (again.succeeded, again.totals.records_diverted) == (True, 3)
+        job.path.write_text(yaml.safe_dump({**job.config, **flow}))
+        assert Job.from_file(job.path, session=spark).reprocess("t").totals.records_published == 3
+        with closing(sqlite3.connect(tmp_path / "rows.db")) as file:
+            assert file.execute("SELECT k, v FROM t ORDER BY 1").fetchall() == [("a", "2"), ("b", "mended"), ("c", "3")]
+        job.assert_exact()
 
 
 def data(folder: Path) -> list[Path]:

@@ -139,10 +139,11 @@ def _was_done(folder: PublishedFolder, epoch: int, mine: Iterable[PublishedFile]
 def _still_there(folder: PublishedFolder, files: list[PublishedFile]) -> bool:
     """Whether what these files of one attempt were fed is in the error files that it came from."""
     came_from = {epoch for file in files for epoch in file.footer.replaces}
+    not_retired_before = folder.live(files[0].footer.epoch - 1)
     for branch in {file.footer.branch for file in files}:
         errors = [
             file
-            for file in folder.files
+            for file in not_retired_before
             if file.footer.kind == "rejected"
             and file.footer.epoch in came_from
             and (file.footer.branch in (branch, "") or not branch)

@@ -78,8 +78,9 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
     them, for all of its branches. `number`: which of the files it is that the attempt wrote in the branch, from 1.
 
     `replaces`: the epochs of the files whose records were fed again and are here now, retired by a tombstone of the
-    same attempt; none of what was read from the source. `publish`: empty if that was added to what was published, else
-    how it takes the place of older files, which a replacement of the same epoch (`stores.tombstones`) names.
+    same attempt, and of the files that these records were in before; none of what was read from the source. `publish`:
+    empty if that was added to what was published, else how it takes the place of older files, which a replacement of
+    the same epoch (`stores.tombstones`) names.
     """
 
     version: int = _APPENDED_VERSION

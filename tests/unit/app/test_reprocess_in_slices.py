@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 from distcommit.app.output.audit import AuditResult, audit_store
 from distcommit.engine.run import RunResult, new_run_id, run
 from distcommit.engine.settings import RunSettings
 from distcommit.fs.local import LocalFileSystem
-from distcommit.ingest.fed_again import ErrorFiles
+from distcommit.ingest.fed_again import ErrorFiles, FedAgain, plan_again
 from distcommit.ingest.task_flow import Branch, Stage, TaskFlow
 from distcommit.model.constructs import Converted, Converter
 from distcommit.model.freshness import Freshness
@@ -39,6 +40,12 @@ class _Slow(SimulatedClock):
 class _RejectsAll(Converter):
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         yield Converted(batch.slice(0, 0), pa.array([], pa.int64()), dict.fromkeys(range(batch.num_rows), "wrong"))
+
+
+class _Counting(ModelSource):
+    """A source whose offsets number what is read."""
+
+    provenance = replace(ModelSource.provenance, counts_reading=True)
 
 
 class _Job:
@@ -76,6 +83,30 @@ class _Job:
 def _flow(end: int, *stages: Stage) -> TaskFlow:
     source = ModelSource({name: ModelDataset({"0": end}) for name in NAMES})
     return TaskFlow(source, (Branch(FileSink.model_validate({"compression": "none"})),), stages)
+
+
+@pytest.mark.parametrize("counts_reading", [False, True])
+def test_records_that_are_rejected_twice_keep_the_epoch_of_the_run_that_had_read_them(
+    tmp_path: Path, counts_reading: bool
+) -> None:
+    """Upserts compare rows by it: positions that count what is read are comparable within one epoch only."""
+    job, wrong = _Job(tmp_path), Stage("wrong", _RejectsAll(), on_failure="divert")
+    source = (_Counting if counts_reading else ModelSource)({"a": ModelDataset({"0": 6})})
+
+    def epochs() -> list[tuple[int, ...]]:
+        flow = _flow(6).with_source(source)
+        state = job.store.bucket_log(job.store.bucket_of("a")).refresh().datasets["a"]
+        units = plan_again(job.store.fs, job.roots.output, state, flow).work_units
+        return sorted(again.epochs for again in map(FedAgain.of, units) if again is not None)
+
+    first, second = (job.run(_flow(end, wrong), Freshness()).epoch for end in (3, 6))
+    assert epochs() == ([(first,), (second,)] if counts_reading else [(first, second)])
+    flow = _flow(6, wrong)
+    again = job.run(replace(flow, source=ErrorFiles(job.store.fs, job.roots.output, "", flow)), Freshness())
+    assert again.totals.records_diverted == 18
+    last = job.run(_flow(9, wrong), Freshness()).epoch
+    before = (first, second, again.epoch)
+    assert epochs() == ([before, (last,)] if counts_reading else [(*before, last)])
 
 
 def test_what_is_fed_again_in_a_job_with_targets_is_published_once(tmp_path: Path) -> None:

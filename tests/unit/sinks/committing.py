@@ -11,6 +11,7 @@ import pyarrow as pa
 from distcommit.fs.local import LocalFileSystem
 from distcommit.model.committer import CommitOutcome, CommitRequest, CommitterContext, FailedForGood
 from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
+from distcommit.model.work import MAIN_BRANCH
 from distcommit.sinks.table_sink import TableSink
 
 
@@ -29,16 +30,18 @@ class Committing:
         *batches: pa.RecordBatch,
         bases: tuple[int, ...] = (),
         origin: Origin | None = None,
+        branch: str = MAIN_BRANCH,
     ) -> CommitRequest:
         """A request of one attempt that was given these batches; of numbers as `n` if none is given."""
         attempt = uuid.uuid4().hex
         (self.folder / attempt).mkdir()
         area = StagingArea(LocalFileSystem(), str(self.folder / attempt), attempt, str(self.folder / "output"))
-        identity = AttemptIdentity(f"{self.folder}/{epoch}", epoch, urn, "unit", attempt, store_id="store")
+        identity = AttemptIdentity(f"{self.folder}/{epoch}", epoch, urn, "unit", attempt, branch, store_id="store")
         writer = sink.open_writer(identity, area, origin or Origin())
         for batch in batches or (numbers(1, 2, 3),):
             writer.write(batch)
-        return CommitRequest(urn, epoch, tuple(writer.prepare_commit().infos), bases=bases, attempts=(attempt,))
+        infos = tuple(writer.prepare_commit().infos)
+        return CommitRequest(urn, epoch, infos, branch, bases=bases, attempts=(attempt,))
 
     def commit(self, sink: TableSink, *requests: CommitRequest) -> list[CommitOutcome]:
         """What one more process is answered."""

@@ -10,6 +10,7 @@ import pytest
 from distcommit.model.committer import CommitRequest, Committed
 from distcommit.model.provenance import Provenance
 from distcommit.model.sink import Origin
+from distcommit.model.work import MAIN_BRANCH
 from tests.unit.sinks.committing import refused
 from tests.unit.sinks.table_sink_cases import TableTarget
 
@@ -34,16 +35,28 @@ class NewestCases:
 
     @staticmethod
     def request(
-        target: TableTarget, epoch: int, *batches: pa.RecordBatch, of: Origin | None = None, **settings: Any
+        target: TableTarget,
+        epoch: int,
+        *batches: pa.RecordBatch,
+        of: Origin | None = None,
+        branch: str = MAIN_BRANCH,
+        **settings: Any,
     ) -> CommitRequest:
         sink = target.sink(mode="upsert", keys=["k"], **settings)
-        return target.prepare(sink, "a", epoch, *batches, origin=of or origin())
+        return target.prepare(sink, "a", epoch, *batches, origin=of or origin(), branch=branch)
 
     def put(
-        self, target: TableTarget, epoch: int, *batches: pa.RecordBatch, of: Origin | None = None, **settings: Any
+        self,
+        target: TableTarget,
+        epoch: int,
+        *batches: pa.RecordBatch,
+        of: Origin | None = None,
+        branch: str = MAIN_BRANCH,
+        **settings: Any,
     ) -> None:
         sink = target.sink(mode="upsert", keys=["k"], **settings)
-        assert target.commit(sink, self.request(target, epoch, *batches, of=of, **settings)) == [Committed()]
+        request = self.request(target, epoch, *batches, of=of, branch=branch, **settings)
+        assert target.commit(sink, request) == [Committed()]
 
     def test_value_tombstone_value_in_one_commit_ends_as_the_last_value(self, target: TableTarget) -> None:
         self.put(target, 1, rows_of(("k", 0, 1, "first"), ("k", 0, 2, None), ("k", 0, 3, "last")))
@@ -118,6 +131,40 @@ class NewestCases:
         mended = Origin(Provenance("p", "o", counts_reading=True), replaces=(2,))
         self.put(target, 3, rows_of(("k", 0, 1, "mended"), ("l", 0, 4, "mended")), of=mended)
         assert target.rows("a", "k, v") == [("k", "new"), ("l", "mended")]
+
+    @pytest.mark.parametrize("counts_reading", [False, True])
+    def test_of_two_branches_with_one_key_the_later_position_wins(
+        self, target: TableTarget, counts_reading: bool
+    ) -> None:
+        of = Origin(Provenance("p", "o", counts_reading=counts_reading))
+        newer, older = rows_of(("k", 0, 9, "new"), ("l", 0, 1, "old")), rows_of(("k", 0, 5, "old"), ("l", 0, 7, "new"))
+        self.put(target, 1, newer, of=of, branch="first")
+        self.put(target, 1, older, of=of, branch="second")
+        assert target.rows("a", "k, v") == [("k", "new"), ("l", "new")]
+
+    def test_a_reprocessed_row_of_another_branch_is_compared_by_its_position(self, target: TableTarget) -> None:
+        self.put(target, 1, rows_of(("k", 0, 9, "new"), ("l", 0, 1, "old")), branch="first")
+        again = rows_of(("k", 0, 5, "mended"), ("l", 0, 7, "mended"))
+        self.put(target, 2, again, of=origin(again=(1,)), branch="second")
+        assert target.rows("a", "k, v") == [("k", "new"), ("l", "mended")]
+
+    def test_a_reprocessed_row_that_was_numbered_before_a_restart_takes_the_place_of_no_later_one(
+        self, target: TableTarget
+    ) -> None:
+        counted = Provenance("p", "o", counts_reading=True)
+        self.put(target, 1, rows_of(("l", 0, 90, "old")), of=Origin(counted))
+        self.put(target, 2, rows_of(("k", 0, 1, "new")), of=Origin(counted))
+        again = rows_of(("k", 0, 100, "mended"), ("l", 0, 101, "mended"))
+        self.put(target, 3, again, of=Origin(counted, replaces=(1,)))
+        assert target.rows("a", "k, v") == [("k", "new"), ("l", "mended")]
+
+    def test_a_reprocessed_row_of_a_later_numbering_takes_the_place_of_an_earlier_one(
+        self, target: TableTarget
+    ) -> None:
+        counted = Provenance("p", "o", counts_reading=True)
+        self.put(target, 1, rows_of(("k", 0, 100, "old")), of=Origin(counted))
+        self.put(target, 3, rows_of(("k", 0, 1, "mended")), of=Origin(counted, replaces=(2,)))
+        assert target.rows("a", "k, v") == [("k", "mended")]
 
     def test_a_commit_that_is_replayed_after_a_later_one_changes_nothing(self, target: TableTarget) -> None:
         sink = target.sink(mode="upsert", keys=["k"])

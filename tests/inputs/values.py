@@ -1,0 +1,41 @@
+"""Inputs whose right value depends on other records, runs or folders: upserts, loops, names and positions."""
+
+from __future__ import annotations
+
+from tests.inputs.case import Case
+
+_NEWEST = "tests/unit/sinks/newest_cases.py::NewestCases::"
+_UPSERTS = [
+    (
+        "offset 9 through one branch, then offset 5 of the same key through another",
+        "value of offset 9",
+        "of_two_branches_with_one_key_the_later_position_wins",
+    ),
+    (
+        "offset 5 reprocessed through another branch over offset 9",
+        "value of offset 9",
+        "a_reprocessed_row_of_another_branch_is_compared_by_its_position",
+    ),
+    (
+        "row 100 of files, rejected before a restart, reprocessed over row 1 that was read after it",
+        "value of row 1",
+        "a_reprocessed_row_that_was_numbered_before_a_restart_takes_the_place_of_no_later_one",
+    ),
+    (
+        "row 1 of files, rejected after a restart, reprocessed over row 100 that was read before it",
+        "value of row 1",
+        "a_reprocessed_row_of_a_later_numbering_takes_the_place_of_an_earlier_one",
+    ),
+]
+_REPROCESSED = (
+    "tests/integration/test_reprocess.py::test_an_upsert_keeps_the_newest_row_when_older_ones_are_reprocessed"
+)
+CASES = [
+    *(Case("upsert", given, right, test=f"{_NEWEST}test_{name}") for given, right, name in _UPSERTS),
+    Case(
+        "upsert",
+        "a record of run 1 that is rejected twice and then reprocessed over one of run 2 in another partition",
+        "value of run 2",
+        test=f"{_REPROCESSED}_twice",
+    ),
+]
