@@ -194,6 +194,12 @@ def read(
         CorruptError: if what says so can't be read.
     """
     store, place, branch = _opened(job, branch)
+    return read_store(store, place, branch, datasets, as_of)
+
+
+def read_store(store: JobStore, place: str, branch: str, datasets: Iterable[str] | None, as_of: AsOf) -> Cut:
+    """Return one cut of an opened store, as `read` does; `place` is its output as the job names it. Raises as `read`
+    does."""
     _require_together(store)
     for tries_left in reversed(range(_TRIES)):
         root = chosen_cut(store, as_of)

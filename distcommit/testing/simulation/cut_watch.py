@@ -6,14 +6,15 @@ from collections.abc import Iterator, Mapping
 
 from distcommit.app.reading.live_files import live_files
 from distcommit.model.cuts import CutName, SeenDataset
+from distcommit.model.watermark import as_offset
 from distcommit.model.work import MAIN_BRANCH
 from distcommit.sinks.files.footer import read_records
 from distcommit.stores.cut_pieces import read_chain
 from distcommit.stores.cuts import CutRoot, counted_roots
 from distcommit.stores.job_store import JobStore
 
-Seen = Mapping[str, tuple[int, int]]
-"""By dataset: its done epoch, and how many records are live."""
+Seen = Mapping[str, tuple[int, int, int]]
+"""By dataset: its done epoch, how many records are live, and how many its watermark has passed."""
 
 
 def datasets_at(store: JobStore, root: CutRoot) -> dict[str, SeenDataset]:
@@ -28,7 +29,7 @@ def seen_at_cuts(store: JobStore) -> Iterator[tuple[CutName, Seen]]:
         yield (
             root.name,
             {
-                urn: (seen.done_epoch, _records(store, urn, seen.done_epoch))
+                urn: (seen.done_epoch, _records(store, urn, seen.done_epoch), _passed(seen))
                 for urn, seen in datasets_at(store, root).items()
             },
         )
@@ -37,6 +38,10 @@ def seen_at_cuts(store: JobStore) -> Iterator[tuple[CutName, Seen]]:
 def _records(store: JobStore, urn: str, done_epoch: int) -> int:
     paths = live_files(store.fs, store.roots.output, urn, done_epoch, MAIN_BRANCH)
     return sum(read_records(store.fs, path).num_rows for path in paths)
+
+
+def _passed(seen: SeenDataset) -> int:
+    return sum(map(as_offset, seen.watermark.positions.values())) if seen.watermark is not None else 0
 
 
 def cut_violation(store: JobStore) -> str:

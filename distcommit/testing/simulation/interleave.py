@@ -8,7 +8,8 @@ and for how long:
 
 - `slow`: one actor's operation takes effect only when all others have come to their end;
 - `full`: for one actor or all of them the disk is full, for a while or from then on;
-- `bad`: operations of one actor fail, once or for a while; `lost`: one takes effect, and its answer is an error.
+- `bad`: operations of one actor fail, once or for a while; `lost`: one takes effect, and its answer is an error;
+- `killed`: one actor dies before an operation.
 
 Whatever happens, every record in the logs is valid where it stands, no file of a sealed sequence is lost, and an
 undisturbed run afterwards makes all exact; with errors as many runs as replay has attempts.
@@ -37,9 +38,9 @@ from distcommit.testing.simulation.casts.parts import Act, Cast, Scene, let_go
 from distcommit.testing.simulation.explore import shares
 from distcommit.testing.simulation.faults import Fault, FaultyCalls
 from distcommit.testing.simulation.log_watch import LogWatch, lost_files
-from distcommit.testing.simulation.simulated_posix import SimulatedPosix
+from distcommit.testing.simulation.simulated_posix import Crashed, SimulatedPosix
 
-TROUBLES = ("", "slow", "full", "bad", "lost")
+TROUBLES = ("", "slow", "full", "bad", "lost", "killed")
 _WRITES = frozenset({"open_new", "write", "mkdir", "link", "rename_noreplace"})
 _UNSEEN = frozenset({"close", "fstat", "write", "realpath"})
 """Operations of one actor that no other can tell."""
@@ -119,6 +120,25 @@ class _WatchedCalls:
             self._watch.saw(target, self._machine.read_file(target))
 
 
+class _KilledCalls:
+    """System calls of one actor, which dies before the one of that number."""
+
+    def __init__(self, calls: PosixCalls, left: int) -> None:
+        self._calls, self._left = calls, left
+
+    def __getattr__(self, operation: str) -> Callable[..., Any]:
+        call = getattr(self._calls, operation)
+
+        def passed_on(*arguments: Any) -> Any:
+            if operation not in _UNSEEN:
+                self._left -= 1
+            if self._left < 0:
+                raise Crashed
+            return call(*arguments)
+
+        return passed_on
+
+
 @dataclass(slots=True)
 class Interleaved:
     """What was seen: distinct interleavings (hashes of who did what when), and violations by history."""
@@ -159,13 +179,16 @@ def play(name: str, seed: int, trouble: str = "") -> tuple[int, str]:
     at = rng.randrange(operations[victim])
     if trouble == "slow":
         slow = (victim, at)
+    elif trouble == "killed":
+        calls[victim] = cast(PosixCalls, _KilledCalls(watched, at))
     elif trouble:
         fault = _fault(trouble, at, rng)
         struck = sorted(set(parts) - cast_.blind) if trouble == "full" and rng.random() < 0.5 else [victim]
         calls |= {role: cast(PosixCalls, FaultyCalls(watched, fault)) for role in struck}
-    scene = Scene(disturbed=trouble not in ("", "slow"))
+    scene = Scene(disturbed=trouble not in ("", "slow", "killed"))
     turns = Turns(sorted(parts), rng, rng.choice((0.0, 0.5, 0.9, 0.98)), slow)
-    wrong = _act(cast_, parts, turns, scene, calls) or _violation(cast_, machine, watch, disturbed=scene.disturbed)
+    wrong = _act(cast_, parts, turns, scene, calls)
+    wrong = wrong or _violation(cast_, machine, watch, disturbed=trouble not in ("", "slow"))
     return hash(tuple(turns.trace)), wrong
 
 
@@ -188,8 +211,8 @@ def _act(cast_: Cast, parts: Mapping[str, Act], turns: Turns, scene: Scene, call
     def actor(role: str, act: Act) -> None:
         try:
             act(cast_.open(cast(PosixCalls, _GatedCalls(calls[role], turns, role))), scene)
-        except (ConflictError, StaleStoreError):
-            pass  # fenced, or somebody else was first: the rules at work
+        except (Crashed, ConflictError, StaleStoreError):
+            pass  # killed, fenced, or somebody else was first: the rules at work
         except (DistcommitError, OSError) as error:
             if not scene.disturbed:
                 wrong.append(f"{role} fails: {''.join(traceback.format_exception(error))}")

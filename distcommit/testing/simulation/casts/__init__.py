@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from distcommit.testing.simulation.casts.flows import FLOWS
 from distcommit.testing.simulation.casts.people import PEOPLE
+from distcommit.testing.simulation.casts.readers import READERS
 from distcommit.testing.simulation.casts.rebucket import REBUCKET
 from distcommit.testing.simulation.casts.rebuild import REBUILD
 from distcommit.testing.simulation.casts.replacing import REPLACING
 from distcommit.testing.simulation.casts.runs import RUNS
 from distcommit.testing.simulation.casts.tasks import TASKS
 
-CASTS = {cast.name: cast for cast in (*TASKS, *FLOWS, *REPLACING, *PEOPLE, *REBUILD, *REBUCKET, *RUNS)}
+CASTS = {cast.name: cast for cast in (*TASKS, *FLOWS, *REPLACING, *PEOPLE, *REBUILD, *REBUCKET, *RUNS, *READERS)}

@@ -23,6 +23,7 @@ from distcommit.testing.simulation.programs.own_steps import OWN_STEPS
 from distcommit.testing.simulation.programs.partial import PARTIAL
 from distcommit.testing.simulation.programs.rebucket import REBUCKET
 from distcommit.testing.simulation.programs.rebuild import REBUILD
+from distcommit.testing.simulation.programs.rebuilt_beside import REBUILT_BESIDE
 from distcommit.testing.simulation.programs.replaced import REPLACED
 from distcommit.testing.simulation.programs.replacing import REPLACING
 from distcommit.testing.simulation.programs.reprocess import REPROCESS
@@ -49,6 +50,7 @@ _ALL = (
     *DAMAGE,
     *MOVES,
     *REBUILD,
+    *REBUILT_BESIDE,
     *REBUCKET,
     *REPLACED,
     *RESTORES,

@@ -33,17 +33,16 @@ def _ran(world: World, *ends: int) -> SimulatedPosix:
     return machine
 
 
-def _records(world: World) -> set[int]:
-    """How many records a dataset may have: what it had after each run."""
-    if world.files.publish == "append":
-        return set(_ENDS)
-    return {end - before for before, end in zip((0, *_ENDS), _ENDS, strict=False)}
+def _named(world: World, passed: int) -> int:
+    """How many records a cut names of a dataset that is so far: all, or those since the run before."""
+    before = 0 if world.files.publish == "append" else max([0, *(end for end in _ENDS if end < passed)])
+    return passed - before
 
 
 def _wrong_at(name: CutName, seen: Seen, world: World) -> str:
-    counts = {records for _, records in seen.values()}
-    if counts - _records(world):
-        return f"at the cut {name} a part of a dataset is seen: {seen}"
+    counts = {records for _, records, _ in seen.values()}
+    if any(records != _named(world, passed) for _, records, passed in seen.values()):
+        return f"the cut {name} names what is not there, or a part of it: {seen}"
     if world.job_level and seen and (len(counts) > 1 or len(seen) < 3):
         return f"at the cut {name} half a job is seen: {seen}"
     return ""
@@ -81,7 +80,7 @@ def _program(name: str, world: World, find_ends: tuple[int, ...], end: int, *, h
             seen, wrong = _look(machine, world, seen)
         newest = next(iter(seen.values()), {})
         expected = end if world.files.publish == "append" else end - find_ends[-1]
-        if {records for _, records in newest.values()} != {expected}:
+        if {records for _, records, _ in newest.values()} != {expected}:
             return f"the newest cut shows {newest}, expected {expected} records of each"
         return wrong
 

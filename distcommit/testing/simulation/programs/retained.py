@@ -65,41 +65,41 @@ def _flow(source: Source, sink: Sink) -> TaskFlow:
     return replace(TaskFlow.straight(source, sink), stages=(Stage("timed", _Timed()),))
 
 
-def _source(first: int, second: int) -> ModelSource:
+def timed_source(first: int, second: int) -> ModelSource:
     return ModelSource({"a": ModelDataset({"0": first, "1": second}, units=2), "b": ModelDataset({"0": first})})
 
 
-_FIRST, _SECOND, _THIRD = _source(2, 1), _source(3, 2), _source(4, 2)
+_FIRST, _SECOND, _THIRD = timed_source(2, 1), timed_source(3, 2), timed_source(4, 2)
 _FILES = FileSink(compression="none", partition_by=TimePartition(column="time"))
-_WORLD = World(max_attempts=1, flow=_flow, files=_FILES)
+TIMED = World(max_attempts=1, flow=_flow, files=_FILES)
 _Ranges = dict[str, dict[str, list[tuple[int, int]]]]
 
 
 def _found(*steps: ModelSource) -> SimulatedPosix:
     machine = new_machine()
     for step in steps:
-        if not _WORLD.run(machine, step).succeeded:
+        if not TIMED.run(machine, step).succeeded:
             raise AssertionError("nothing is published")
     machine.syncfs("/")
     return machine
 
 
-def _retain(machine: SimulatedPosix) -> None:
+def retain_old(machine: SimulatedPosix) -> None:
     """The command, as `app.by_hand.retain` has it: it says what is to go, a run retires it, and one drops older cuts
     and deletes."""
-    store = _WORLD.store(machine)
+    store = TIMED.store(machine)
     put_horizon(store, _BEFORE_MS, _BEFORE_MS, "somebody")
     said = known_horizon(store)
     if said is None or said.before_ms != _BEFORE_MS:
         raise AssertionError(f"what is to go was not said: {said}")
     for kept_cuts in (None, 2):
-        if not _WORLD.retain(machine, _FIRST, _BEFORE_MS, kept_cuts).succeeded:
+        if not TIMED.retain(machine, _FIRST, _BEFORE_MS, kept_cuts).succeeded:
             raise AssertionError("what is too old can't be retired")
 
 
 def _live(machine: SimulatedPosix) -> _Ranges:
     """What a committed reader sees, in partition 0."""
-    store = _WORLD.store(machine)
+    store = TIMED.store(machine)
     done = known_states(store)
     found: _Ranges = {}
     for folder in read_published(store.fs, store.roots.output):
@@ -111,7 +111,7 @@ def _live(machine: SimulatedPosix) -> _Ranges:
 
 def _left(machine: SimulatedPosix) -> list[str]:
     """Files of records that are retired, and still there."""
-    store = _WORLD.store(machine)
+    store = TIMED.store(machine)
     done = {urn: state.done_epoch for urn, state in known_states(store).items()}
     folders = read_published(store.fs, store.roots.output)
     retired = ((folder, {file.path for file in folder.live(done[folder.dataset_urn])}) for folder in folders)
@@ -120,9 +120,9 @@ def _left(machine: SimulatedPosix) -> list[str]:
 
 def _wrong(machine: SimulatedPosix, source: ModelSource, *, low: int, deleted: bool) -> str:
     """What is wrong: all is exact up to the source's end, and of partition 0 what is live begins there."""
-    audit = audit_store(_WORLD.store(machine), source.provenance, deep=True)
+    audit = audit_store(TIMED.store(machine), source.provenance, deep=True)
     ends = {urn: dict(dataset.partitions) for urn, dataset in source.datasets.items()}
-    reached = {urn: dict(watermark.positions) for urn, watermark in _WORLD.watermarks(machine).items()}
+    reached = {urn: dict(watermark.positions) for urn, watermark in TIMED.watermarks(machine).items()}
     if not audit.exact or reached != ends:
         return f"watermarks are {reached}, expected {ends}: {audit}"
     if audit.retained != sum(min(low, partitions["0"]) for partitions in ends.values()):
@@ -139,17 +139,17 @@ def _wrong(machine: SimulatedPosix, source: ModelSource, *, low: int, deleted: b
 
 def _retain_again(machine: SimulatedPosix) -> str:
     """The same command once more finishes what it has begun; then late records come, and are not taken for those."""
-    _retain(machine)
+    retain_old(machine)
     wrong = _wrong(machine, _FIRST, low=2, deleted=True)
     if wrong:
         return wrong
-    _WORLD.run(machine, _SECOND)
+    TIMED.run(machine, _SECOND)
     return _wrong(machine, _SECOND, low=2, deleted=True) or _once_more(machine)
 
 
 def _once_more(machine: SimulatedPosix) -> str:
     """What came late goes with the next retention."""
-    _retain(machine)
+    retain_old(machine)
     return _wrong(machine, _SECOND, low=3, deleted=True) or _untold(machine)
 
 
@@ -169,7 +169,7 @@ def _untold(machine: SimulatedPosix) -> str:
 def _gone_cut(machine: SimulatedPosix) -> str:
     """What is said of the first run's cut; empty if it is there."""
     try:
-        chosen_cut(_WORLD.store(machine), 1)
+        chosen_cut(TIMED.store(machine), 1)
     except CutGoneError as error:
         return str(error)
     return ""
@@ -177,8 +177,8 @@ def _gone_cut(machine: SimulatedPosix) -> str:
 
 def _run_instead(machine: SimulatedPosix) -> str:
     """Nobody gives the command again: runs finish what was sealed, and the rest is as it was."""
-    _WORLD.run(machine, _SECOND)
-    store = _WORLD.store(machine)
+    TIMED.run(machine, _SECOND)
+    store = TIMED.store(machine)
     audit = audit_store(store, _SECOND.provenance, deep=True)
     if not audit.exact:
         return f"{audit}"
@@ -197,7 +197,7 @@ def _half_published() -> SimulatedPosix:
 
     machine.gate = gate
     with suppress(Crashed):
-        _retain(machine)
+        retain_old(machine)
     machine.gate = None
     machine.syncfs("/")
     return machine
@@ -205,13 +205,13 @@ def _half_published() -> SimulatedPosix:
 
 def _quarantined() -> SimulatedPosix:
     machine = _half_published()
-    by_hand.quarantine(_WORLD.store(machine), unsettled(machine).dataset_urn, "person")
+    by_hand.quarantine(TIMED.store(machine), unsettled(machine).dataset_urn, "person")
     machine.syncfs("/")
     return machine
 
 
 def _abandon(machine: SimulatedPosix) -> None:
-    by_hand.abandon(_WORLD.store(machine), unsettled(machine).dataset_urn, "person")
+    by_hand.abandon(TIMED.store(machine), unsettled(machine).dataset_urn, "person")
 
 
 def _abandon_and_retain(machine: SimulatedPosix) -> str:
@@ -226,13 +226,13 @@ def _store_lost() -> SimulatedPosix:
     owner = read_owner(fs, ROOTS.output)
     for path in files_below(machine, ROOTS.store):
         machine.unlink(path)
-    open_store(fs, ROOTS, "job", _WORLD.buckets, create=True, lost_store_id=owner.store_id if owner else "")
+    open_store(fs, ROOTS, "job", TIMED.buckets, create=True, lost_store_id=owner.store_id if owner else "")
     machine.syncfs("/")
     return machine
 
 
 def _rebuild(machine: SimulatedPosix) -> None:
-    store = _WORLD.store(machine)
+    store = TIMED.store(machine)
     done = rebuild_store(
         store, plan_rebuild(store, known_states(store), accept_gaps=False), "rebuild", "person", accept_gaps=False
     )
@@ -244,29 +244,29 @@ def _rebuild_and_retain(machine: SimulatedPosix) -> str:
     marks = read_marks(SimulatedFileSystem(machine), ROOTS.output)
     if not 0 < marks[Mark.REBUILD] <= marks[Mark.CLEAN]:
         _rebuild(machine)
-    _WORLD.run(machine, _FIRST)
+    TIMED.run(machine, _FIRST)
     return _retain_again(machine)
 
 
 def _ingest(machine: SimulatedPosix) -> None:
-    _WORLD.run(machine, _SECOND)
+    TIMED.run(machine, _SECOND)
 
 
 def _ingest_again(machine: SimulatedPosix) -> str:
-    _WORLD.run(machine, _SECOND)
+    TIMED.run(machine, _SECOND)
     return _wrong(machine, _SECOND, low=2, deleted=True)
 
 
 def _retained() -> SimulatedPosix:
     machine = _found(_FIRST)
-    _retain(machine)
+    retain_old(machine)
     machine.syncfs("/")
     return machine
 
 
 RETAINED = (
-    Program("retain", partial(_found, _FIRST), _retain, _retain_again),
-    Program("retain-then-run", partial(_found, _FIRST), _retain, _run_instead),
+    Program("retain", partial(_found, _FIRST), retain_old, _retain_again),
+    Program("retain-then-run", partial(_found, _FIRST), retain_old, _run_instead),
     Program("retain-late", _retained, _ingest, _ingest_again),
     Program("retain-abandoned", _quarantined, _abandon, _abandon_and_retain),
     Program("retain-rebuilt", _store_lost, _rebuild, _rebuild_and_retain),
