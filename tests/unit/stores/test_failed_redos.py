@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Self
 import pytest
 
 from distcommit.fs.local import LocalFileSystem
-from distcommit.model.errors import ConflictError, DistcommitError
-from distcommit.model.log_records import DatasetState
+from distcommit.model.errors import ConflictError, DistcommitError, FencedError, LostError
+from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.steps import CommitStep, StepContext
 from distcommit.model.watermark import Watermark
 from distcommit.steps.registry import register
@@ -39,6 +39,29 @@ class GateCommitStep(CommitStep):
 
     def to_row(self) -> list[Any]:
         return [str(self.folder)]
+
+    @classmethod
+    def from_row(cls, row: list[Any], version: int, context: StepContext) -> Self:
+        return cls(*row)
+
+
+@register
+class LostCommitStep(CommitStep):
+    """Its effect is lost."""
+
+    type_name: ClassVar[str] = "test-lost"
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def verify(self) -> bool:
+        return False
+
+    def execute(self) -> None:
+        raise LostError("the file is gone", expected="a file", found="nothing", dataset="another", path=self.path)
+
+    def to_row(self) -> list[Any]:
+        return [self.path]
 
     @classmethod
     def from_row(cls, row: list[Any], version: int, context: StepContext) -> Self:
@@ -134,3 +157,29 @@ def test_an_outage_of_the_output_counts_for_nobody(context: StepContext, tmp_pat
     assert state(context, tmp_path).tried_epochs == ()
     (tmp_path / "open").touch()
     assert tried(process(context, tmp_path)) == "returned True"
+
+
+def test_failed_redo_of_a_process_that_was_fenced_raises_and_counts_for_nobody(
+    context: StepContext, tmp_path: Path
+) -> None:
+    sealed(context, tmp_path)
+    sequence = process(context, tmp_path).get_commit_sequence("job", "d")
+    assert sequence is not None
+    process(context, tmp_path)
+    with pytest.raises(FencedError):
+        sequence.commit()
+    assert state(context, tmp_path).tried_epochs == ()
+
+
+def test_lost_step_quarantines_its_dataset_and_the_error_keeps_what_the_step_names(
+    context: StepContext, tmp_path: Path
+) -> None:
+    store = process(context, tmp_path)
+    store.put("job", "d", LostCommitStep("/somewhere"))
+    store.seal("job", "d")
+    sequence = store.get_commit_sequence("job", "d")
+    assert sequence is not None
+    with pytest.raises(LostError, match=r"release\('job', 'd', 'retry'\)") as raised:
+        sequence.commit()
+    assert raised.value.ids == {"store": "job", "dataset": "d", "path": "/somewhere"}
+    assert state(context, tmp_path).status is DatasetStatus.QUARANTINED
