@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from distcommit.engine.counts import PlanCounts
+from distcommit.engine.loops import LoopCheck
 from distcommit.engine.planned import LARGEST_SIZE, checked_plan
 from distcommit.engine.reports import Report, Tally
 from distcommit.engine.retired import delete_retired
@@ -19,7 +20,6 @@ from distcommit.engine.sharing import Loads, lent, packed
 from distcommit.engine.unread import why_stopped
 from distcommit.engine.urgency import with_urgency
 from distcommit.ingest.known_schemas import knowing
-from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import (
     ConfigurationError,
     DistcommitError,
@@ -162,12 +162,13 @@ def _plan(settings: RunSettings, partition: int, states: dict[int, dict[str, Dat
     def owned(urn: str) -> bool:
         return settings.store.planning_bucket(urn) in states
 
-    known = _StoredState(settings, states)
+    known, loops = _StoredState(settings, states), LoopCheck(settings.flow)
     for found in _from_source(settings, owned, known):
         if isinstance(found, SourceFact):
             result.found[f"source.{found.name}"] = found.pin
+            loops.learn(found)
             continue
-        planned = without_loop(settings.flow, checked_plan(found, owned, names, settings.store.groups))
+        planned = loops.checked(checked_plan(found, owned, names, settings.store.groups))
         if isinstance(planned, PassedOver):
             tally.note(planned.dataset_urn, "passed over", planned.reason)
             continue
@@ -199,22 +200,6 @@ def _plan(settings: RunSettings, partition: int, states: dict[int, dict[str, Dat
         if settings.flow.discarding:
             make_notes_durable(settings.store.fs, settings.store.roots.staging, settings.epoch, bucket)
     result.files |= write_plans(fs, root, settings.run_id, plans)
-
-
-def without_loop(
-    flow: TaskFlow, planned: DatasetPlan | DatasetProblem | PassedOver
-) -> DatasetPlan | DatasetProblem | PassedOver:
-    """Return what is planned; of a dataset whose sink writes to what the source reads, the problem."""
-    if not isinstance(planned, DatasetPlan) or not (target := flow.loop_of(planned.dataset_urn)):
-        return planned
-    error = SourceError(
-        "the sink writes to what the source reads: each run would read what the last one wrote",
-        dataset=planned.dataset_urn,
-        expected="a sink and a source that are apart",
-        found=target,
-        todo="leave it out of the source (such as source.exclude), or let the sink write elsewhere",
-    )
-    return DatasetProblem(planned.dataset_urn, str(error))
 
 
 def _set_urgency(

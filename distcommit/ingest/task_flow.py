@@ -185,11 +185,16 @@ class TaskFlow:
         """Whether what is published can be, in all branches."""
         return all(sink.abilities.audit for sink in self.sinks)
 
-    def loop_of(self, dataset_urn: str) -> str:
-        """Return what the source reads of what the sinks write of a dataset, in words; empty if it reads nothing."""
-        for branch in self.branches:
-            for target in branch.sink.targets(dataset_urn):
-                if self.source.reads(target):
+    def loop_of(self, dataset_urn: str, branch: str = "") -> str:
+        """Return what the source reads of what the sinks write of a dataset, in words; empty if it reads nothing.
+
+        Args:
+            dataset_urn: the dataset.
+            branch: only the sink of this branch, as if its system were the source's.
+        """
+        for each in self.branches:
+            for target in each.sink.targets(dataset_urn) if branch in ("", each.name) else ():
+                if self.source.reads(target.in_any_system() if branch else target):
                     return f"{target.kind} {target.name}"
         return ""
 

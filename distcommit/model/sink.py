@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from distcommit.model.committer import OpensCommitter
 from distcommit.model.extract import Extract
-from distcommit.model.pins import Pin
+from distcommit.model.pins import Pin, SourceFact
 from distcommit.model.ports import FileAccess, FileSystem
 from distcommit.model.provenance import Provenance
 from distcommit.model.steps import CommitStep, StepContext
@@ -372,9 +372,14 @@ class Sink(ABC):
         """
 
     def targets(self, dataset_urn: str) -> Iterable[Target]:
-        """Return the topics, tables and folders that a commit of the dataset writes to, apart from the job's own
-        folders, so that a source that reads one of them is refused. The default names none."""
+        """Return the topics, tables and folders, apart from the job's own, that a commit of the dataset writes to, so
+        that a source that reads one of them is refused. The default names none."""
         return ()
+
+    def is_in_system(self, fact: SourceFact) -> bool:
+        """Return whether the sink writes to the system of which a source has found this, such as a Kafka cluster's id.
+        It may connect, and raises TransientError if the system can't be asked. The default does not know."""
+        return False
 
     @property
     def writes_to(self) -> str:

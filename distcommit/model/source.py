@@ -233,6 +233,11 @@ class Source(ABC):
         return False
 
     @property
+    def apart_hint(self) -> str:
+        """What a user can set if `reads` takes another table for one that is read; empty if there is nothing."""
+        return ""
+
+    @property
     def location(self) -> str:
         """Where its tables are, for systems that keep lineage, as `kafka://HOST:PORT`; empty if it does not say."""
         return ""

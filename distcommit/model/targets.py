@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 from urllib.parse import unquote, urlsplit
 
 ICEBERG = "iceberg"
-"""The system of all Iceberg tables: which catalogs are one and the same is not known."""
+"""The system of all Iceberg tables: whether two catalogs are one is known only where both have an address."""
+_WAREHOUSE = "warehouse:"
+_ANY = "*"
 _LOCAL: Mapping[str, str] = {"localhost": "127.0.0.1", "[::1]": "127.0.0.1", "::1": "127.0.0.1"}
-_PORTS: Mapping[str, int] = {"postgresql": 5432, "mysql": 3306}
+_PORTS: Mapping[str, int] = {"postgresql": 5432, "mysql": 3306, "http": 80, "https": 443}
 _DIALECTS = {"mariadb": "mysql"}
 
 
@@ -23,15 +26,40 @@ class Target:
         kind: what it is; `root`: one of the job's own folders, which has no files but in folders.
         name: a topic; `schema.table`, or a table alone where there is no schema; a folder's path or URL.
         systems: addresses that its system may have. A folder has none.
+        elsewhere: names of Spark catalogs that are known to be other systems.
     """
 
     kind: Literal["topic", "table", "folder", "root"]
     name: str
     systems: frozenset[str] = frozenset()
+    elsewhere: frozenset[str] = frozenset()
 
     def is_in(self, systems: frozenset[str]) -> bool:
         """Return whether one of the addresses is an address of this target's system."""
-        return not self.systems.isdisjoint(systems)
+        return _ANY in self.systems or not self.systems.isdisjoint(systems)
+
+    def apart_from(self, catalogs: Mapping[str, frozenset[str]]) -> Target:
+        """Return the target with those of Spark's catalogs, by name, that are known not to have it.
+
+        Args:
+            catalogs: what `catalog_addresses` says of each.
+        """
+        if ICEBERG not in self.systems:
+            return self
+        return replace(self, elsewhere=frozenset(name for name, of in catalogs.items() if self._is_apart_from(of)))
+
+    def _is_apart_from(self, addresses: frozenset[str]) -> bool:
+        """Return whether the catalogs have different addresses; or different warehouses of one REST catalog."""
+        for is_warehouse in (False, True):
+            ours = {each for each in self.systems - {ICEBERG} if each.startswith(_WAREHOUSE) is is_warehouse}
+            theirs = {each for each in addresses if each.startswith(_WAREHOUSE) is is_warehouse}
+            if ours and theirs and ours.isdisjoint(theirs):
+                return True
+        return False
+
+    def in_any_system(self) -> Target:
+        """Return the target as one that each system has, so that only names are compared."""
+        return replace(self, systems=frozenset({_ANY}))
 
 
 def broker_addresses(brokers: str) -> frozenset[str]:
@@ -49,6 +77,20 @@ def database_address(url: str) -> frozenset[str]:
         return frozenset({f"sqlite:{posixpath.normpath(name)}"})
     port = str(parts.port or _PORTS.get(dialect, 0))
     return frozenset({f"{dialect}://{_address((parts.hostname or 'localhost').lower(), port)}/{name}"})
+
+
+def catalog_addresses(uri: str, warehouse: str) -> frozenset[str]:
+    """Return what tells an Iceberg catalog from others: its address, and of a service its warehouse."""
+    text = re.sub(r"^jdbc:sqlite:(?=/)", "sqlite:///", uri.removeprefix("jdbc:") if "jdbc:sqlite" not in uri else uri)
+    scheme, _, rest = re.sub(r"^(\w+)\+\w+:", r"\1:", text).partition(":")
+    if not rest:
+        return frozenset()
+    if scheme not in ("http", "https", "thrift"):
+        return database_address(f"{scheme}:{rest}")
+    parts = urlsplit(f"{scheme}:{rest}")
+    host = _address((parts.hostname or "").lower(), str(parts.port or _PORTS.get(scheme, 0)))
+    found = f"{host}{parts.path.rstrip('/')}"
+    return frozenset({found, f"{_WAREHOUSE}{warehouse}"} if warehouse else {found})
 
 
 def is_within(folder: str, other: str) -> bool:

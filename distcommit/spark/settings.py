@@ -7,6 +7,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from distcommit.model.targets import catalog_addresses
+
+_CATALOG = "spark.sql.catalog."
+
 
 class SparkSettings(BaseModel):
     """The Spark session.
@@ -39,3 +43,16 @@ class SparkSettings(BaseModel):
                 "spark.conf can't be set over Spark Connect: give it to the server, or leave out spark.remote"
             )
         return self
+
+    @property
+    def catalogs(self) -> dict[str, frozenset[str]]:
+        """What tells Spark's catalogs from others, by name: of those whose address `conf` says."""
+        found = {name[len(_CATALOG) :].removesuffix(".uri"): uri for name, uri in self.conf.items() if _is_uri(name)}
+        return {
+            name: catalog_addresses(uri, self.conf.get(f"{_CATALOG}{name}.warehouse", ""))
+            for name, uri in found.items()
+        }
+
+
+def _is_uri(name: str) -> bool:
+    return name.startswith(_CATALOG) and name.endswith(".uri") and name.count(".") == _CATALOG.count(".") + 1

@@ -109,10 +109,11 @@ def _loop(source: dict[str, Any], sink: dict[str, Any]) -> Callable[[Path], str]
 
 def _pair(source: dict[str, Any], sink: dict[str, Any]) -> str:
     read = source.get("topics") or source.get("topic_patterns") or source.get("tables") or source.get("table_patterns")
+    read = read or [*source.get("queries", {}).values()]
     written = sink.get("topic") or sink.get("table") or sink["type"]
     of = source.get("format", source["type"])
     where = sink.get("schema", sink.get("url", "")) or source.get("schema", "")
-    return f"{of} {read or source['datasets']} to {sink['type']} {written} {where} {source.get('schema', '')}"[:120]
+    return f"{of} {read or source.get('datasets')} to {sink['type']} {written} {where} {source.get('schema', '')}"[:120]
 
 
 _TIMESTAMPS = "tests/unit/sources/test_kafka_timestamps.py::"

@@ -30,7 +30,31 @@ _UPSERTS = [
 _REPROCESSED = (
     "tests/integration/test_reprocess.py::test_an_upsert_keeps_the_newest_row_when_older_ones_are_reprocessed"
 )
+_LOOPS = "tests/unit/app/test_loops.py::test_"
+_LOOP_CASES = [
+    (
+        "source and sink of one Kafka cluster and topic, at addresses with nothing in common",
+        "refused when it is planned",
+        f"{_LOOPS}one_kafka_cluster_at_addresses_that_differ_is_a_loop",
+    ),
+    (
+        "Iceberg table lake.shop.orders to shop.orders of a catalog at another address",
+        "accepted",
+        f"{_LOOPS}iceberg_tables_of_one_name_are_apart_if_their_catalogs_are",
+    ),
+    (
+        "Iceberg catalogs https://Catalog.example:443/api/ and https://catalog.example/api",
+        "refused: one catalog",
+        f"{_LOOPS}iceberg_tables_of_one_name_are_apart_if_their_catalogs_are",
+    ),
+    (
+        "SQL source without schema, sink in another schema of its database",
+        "refused, naming source.schema",
+        f"{_LOOPS}source_without_schema_is_told_to_name_it",
+    ),
+]
 CASES = [
+    *(Case("loops", given, right, test=test) for given, right, test in _LOOP_CASES),
     *(Case("upsert", given, right, test=f"{_NEWEST}test_{name}") for given, right, name in _UPSERTS),
     Case(
         "upsert",

@@ -142,10 +142,11 @@ class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allow
             fixed = {*sink.targets("a")} & {*sink.targets("b")}
             named = {target for urn in self.source.named_datasets for target in sink.targets(urn)}
             for target in sorted({*fixed, *named}, key=str):
-                if self.source.reads(target):
+                if self.source.reads(target.apart_from(self.spark.catalogs)):
+                    hint = f", or {self.source.apart_hint}" if self.source.apart_hint else ""
                     raise ValueError(
                         f"{name} writes to {target.kind} {target.name}, which the source reads: each run would read"
-                        " what the last one wrote. Leave it out of the source, or let the sink write elsewhere"
+                        f" what the last one wrote. Leave it out of the source, or let the sink write elsewhere{hint}"
                     )
         return self
 

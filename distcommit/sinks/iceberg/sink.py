@@ -10,7 +10,7 @@ import pyarrow as pa
 from distcommit.model.committer import CommitterContext, SinkCommitter
 from distcommit.model.pins import Pin
 from distcommit.model.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
-from distcommit.model.targets import ICEBERG, Target
+from distcommit.model.targets import ICEBERG, Target, catalog_addresses
 from distcommit.model.work import MAIN_BRANCH
 from distcommit.sinks.clients import needing_client
 from distcommit.sinks.data_file_sink import DataFileSink
@@ -32,7 +32,9 @@ class IcebergSink(IcebergSettings, DataFileSink):
         return f"Iceberg tables {self.shown(self.table)} of {self.catalog.uri}"
 
     def targets(self, dataset_urn: str) -> Iterable[Target]:
-        return [Target("table", ".".join(self.table_of(dataset_urn)), frozenset({ICEBERG}))]
+        warehouse = str((self.catalog.model_extra or {}).get("warehouse", ""))
+        systems = {ICEBERG, *catalog_addresses(self.catalog.uri, warehouse)}
+        return [Target("table", ".".join(self.table_of(dataset_urn)), frozenset(systems))]
 
     def published_in(self, dataset_urn: str, output: str, branch: str = MAIN_BRANCH) -> str:
         return f"Iceberg table {'.'.join(self.table_of(dataset_urn))}"

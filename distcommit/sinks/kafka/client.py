@@ -312,6 +312,20 @@ def ledger_made(target: KafkaTarget, run_id: str) -> str:
     return topic_id
 
 
+def cluster_id(target: KafkaTarget) -> str:
+    """Return the id of the cluster; empty if it has none. Raises TransientError if no broker answers in time."""
+    try:
+        with target.admin() as admin:
+            return admin.list_topics(timeout=target.request_timeout_s).cluster_id or ""
+    except KafkaException as error:
+        raise TransientError(
+            "the sink's Kafka cluster can't be asked for its id, which shows whether the source reads it",
+            brokers=target.brokers,
+            found=target.text(error),
+            todo="make sure that the brokers in sink.brokers are up and in reach; the next run asks again",
+        ) from None
+
+
 def _made(target: KafkaTarget, admin: AdminClient) -> str:
     """Makes the ledger topic, unless somebody else is first; its id. Raises KafkaException, or as `ledger_made`."""
     made = NewTopic(target.ledger, target.lanes, config={"cleanup.policy": _COMPACTED, **_SMALL})

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, m
 
 from distcommit.fs.secret_files import with_secret_files
 from distcommit.model.committer import CommitterContext, SinkCommitter
-from distcommit.model.pins import Pin
+from distcommit.model.pins import Pin, SourceFact
 from distcommit.model.sink import Abilities, AttemptIdentity, Origin, SinkSettings, SinkWriter, StagingArea
 from distcommit.model.targets import Target, broker_addresses
 from distcommit.model.work import MAIN_BRANCH
@@ -114,6 +114,14 @@ class KafkaSink(BaseModel, CommitterSink, SinkSettings):
     def targets(self, dataset_urn: str) -> Iterable[Target]:
         brokers = broker_addresses(self.brokers)
         return [Target("topic", name, brokers) for name in (topic_of(self.topic, dataset_urn), self.ledger)]
+
+    def is_in_system(self, fact: SourceFact) -> bool:
+        """Clusters are compared by their ids."""
+        if fact.name != "cluster":
+            return False
+        from distcommit.sinks.kafka.client import cluster_id  # noqa: PLC0415 - a job file is read without a client
+
+        return cluster_id(self.target()) == fact.pin.value
 
     @property
     def grouped_by(self) -> str:

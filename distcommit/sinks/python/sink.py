@@ -13,7 +13,7 @@ from distcommit.fs.secret_files import with_secret_files_in
 from distcommit.model.committer import OpensCommitter
 from distcommit.model.constructs import RowChecker
 from distcommit.model.errors import ConfigurationError, plain_text
-from distcommit.model.pins import Pin
+from distcommit.model.pins import Pin, SourceFact
 from distcommit.model.ports import FileAccess
 from distcommit.model.sink import (
     BY_DATASET,
@@ -121,6 +121,10 @@ class PythonSink(BaseModel, SinkSettings):
     def targets(self, dataset_urn: str) -> Iterable[Target]:
         with custom_code("sink", self.class_name):
             return self.made.targets(dataset_urn)
+
+    def is_in_system(self, fact: SourceFact) -> bool:
+        with custom_code("sink", self.class_name):
+            return self.made.is_in_system(fact)
 
     @property
     def writes_to(self) -> str:

@@ -70,6 +70,11 @@ class PythonSource(BaseModel, SourceSettings):
             return self._source.reads(target)
 
     @property
+    def apart_hint(self) -> str:
+        with custom_code("source", self.class_name):
+            return self._source.apart_hint
+
+    @property
     def location(self) -> str:
         with custom_code("source", self.class_name):
             return self._source.location

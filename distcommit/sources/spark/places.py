@@ -17,7 +17,7 @@ _S3 = re.compile(r"^s3[an]://")
 def selects(options: Mapping[str, object], reader: str, target: Target) -> bool:
     """Return whether a reader with these options reads a target, or a part of it.
 
-    Tables of Iceberg are compared by namespace and name, whatever their catalogs are.
+    Tables of Iceberg are compared by namespace and name, unless their catalogs are known to be different ones.
     """
     texts = {name.lower(): str(value) for name, value in options.items()}
     reads: Mapping[str, Callable[[Mapping[str, str], Target], bool]] = {"jdbc": _by_jdbc, "kafka": _by_kafka}
@@ -25,7 +25,9 @@ def selects(options: Mapping[str, object], reader: str, target: Target) -> bool:
         return found(texts, target)
     path = texts.get("path", "")
     if target.kind == "table":
-        return bool(path) and reader.lower() == "iceberg" and f".{path}".endswith(f".{target.name}")
+        is_elsewhere = path.partition(".")[0] in target.elsewhere and path.count(".") > target.name.count(".")
+        has_name = bool(path) and reader.lower() == "iceberg" and f".{path}".endswith(f".{target.name}")
+        return has_name and not is_elsewhere
     if not path or target.kind == "topic":
         return False
     return _meet(_parts_of(path), _parts_of(target.name), target, texts.get("recursivefilelookup", "").lower())

@@ -38,6 +38,11 @@ _SCANNERS = {
     }.items()
 }
 """By dialect, what its text consists of: `mark` is what a database takes for a value that comes with the query."""
+_BEFORE_TABLES = frozenset({"ONLY", "LATERAL", "STRAIGHT_JOIN"})
+_AFTER_TABLES = frozenset(
+    {"WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "WINDOW", "UNION", "EXCEPT", "INTERSECT", "SELECT"}
+)
+_NAME = re.compile(r"\w")
 _COMMENT_PART = re.compile(r"/\*|\*/")
 _MORE_THAN_READING = re.compile(r"(?<!\. )\b\d*(FOR UPDATE|FOR SHARE|LOCK IN SHARE MODE|INTO)\b", re.IGNORECASE)
 """Of MySQL, whose read-only transactions may lock rows, too. What is quoted, or stands behind a dot, is a name or text;
@@ -103,6 +108,58 @@ def _check(tokens: list[re.Match[str]], dialect: str) -> None:
         raise ValueError(f"has a placeholder, {marks[0]}, for which there is no value: write the value there")
     if dialect == "mysql":
         _require_only_reads(tokens)
+
+
+def tables_in(text: str, dialect: str) -> Iterator[tuple[str, str]]:
+    """Yield schema and name of the tables that a query names after FROM and JOIN; the schema is empty if it has none.
+
+    Args:
+        text: a query that `Query.of` accepts.
+        dialect: as there.
+    """
+    levels, parts, is_awaited, before = [_Level()], [""], False, ""
+    for token in [*_tokens(text, dialect), None]:
+        word = token[0] if token is not None else ";"
+        upper, is_quoted = word.upper(), token is not None and token.lastgroup == "quoted"
+        if is_awaited and upper in _BEFORE_TABLES:
+            continue
+        if is_awaited and word == ".":
+            parts.append("")
+        elif is_awaited and not parts[-1] and (is_quoted or _NAME.match(word)) and upper != "SELECT":
+            parts[-1] = _unquoted(word)
+        else:
+            if parts[-1]:
+                yield (parts[-2] if len(parts) > 1 else ""), parts[-1]
+            is_awaited, parts = _awaits_table(levels, upper, before, is_awaited=is_awaited and not parts[-1]), [""]
+        before = upper
+
+
+@dataclass(slots=True)
+class _Level:
+    """What a part of a query in brackets has had so far."""
+
+    has_select: bool = False
+    lists_tables: bool = False
+
+
+def _awaits_table(levels: list[_Level], upper: str, before: str, *, is_awaited: bool) -> bool:
+    """Return whether a table may come after this word."""
+    if upper == "(":
+        levels.append(_Level(lists_tables=is_awaited))
+        return is_awaited
+    if upper == ")":
+        del levels[max(1, len(levels) - 1) :]
+        return False
+    level = levels[-1]
+    level.has_select |= upper == "SELECT"
+    level.lists_tables &= upper not in _AFTER_TABLES
+    begins = upper == "FROM" and level.has_select and before != "DISTINCT"
+    level.lists_tables |= begins
+    return begins or upper == "JOIN" or (upper == "," and level.lists_tables)
+
+
+def _unquoted(word: str) -> str:
+    return word[1:-1] if word[0] in '"`[' else word
 
 
 def _tokens(text: str, dialect: str) -> Iterator[re.Match[str]]:

@@ -19,8 +19,9 @@ from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.patterns import check_patterns
 from distcommit.model.pins import Pin
 from distcommit.model.source import Planned, SourceSettings, SourceState, kept_incarnations
-from distcommit.model.targets import Target, database_address
+from distcommit.model.targets import Target
 from distcommit.model.watermark import Position
+from distcommit.sources.sql.loops import reads_table
 from distcommit.sources.sql.positions import counts_in, position_problems
 from distcommit.sources.sql.queries import check_condition, queries_of
 from distcommit.sources.sql.rules import TableRules, Tables
@@ -210,17 +211,16 @@ class SqlSource(BaseModel, SourceSettings):
         return dataset_urn in self.selection
 
     def reads(self, target: Target) -> bool:
-        """Tables are compared by name: without `schema` a table of any schema is taken for the one that is read."""
-        schema, _, table = target.name.rpartition(".")
-        is_there = target.kind == "table" and target.is_in(database_address(self.url))
-        in_schema = schema == self.schema_name or not (schema and self.schema_name)
-        if self._dialect == "mysql" and self.schema_name:
-            in_schema = self.schema_name == unquote(urlsplit(self.url).path.strip("/"))
-        return is_there and in_schema and self.selection.has_table(table)
+        return reads_table(target, self.url, self.schema_name, self.selection)
+
+    @property
+    def apart_hint(self) -> str:
+        needs_schema = self._dialect == "postgresql" and not self.schema_name
+        return "set source.schema if the source reads another schema" if needs_schema else ""
 
     @property
     def named_datasets(self) -> Sequence[str]:
-        return self.tables
+        return (*self.tables, *self.queries)
 
     def extract_of(self, dataset_urn: str) -> Extract:
         """By the settings. Work units know the primary key, too."""

@@ -7,14 +7,17 @@ from typing import Any
 
 import pytest
 
+from distcommit.app.demo.broker import MockBroker
 from distcommit.app.job_file.config import JobConfig, parse_config
-from distcommit.engine.planner import without_loop
+from distcommit.engine.loops import LoopCheck
 from distcommit.model.errors import ConfigurationError
-from distcommit.model.source import DatasetProblem
+from distcommit.model.pins import Pin, SourceFact
+from distcommit.model.source import DatasetProblem, Planned
 from distcommit.model.targets import Target, broker_addresses, database_address
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan
 from distcommit.sources.files.patterns import PathPattern
+from tests.unit.sources.reading_again import states_of
 
 KAFKA = {"type": "kafka", "brokers": "broker1:9092,Broker2:9093"}
 TO_KAFKA = {"type": "kafka", "brokers": "broker2:9093", "ledger": "ledger"}
@@ -22,6 +25,8 @@ SQL = {"type": "sql", "url": "postgresql://reader@db/shop", "watermark": "id", "
 SQLITE = {"type": "sql", "url": "sqlite:////data/shop.db", "watermark": "id", "lookback": 0}
 MYSQL = {"type": "sql", "url": "mysql://reader@localhost/shop", "watermark": "id", "lookback": 0}
 TO_POSTGRESQL = {"type": "postgresql", "url": "postgresql://writer@db:5432/shop"}
+TO_COPY = {**TO_POSTGRESQL, "table": "copy"}
+TO_SQLITE = {"type": "sqlite", "path": "/data/shop.db"}
 DELTA = {"type": "delta", "location": "/data/lake"}
 ICEBERG = {"type": "iceberg", "namespace": "shop", "catalog": {"type": "sql", "uri": "sqlite:////data/catalog.db"}}
 
@@ -46,6 +51,11 @@ LOOPS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({**SQL, "table_patterns": ["orders.*"]}, {**TO_POSTGRESQL, "table": "orders_copy"}),
     ({**SQL, "table_patterns": ["distcommit_.*"]}, {**TO_POSTGRESQL, "table": "copy"}),
     ({**SQL, "schema": "public", "tables": ["orders"]}, TO_POSTGRESQL),
+    ({**SQL, "queries": {"q": "SELECT * FROM orders JOIN q AS a USING (id)"}}, TO_POSTGRESQL),
+    ({**SQL, "queries": {"n": 'SELECT * FROM a, ONLY "public" . "copy" b'}}, TO_COPY),
+    ({**SQL, "queries": {"n": "WITH w AS (SELECT 1 FROM (COPY)) SELECT * FROM w"}}, TO_COPY),
+    ({**SQLITE, "queries": {"n": "SELECT * FROM main.[N]"}}, TO_SQLITE),
+    ({**MYSQL, "queries": {"n": "SELECT 1 FROM `shop`.`n`"}}, {"type": "mariadb", "url": "mariadb://w@localhost/shop"}),
     ({**SQLITE, "table_patterns": [".*"]}, {"type": "sqlite", "path": "/data/shop.db", "table": "copy"}),
     ({**MYSQL, "tables": ["orders"]}, {"type": "mariadb", "url": "mariadb://writer@127.0.0.1:3306/shop"}),
     (spark("jdbc", url="jdbc:postgresql://db/shop", dbtable="public.orders"), TO_POSTGRESQL),
@@ -63,6 +73,11 @@ APART: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({**SQL, "tables": ["orders"]}, {**TO_POSTGRESQL, "table": "copy_{dataset}"}),
     ({**SQL, "tables": ["orders"]}, {**TO_POSTGRESQL, "url": "postgresql://writer@db/warehouse"}),
     ({**SQL, "schema": "public", "tables": ["orders"]}, {**TO_POSTGRESQL, "schema": "copy"}),
+    ({**SQL, "queries": {"n": "SELECT copy, a.copy FROM copies AS a, other WHERE copy > 1"}}, TO_COPY),
+    ({**SQL, "queries": {"n": "SELECT id FROM raw.copy WHERE extract(day FROM copy) > 1"}}, TO_COPY),
+    ({**SQL, "queries": {"n": "SELECT 1 FROM a WHERE id IS DISTINCT FROM copy ORDER BY id, copy"}}, TO_COPY),
+    ({**SQL, "queries": {"n": "SELECT 'FROM copy' AS a FROM b -- FROM copy"}}, TO_COPY),
+    ({**SQLITE, "url": "sqlite:////data/b.db", "queries": {"n": "SELECT 1 FROM n"}}, TO_SQLITE),
     (spark("delta", path="/data/lake/orders_raw"), {**DELTA, "table": "copy_{dataset}"}),
     (spark("csv", path="/data/*/in/*.csv"), DELTA),
     (spark("csv", path="s3a://bucket/landing-*/*.csv"), {**DELTA, "location": "s3://bucket/lake"}),
@@ -83,6 +98,44 @@ def test_sink_and_source_of_one_system_that_are_apart_are_accepted(
     source: dict[str, Any], sink: dict[str, Any], tmp_path: Path
 ) -> None:
     parsed(source, sink, tmp_path)
+
+
+def test_source_without_schema_is_told_to_name_it(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"set source\.schema if the source reads another schema"):
+        parsed({**SQL, "tables": ["orders"]}, {**TO_POSTGRESQL, "schema": "copy"}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("catalogs", "is_refused"),
+    [
+        ({"lake": {"type": "rest", "uri": "https://old.example/api"}}, False),
+        ({"lake": {"type": "rest", "uri": "https://Catalog.example:443/api/"}}, True),
+        ({"lake": {"type": "rest"}}, True),
+        ({}, True),
+        ({"lake": {"type": "hive", "uri": "thrift://old.example:9083"}}, False),
+        ({"lake": {"type": "jdbc", "uri": "jdbc:sqlite:/data/catalog.db"}}, False),
+    ],
+)
+def test_iceberg_tables_of_one_name_are_apart_if_their_catalogs_are(
+    catalogs: dict[str, dict[str, str]], is_refused: bool, tmp_path: Path
+) -> None:
+    paths = {name: str(tmp_path / name) for name in ("store", "staging", "output")}
+    conf = {f"spark.sql.catalog.{name}.{key}": text for name, of in catalogs.items() for key, text in of.items()}
+    sink = {**ICEBERG, "catalog": {"type": "rest", "uri": "https://catalog.example/api"}}
+    tree = {"job": "j", "source": spark("iceberg", path="lake.shop.orders"), "sink": sink, "paths": paths}
+    if not is_refused:
+        parse_config({**tree, "spark": {"conf": conf}}, tmp_path / "job.yaml")
+        return
+    with pytest.raises(ConfigurationError, match="which the source reads"):
+        parse_config({**tree, "spark": {"conf": conf}}, tmp_path / "job.yaml")
+
+
+def test_iceberg_catalog_in_a_database_is_known_by_its_jdbc_url(tmp_path: Path) -> None:
+    conf = {"spark.sql.catalog.lake.uri": "jdbc:sqlite:/data/catalog.db"}
+    paths = {name: str(tmp_path / name) for name in ("store", "staging", "output")}
+    tree = {"job": "j", "source": spark("iceberg", path="lake.shop.orders"), "sink": ICEBERG, "paths": paths}
+    with pytest.raises(ConfigurationError, match="which the source reads"):
+        parse_config({**tree, "spark": {"conf": conf}}, tmp_path / "job.yaml")
 
 
 @pytest.mark.parametrize("pattern", ["output/*/*.csv", "output/d/x.csv", "**/*.csv", "*/*/*.csv", "store/**/*.csv"])
@@ -126,10 +179,39 @@ def test_dataset_of_a_pattern_whose_own_topic_the_pattern_selects_is_a_loop(tmp_
     assert flow.loop_of("orders") == "topic orders-copy"
     assert flow.loop_of("customers") == ""
     plans = [DatasetPlan(urn, None, Watermark({}), ()) for urn in ("orders", "customers")]
-    problem, planned = (without_loop(flow, plan) for plan in plans)
+    problem, planned = map(LoopCheck(flow).checked, plans)
     assert isinstance(problem, DatasetProblem)
     assert "topic orders-copy" in problem.error
     assert planned == plans[1]
+
+
+@pytest.mark.parametrize(("topic", "is_loop"), [("orders", True), ("copy", False)])
+def test_one_kafka_cluster_at_addresses_that_differ_is_a_loop(topic: str, is_loop: bool, tmp_path: Path) -> None:
+    """The cluster's id tells, before anything is written."""
+    with MockBroker.start({"orders": 1}) as broker:
+        same = broker.bootstrap_servers.replace("127.0.0.1", "127.1")
+        source = {"type": "kafka", "brokers": broker.bootstrap_servers, "topics": ["orders"]}
+        flow = parsed(source, {**TO_KAFKA, "brokers": same, "topic": topic}, tmp_path).task_flow()
+        loops, checked = LoopCheck(flow), list[Planned]()
+        for planned in flow.source.plan(lambda urn: True, states_of({}, {})):
+            if isinstance(planned, SourceFact):
+                loops.learn(planned)
+            else:
+                checked.append(loops.checked(planned))
+    (found,) = checked
+    assert ("topic orders" in found.error if isinstance(found, DatasetProblem) else False) is is_loop
+
+
+def test_sink_whose_cluster_can_not_be_asked_fails_the_dataset_that_may_be_a_loop(tmp_path: Path) -> None:
+    away = {"brokers": "127.0.0.1:1", "request_timeout_s": 1, "topic": "{dataset}"}
+    flow = parsed({**KAFKA, "topics": ["orders", "others"]}, {**TO_KAFKA, **away}, tmp_path).task_flow()
+    loops = LoopCheck(flow)
+    loops.learn(SourceFact("cluster", Pin("id")))
+    found = loops.checked(DatasetPlan("orders", None, Watermark({}), ()))
+    assert isinstance(found, DatasetProblem)
+    assert "can't be asked for its id" in found.error
+    plan = DatasetPlan("elsewhere", None, Watermark({}), ())
+    assert loops.checked(plan) is plan
 
 
 def test_folders_whose_names_begin_with_a_dot_are_not_read_by_wildcards() -> None:
