@@ -17,7 +17,7 @@ from distcommit.engine.settings import RunSettings
 from distcommit.model.committer import LostAttempt
 from distcommit.model.errors import DistcommitError
 from distcommit.model.log_records import SequenceName
-from distcommit.model.steps import CommitStep, StepContext
+from distcommit.model.steps import CommitStep, StepContext, require_success
 from distcommit.model.work import TaskState
 from distcommit.steps.sink import open_committer
 from distcommit.stores.attempt_notes import (
@@ -107,7 +107,7 @@ def _discarded(settings: RunSettings, lost: Sequence[NotedAttempt], states: Mapp
             continue
         try:
             with open_committer(sink, context) as committer:
-                committer.discard(mine)
+                require_success(f"sink {name!r}", "discard", committer.discard(mine))
         except Exception as error:
             told = None if isinstance(error, DistcommitError | OSError) else error
             logger.warning("what attempts have left at %r is taken away later: %s", name, error, exc_info=told)

@@ -138,8 +138,9 @@ class SinkCommitter(ABC):
         """
         return self.commit(requests)
 
-    def abort(self, requests: Sequence[CommitRequest]) -> None:
+    def abort(self, requests: Sequence[CommitRequest]) -> bool | None:
         """Takes the requests back, durably: nothing of them is visible, and committing them gives `FailedForGood`.
+        Returns True or None if it has; any other value is a failure.
 
         Called when a person abandons a quarantined dataset; calling again changes nothing more. Later epochs of the
         dataset can be committed as before.
@@ -153,16 +154,17 @@ class SinkCommitter(ABC):
             todo="release the dataset with retry or accept, or give the sink's committer `abort`",
         )
 
-    def allow(self, requests: Sequence[CommitRequest]) -> None:
+    def allow(self, requests: Sequence[CommitRequest]) -> bool | None:
         """Lets these be committed again, though `abort` was called for them, durably: another target of their dataset
-        has refused to take them back. Nothing is committed by it. Calling again changes nothing more.
+        has refused to take them back. Nothing is committed by it. Calling again changes nothing more. Returns as
+        `abort`.
 
         Raises:
             NotImplementedError: the default. The dataset then stays as it is being abandoned.
         """
         raise NotImplementedError(f"{type(self).__name__} can't let be committed again what it has taken back")
 
-    def discard(self, lost: Sequence[LostAttempt]) -> None:  # noqa: B027 - optional hook
+    def discard(self, lost: Sequence[LostAttempt]) -> bool | None:
         """Takes away what attempts that lost have left at the target, durably: prepared transactions, uploads, files in
         a table's folder. For sinks with `discards`.
 
@@ -170,8 +172,9 @@ class SinkCommitter(ABC):
         nothing of it is committed. If that was put back from a copy, the target may have committed some of it since:
         what readers of the target need stays. Calling again changes nothing more, also with some of them only, and
         after a crash half-way. A writer that died may have left anything of what it does, and no infos: what it makes
-        at the target it names by its attempt's id. An error leaves all of it to the next run.
+        at the target it names by its attempt's id. An error leaves all of it to the next run. Returns as `abort`.
         """
+        return None
 
     def ledger(self) -> Iterator[LedgerRow]:
         """All rows that the target has for this store, in any order: what the audit and `rebuild` go by. For sinks

@@ -123,11 +123,12 @@ class CommitStep(ABC):
             LostError: if the effect can neither be proven nor be redone.
         """
 
-    def make_durable(self) -> None:  # noqa: B027 - optional hook
+    def make_durable(self) -> bool | None:
         """Makes an effect that was found DONE durable: it may be a crashed process's, not synced yet.
 
-        Needed only where `verify` can see an effect that a power loss could still undo.
+        Needed only where `verify` can see an effect that a power loss could still undo. Returns as `execute`.
         """
+        return None
 
     def is_gone(self) -> bool:
         """Whether the effect of a step that was done is there no more, where that can be told. After a run died that is
@@ -140,8 +141,9 @@ class CommitStep(ABC):
         abandoned, before anything is changed."""
         return cls.withdraw is not CommitStep.withdraw and cls.undo is not CommitStep.undo
 
-    def withdraw(self) -> None:
-        """Takes away what a late executor of this step would need, durably; the step is being abandoned.
+    def withdraw(self) -> bool | None:
+        """Takes away what a late executor of this step would need, durably; the step is being abandoned. Returns as
+        `execute`.
 
         Raises:
             DistcommitError: if this kind of step can't be abandoned.
@@ -152,17 +154,19 @@ class CommitStep(ABC):
             todo="release the dataset with retry or accept, or give the step `withdraw` and `undo`",
         )
 
-    def allow(self) -> None:
+    def allow(self) -> bool | None:
         """Takes back `withdraw`, durably, as the step of another target of the sequence can't be withdrawn: whoever
         executes this one brings its effect about again. Where it can't, `_abandon` leaves the sequence revoking.
+        Returns as `execute`.
 
         Raises:
             NotImplementedError: the default.
         """
         raise NotImplementedError(f"{step_name(self)} can't be allowed again once it was withdrawn")
 
-    def undo(self) -> None:
-        """Removes the step's effect where it is ours, durably; called after `withdraw` of all steps."""
+    def undo(self) -> bool | None:
+        """Removes the step's effect where it is ours, durably; called after `withdraw` of all steps. Returns as
+        `execute`."""
         raise DistcommitError("this kind of commit step can't be undone", step=step_name(self))
 
     @abstractmethod
@@ -216,11 +220,10 @@ class CommitStep(ABC):
         errors: list[DistcommitError | None] = []
         for index, step in enumerate(steps):
             try:
-                if verdicts is None or verdicts[index] is not Verdict.DONE:
-                    errors.append(_unless_failed(step, step.execute()))
-                else:
-                    step.make_durable()
-                    errors.append(None)
+                is_done = verdicts is not None and verdicts[index] is Verdict.DONE
+                name, answer = ("make_durable", step.make_durable()) if is_done else ("execute", step.execute())
+                require_success(step_name(step), name, answer)
+                errors.append(None)
             except Exception as error:  # noqa: BLE001 - a step class may be the user's
                 errors.append(step_error(error, step))
         return errors
@@ -276,14 +279,23 @@ def step_error(error: BaseException, step: CommitStep) -> DistcommitError:
     )
 
 
-def _unless_failed(step: CommitStep, answer: object) -> DistcommitError | None:
-    """Return the failure that a value returned by `execute` stands for; None for a success."""
+def require_success(step: str, callback: str, answer: object) -> None:
+    """Check what a callback of a custom step or committer returned: True and None are a success.
+
+    Args:
+        step: how errors name the step.
+        callback: the callback's name.
+        answer: the value that it returned.
+
+    Raises:
+        DistcommitError: if the value stands for a failure.
+    """
     if answer is None or answer is True:
-        return None
-    return DistcommitError(
+        return
+    raise DistcommitError(
         "a commit step failed",
-        step=step_name(step),
-        expected="execute() to return True or None",
+        step=step,
+        expected=f"{callback}() to return True or None",
         found=f"it returned {plain_text(repr(answer), 200)}",
-        todo="correct the cause and commit again; execute() must return True or None once its effect is durable",
+        todo=f"correct the cause and try again; {callback}() must return True or None once its effect is durable",
     )

@@ -26,7 +26,7 @@ from distcommit.model.committer import (
     check_plain,
 )
 from distcommit.model.errors import DistcommitError, LostError, SinkUnavailableError, TransientError
-from distcommit.model.steps import CommitStep, StepContext, Verdict, Verification
+from distcommit.model.steps import CommitStep, StepContext, Verdict, Verification, require_success
 from distcommit.model.work import MAIN_BRANCH
 from distcommit.steps.execution import held_back_by
 from distcommit.steps.registry import register
@@ -185,7 +185,7 @@ class SinkCommitStep(CommitStep):
         """
         with open_committer(self.sink, self.context) as committer:
             try:
-                committer.abort([self._current()])
+                require_success(repr(self), "abort", committer.abort([self._current()]))
             except DistcommitError:
                 raise
             except Exception as error:
@@ -201,7 +201,7 @@ class SinkCommitStep(CommitStep):
 
     def allow(self) -> None:
         with open_committer(self.sink, self.context) as committer:
-            committer.allow([self._current()])
+            require_success(repr(self), "allow", committer.allow([self._current()]))
 
     def _current(self) -> CommitRequest:
         """The request with infos as the sink makes them now.
@@ -241,7 +241,7 @@ class SinkCommitStep(CommitStep):
         lost = [LostAttempt(asked.epoch, "", attempt, attempt, asked.infos) for attempt in asked.attempts]
         with open_committer(self.sink, self.context) as committer:
             try:
-                committer.discard(lost)
+                require_success(repr(self), "discard", committer.discard(lost))
             except DistcommitError:
                 raise
             except Exception as error:

@@ -22,7 +22,7 @@ from distcommit.model.errors import (
     UnknownVersionError,
 )
 from distcommit.model.log_records import DatasetState, DatasetStatus, HandAction, SealedSequence, SequenceName
-from distcommit.model.steps import CommitStep, StepContext, Verdict
+from distcommit.model.steps import CommitStep, StepContext, Verdict, require_success, step_name
 from distcommit.model.unread import FailedReading
 from distcommit.model.watermark import Watermark, shown_in_short
 from distcommit.model.work import SkippedRange
@@ -226,14 +226,14 @@ def _abandon(log: CommitLog, sequence: SealedSequence, context: StepContext, who
     withdrawn: list[CommitStep] = []
     try:
         for step in steps:
-            step.withdraw()
+            require_success(step_name(step), "withdraw", step.withdraw())
             withdrawn.append(step)
     except ConflictError:
         if _allowed(withdrawn):
             _act(log, HandAction.RESTORED, sequence, who)
         raise
     for step in steps:
-        step.undo()
+        require_success(step_name(step), "undo", step.undo())
     _act(log, HandAction.ABANDONED, sequence, who)
 
 
@@ -241,7 +241,7 @@ def _allowed(withdrawn: Sequence[CommitStep]) -> bool:
     """Whether all of these may be executed again. Before RESTORED: a run that tries them is then not refused."""
     try:
         for step in reversed(withdrawn):
-            step.allow()
+            require_success(step_name(step), "allow", step.allow())
     except NotImplementedError:
         return False
     return True

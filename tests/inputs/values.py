@@ -53,7 +53,28 @@ _LOOP_CASES = [
         f"{_LOOPS}source_without_schema_is_told_to_name_it",
     ),
 ]
+_ABANDONED = "tests/unit/stores/test_callbacks_that_fail.py::test_"
+_COMMITTERS = "tests/unit/steps/test_sink.py::test_committer_callback_that_returns_false_has_failed"
+_CALLBACKS = [
+    ("withdraw() of a custom step", "rejected: stays revoking", f"{_ABANDONED}sequence_whose_step_was_not_taken_back"),
+    ("undo() of a custom step", "rejected: stays revoking", f"{_ABANDONED}sequence_whose_step_was_not_taken_back"),
+]
 CASES = [
+    *(
+        Case("steps", f"{given} returns {answer}", right, test=f"{test}_stays_in_revocation")
+        for given, right, test in _CALLBACKS
+        for answer in ("False", "0", "'failed'")
+    ),
+    Case(
+        "steps",
+        "make_durable() of a custom step returns False",
+        "rejected: the step failed",
+        test=f"{_ABANDONED}effect_that_was_not_made_durable_is_a_failed_step",
+    ),
+    *(
+        Case("steps", f"{callback}() of a custom committer returns False", "rejected: named", test=_COMMITTERS)
+        for callback in ("abort", "allow", "discard")
+    ),
     *(Case("loops", given, right, test=test) for given, right, test in _LOOP_CASES),
     *(Case("upsert", given, right, test=f"{_NEWEST}test_{name}") for given, right, name in _UPSERTS),
     Case(

@@ -11,6 +11,7 @@ from distcommit.model.committer import CommitRequest, CommitterContext, SinkComm
 from distcommit.model.errors import ConfigurationError, ConflictError
 from distcommit.model.ledger import LedgerRow
 from distcommit.model.log_records import DatasetState, SealedSequence, TargetEpochs
+from distcommit.model.steps import require_success
 from distcommit.model.urn import folder_of
 from distcommit.sinks.files.offsets import OffsetSets
 from distcommit.steps.sink import open_committer
@@ -106,11 +107,11 @@ def fence_targets(flow: TaskFlow, store: JobStore, epoch: int) -> None:
             rows = [each.row for each in found if each.committer is committer]
             requests = [CommitRequest(row.dataset_urn, epoch, (), row.branch) for row in rows]
             try:
-                committer.abort(requests)
+                require_success("commits of older epochs", "abort", committer.abort(requests))
             except ConflictError:  # then nothing was changed
                 for request in requests:
                     with suppress(ConflictError):
-                        committer.abort([request])
+                        require_success(request.dataset_urn, "abort", committer.abort([request]))
 
 
 def not_as_stored(row: LedgerRow, state: DatasetState | None) -> str:

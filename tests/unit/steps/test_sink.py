@@ -18,7 +18,7 @@ from distcommit.model.committer import (
     FailedForGood,
     SinkCommitter,
 )
-from distcommit.model.errors import CorruptError, HeldBackError, LostError, SinkUnavailableError
+from distcommit.model.errors import CorruptError, DistcommitError, HeldBackError, LostError, SinkUnavailableError
 from distcommit.model.log_records import StepBatch
 from distcommit.model.steps import StepContext, Verdict
 from distcommit.steps.registry import dump_steps, load_steps
@@ -156,3 +156,18 @@ def _steps_of_versions(target: Target, **versions: int) -> list[SinkCommitStep]:
         SinkCommitStep(target, CommitRequest(urn, 7, (1,), infos_version=version), CONTEXT.for_committers)
         for urn, version in versions.items()
     ]
+
+
+@pytest.mark.parametrize("callback", ["abort", "allow", "discard"])
+def test_committer_callback_that_returns_false_has_failed(callback: str) -> None:
+    class Refusing(Target):
+        def open_committer(self, context: CommitterContext) -> SinkCommitter:
+            committer = _Committer(self)
+            setattr(committer, callback, lambda requests: False)
+            return committer
+
+    sink = Refusing("custom", Committed(), discards=True)
+    step = SinkCommitStep(sink, CommitRequest("d", 7, (1,), attempts=("a",)), CONTEXT.for_committers)
+    call = {"abort": step.withdraw, "allow": step.allow, "discard": step.undo}[callback]
+    with pytest.raises(DistcommitError, match=rf"{callback}\(\) to return True or None.*it returned False"):
+        call()
