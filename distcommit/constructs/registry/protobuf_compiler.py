@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from importlib.abc import InspectLoader
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from distcommit.constructs.registry import protoc_child
 from distcommit.constructs.registry.client import UnusableSchemaError
 from distcommit.constructs.registry.protoc_child import KNOWN_FILE
 from distcommit.constructs.registry.schema_bounds import SchemaTooLargeError
+from distcommit.model.child_programs import program_text
 from distcommit.model.errors import ConfigurationError
 
 COMPILE_S = 60
@@ -63,7 +63,7 @@ def compile_texts(
         }
         try:
             done = subprocess.run(
-                [sys.executable, "-I", "-c", _program()],
+                [sys.executable, "-I", "-c", program_text(protoc_child)],
                 input=json.dumps(job).encode(),
                 capture_output=True,
                 check=False,
@@ -78,18 +78,3 @@ def compile_texts(
             reason = said or f"it ended with code {done.returncode}"
             raise UnusableSchemaError(f"protoc refuses it: {reason}")
         return descriptor_pb2.FileDescriptorSet.FromString(Path(folder, KNOWN_FILE).read_bytes())
-
-
-def _program() -> str:
-    """The text of the child's program, wherever the package lies: in a folder or in an archive."""
-    name = protoc_child.__name__
-    spec = find_spec(name)
-    source = spec.loader.get_source(name) if spec is not None and isinstance(spec.loader, InspectLoader) else None
-    if source is None:
-        raise ConfigurationError(
-            "the text of a module is not there",
-            module=name,
-            expected="its source, from which a process is started",
-            todo="install distcommit with its sources",
-        )
-    return source
