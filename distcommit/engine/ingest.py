@@ -17,15 +17,17 @@ from distcommit.engine.replacing import is_maintenance
 from distcommit.engine.reports import Report, Tally
 from distcommit.engine.settings import RunSettings
 from distcommit.engine.sharing import buckets_read, units_read
+from distcommit.engine.stuck import left_of
 from distcommit.engine.task_events import WorkUnitDone
 from distcommit.engine.task_times import TaskTimes
 from distcommit.engine.urgency import by_urgency, urgency_of
+from distcommit.engine.watchdog import Watchdog
 from distcommit.ingest.flow import Attempt
 from distcommit.ingest.live import Live
 from distcommit.ingest.preparing import Preparing
 from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.error_kinds import is_permanent
-from distcommit.model.errors import DistcommitError, FencedError, error_text, reason_text
+from distcommit.model.errors import DistcommitError, FencedError, StuckError, error_text, reason_text
 from distcommit.model.flow_counts import FlowCounts
 from distcommit.model.lockstep import outcomes_in_step
 from distcommit.model.sink import AttemptIdentity
@@ -97,6 +99,7 @@ class _IngestTask:
         self._committed_at_s = self._clock.monotonic_s()
         self._progress = ProgressFile(settings, "ingest", task, self._so_far)
         self._live = Live(self._progress.tick)
+        self._watchdog = Watchdog(settings)
 
     def _take(self, manifest: Manifest, bucket: int, plans: list[DatasetPlan]) -> None:
         """Takes in what this task reads of a bucket; of others' buckets it keeps nothing else."""
@@ -133,8 +136,8 @@ class _IngestTask:
         )
 
     def run(self) -> None:
-        left, hopeless = self._not_finished_before(), 0
-        with self._progress:
+        left, hopeless = self._not_finished_before()
+        with self._progress, self._watchdog:
             for attempt in range(self._settings.task_attempts):
                 if attempt and not waited(self._settings, attempt, self._commit_all):
                     break
@@ -151,17 +154,15 @@ class _IngestTask:
             self._commit_all()
         self._times.keep(len(self._units))
 
-    def _not_finished_before(self) -> list[WorkUnit]:
-        """Work units without a success: an earlier attempt at this task may have finished some."""
-        finished: set[str] = set()
+    def _not_finished_before(self) -> tuple[list[WorkUnit], int]:
+        """Return the work units that earlier attempts at this task have left, and how many of them it does not read."""
+        states: list[TaskState] = []
         for bucket in self._plans:
             try:
-                states = self._committer(bucket).look()
+                states += self._committer(bucket).look()
             except (DistcommitError, OSError) as error:
                 logger.warning("task states can't be read, reading again: %s", error, extra={"bucket": bucket})
-                continue
-            finished.update(state.work_unit_id for state in states if state.outcome is TaskOutcome.SUCCEEDED)
-        return [unit for unit in self._units if unit.work_unit_id not in finished]
+        return left_of(self._units, states)
 
     def _read(self, units: list[WorkUnit]) -> list[WorkUnit]:
         """Reads work units and commits in between; returns those that failed. One that failed in optional
@@ -234,11 +235,12 @@ class _IngestTask:
             logger.warning("no folder for an attempt: %s", error, extra={"work_unit": unit.work_unit_id})
             return failed_state(settings, unit, error)
         attempt = Attempt(flow, unit, area, identity, self._clock, kept=self._schemas, live=self._live)
-        attempt.read(
-            extractor,
-            0 if is_maintenance(unit) else self._deadline_ms(unit),  # a part of it would be published once more
-            keeps_prefix=settings.policy_of(unit.dataset_urn) is CommitPolicy.PARTIAL,
-        )
+        with self._watchdog.working_on(bucket, failed_state(settings, unit, StuckError("a construct does not return"))):
+            attempt.read(
+                extractor,
+                0 if is_maintenance(unit) else self._deadline_ms(unit),  # a part of it would be published once more
+                keeps_prefix=settings.policy_of(unit.dataset_urn) is CommitPolicy.PARTIAL,
+            )
         return attempt
 
     def _deadline_ms(self, unit: WorkUnit) -> int:

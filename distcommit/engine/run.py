@@ -25,6 +25,7 @@ from distcommit.engine.planner import PlanReport, forget_older, plan_partition, 
 from distcommit.engine.recover import RecoverReport, delete_retired_files, oldest_held, recover_partition
 from distcommit.engine.reports import PhaseCounts, Reasons, Report, Totals, totals_of
 from distcommit.engine.settings import RunSettings
+from distcommit.engine.stuck import stuck_units
 from distcommit.model.commit_groups import CommitGroups
 from distcommit.model.cuts import SeenBucket
 from distcommit.model.errors import (
@@ -305,14 +306,22 @@ def _fenced_if_swept(settings: RunSettings) -> Iterator[None]:
 def _ingest(
     launch: Launch, settings: RunSettings, manifest: Manifest, phase: Phase
 ) -> tuple[list[Report[IngestCounts]], str]:
-    """The ingest job, and durably that it has ended. Should it fail, what was read is committed all the same."""
-    store, error = settings.store, ""
+    """Launch the ingest job, and record durably that it has ended. If it fails, what was read is committed anyway.
+
+    A job fails if work units have killed the workers of one task as often as Spark tries a task. It is then launched
+    again, which skips these work units: each launch needs a work unit that no launch before has recorded as stuck.
+    """
+    store, error, is_over, stuck = settings.store, "", False, 0
     reports: list[Report[IngestCounts]] = []
-    try:
-        reports = launch(ingest_partition, settings, ingest_tasks(settings, manifest), Report[IngestCounts])
-    except (JobFailedError, ConfigurationError, ProcessLostError) as caught:
-        logger.exception("the ingest job failed")
-        error = f"ingest: {str(caught) if isinstance(caught, ConfigurationError) else caught.found}"
+    while not is_over:
+        try:
+            reports = launch(ingest_partition, settings, ingest_tasks(settings, manifest), Report[IngestCounts])
+            error, is_over = "", True
+        except (JobFailedError, ConfigurationError, ProcessLostError) as caught:
+            logger.exception("the ingest job failed")
+            error = f"ingest: {str(caught) if isinstance(caught, ConfigurationError) else caught.found}"
+            before, stuck = stuck, stuck_units(launch, settings)
+            is_over = stuck <= before
     phase.heard(reports, IngestCounts())
     with _fenced_if_swept(settings):
         record_ingest_ended(store.fs, store.roots.store, settings.run_id)

@@ -83,7 +83,8 @@ class Branches:
     def open(self, kept: SchemaStore | None = None) -> None:
         """Begins the work unit: opens the writers, and tells converters, which keep schemas there, and checkers."""
         for stage in self._flow.stages:
-            begin(stage, self._unit, kept)
+            with at_most(self._flow.construct_seconds, stage.name):
+                begin(stage, self._unit, kept)
         for lane in self._lanes:
             lane.open(self._unit, partial(self._open, lane), kept)
 
@@ -256,7 +257,8 @@ class Branches:
     def schemas(self) -> SchemaIds:
         """The schemas that converters know of the dataset now."""
         chains = [("", self._flow.stages), *((lane.branch.name, lane.stages) for lane in self._lanes)]
-        return known_to((stage, branch) for branch, stages in chains for stage in stages)
+        with at_most(self._flow.construct_seconds, "schemas_known"):
+            return known_to((stage, branch) for branch, stages in chains for stage in stages)
 
     def abort(self) -> None:
         """Has all writers let go of what they hold, the one that was opened last first."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from distcommit.ingest.chain import Chain, Rejection
 from distcommit.ingest.known_schemas import begin
+from distcommit.ingest.overdue import at_most
 from distcommit.ingest.piece import Piece, Rows
 from distcommit.ingest.source_order import in_source_order, merged_by_schema, runs_of
 from distcommit.ingest.task_flow import Branch, Stage
@@ -93,7 +94,7 @@ class Lane:
         if self.is_diverted:
             return
         for stage in self.branch.stages:
-            with self.at(stage.name):
+            with self.at(stage.name), at_most(self.construct_seconds, stage.name):
                 begin(stage, unit, kept, self.branch.name)
         for check in self.branch.checks:
             with self.at(check.name):

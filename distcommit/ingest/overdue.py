@@ -1,4 +1,4 @@
-"""An end to constructs that never end: one that works on a batch for too long has failed the attempt."""
+"""A time limit to constructs: one that works on a batch, or on a schema, for too long has failed the attempt."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 from distcommit.model.errors import OverdueError
 
@@ -15,12 +15,35 @@ _AGAIN_S = 1.0
 """What swallows the error is given it again after so long."""
 
 
+class Watch(Protocol):
+    """A watch that kills the process if a construct does not return: a signal does not interrupt native code."""
+
+    def begin(self, seconds: float, construct: str) -> None:
+        """Start the time of a construct with that limit."""
+
+    def end(self) -> None:
+        """Stop it: the construct has returned."""
+
+
+_watches: list[Watch] = []
+
+
+@contextmanager
+def watched_by(watch: Watch) -> Iterator[None]:
+    """Within the block, have each construct watched whose time is limited."""
+    _watches.append(watch)
+    try:
+        yield
+    finally:
+        _watches.remove(watch)
+
+
 @contextmanager
 def at_most(seconds: float, construct: str) -> Iterator[None]:
-    """Ends what goes on within, once it has taken longer than this; 0 for no limit.
+    """Raise an error within the block once it has taken longer than this; 0 for no limit.
 
-    By the process's alarm signal, so in its main thread alone, where Spark's executors run their tasks. What waits is
-    woken. C code that neither returns nor looks for signals is not interrupted.
+    The alarm signal of the process raises it, so in the main thread alone, where Spark's executors run their tasks.
+    Calls that wait are interrupted. Native code that does not check for signals is left to the `Watch`.
 
     Raises:
         OverdueError: naming the construct.
@@ -38,9 +61,13 @@ def at_most(seconds: float, construct: str) -> Iterator[None]:
         )
 
     before = signal.signal(signal.SIGALRM, ring)
+    for watch in _watches:
+        watch.begin(seconds, construct)
     signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN_S)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+        for watch in _watches:
+            watch.end()
         signal.signal(signal.SIGALRM, before)

@@ -13,6 +13,7 @@ from typing import Literal
 
 from distcommit.constructs.columns import Columns, typed_of
 from distcommit.constructs.settings import CheckerSettings, ConverterSettings, ForkOperatorSettings
+from distcommit.ingest.overdue import at_most
 from distcommit.model.committer import OpensCommitter
 from distcommit.model.constructs import Converter, ForkOperator, RowChecker, TaskChecker
 from distcommit.model.errors import ConfigurationError
@@ -222,7 +223,8 @@ class TaskFlow:
         that some of them may come, behind a fork, which may send nothing of a dataset to a branch."""
         branches = [branch for branch in self.branches if not branch.error] if datasets else []
         for branch in branches:
-            reached = Reached.of(self.source).after((*self.stages, *branch.stages))
+            with at_most(self.construct_seconds, "convert_schema"):
+                reached = Reached.of(self.source).after((*self.stages, *branch.stages))
             schema = reached.columns.whole() if self.fork is None else None
             if schema is not None:
                 branch.sink.announce(datasets, schema, run_id)
@@ -233,7 +235,8 @@ class TaskFlow:
         """Has all converters let go of what they hold; they may be used again."""
         for converter in self.converters:
             try:
-                converter.close()
+                with at_most(self.construct_seconds, type(converter).__name__):
+                    converter.close()
             except Exception:  # whatever it is, work units are done
                 logger.warning("a converter could not be closed", exc_info=True)
 

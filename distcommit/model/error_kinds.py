@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from distcommit.model.errors import ConfigurationError, QualityError, RecordError, TransientError
+from distcommit.model.errors import ConfigurationError, QualityError, RecordError, StuckError, TransientError
 
 _KIND = re.compile(r"(?:work unit .* only: )?(\w+): ", re.DOTALL)
 """Where a part of a work unit is committed, that is told before the error."""
@@ -24,6 +24,12 @@ def is_permanent(text: str) -> bool:
     found = _KIND.match(text)
     permanent = (ConfigurationError, QualityError, RecordError)
     return found is not None and any(found[1] in _names(kind) for kind in permanent)
+
+
+def has_ended_its_worker(text: str) -> bool:
+    """Whether a construct did not return, so that the worker of its task was ended."""
+    found = _KIND.match(text)
+    return found is not None and found[1] == StuckError.__name__
 
 
 def is_record(text: str, what: str) -> bool:

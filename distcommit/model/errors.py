@@ -129,6 +129,10 @@ class OverdueError(ConfigurationError):
     """A construct of the job has worked on a batch of records for too long."""
 
 
+class StuckError(OverdueError):
+    """A construct of the job did not return from native code, so that the worker of its task was killed."""
+
+
 class ConflictError(DistcommitError):
     """Surely not applied, because somebody else was first: look again, then decide."""
 

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from distcommit.app.job_file.job_sections import RunLimits
 from distcommit.constructs.registry import client, converter, policy, schema_bounds
+from distcommit.engine import watchdog
 from distcommit.model import nesting
 from distcommit.sources.files import avro_blocks
 
@@ -29,6 +31,14 @@ PAGE = (Path(__file__).parents[2] / "conf" / "security.md").read_text(encoding="
         (
             "a block of an Avro file, also unpacked; `fixed` types of a schema together",
             f"{avro_blocks.MAX_BLOCK_BYTES >> 20} MiB; {nesting.MAX_FIXED_BYTES >> 10} KiB",
+        ),
+        (
+            "a converter, a row checker or the fork, for one batch or schema",
+            f"[`limits.construct_seconds`](configuration.md) ({RunLimits().construct_seconds:g} s)",
+        ),
+        (
+            "the same in native code, until its worker is killed",
+            f"twice that time, at least {watchdog.LEAST_MARGIN_S} s more",
         ),
     ],
 )

@@ -125,8 +125,9 @@ class RunLimits(_Section):
 
     Attributes:
         seconds: tasks stop reading after this long; 0: no limit.
-        construct_seconds: how long a converter, a row checker or the fork may work on one batch of records before its
-            attempt has failed; 0: no limit.
+        construct_seconds: how long a converter, a row checker or the fork may work on one batch of records, or compile
+            a schema, before its work unit fails. If native code does not return within twice that time, and at least
+            5 s more, the worker is killed. 0: no limit.
     """
 
     seconds: float = Field(default=0, ge=0)
