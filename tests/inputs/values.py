@@ -71,6 +71,13 @@ CASES = [
         "rejected: the step failed",
         test=f"{_ABANDONED}effect_that_was_not_made_durable_is_a_failed_step",
     ),
+    Case(
+        "watermarks set by hand",
+        "offsets 0 to 5 published, watermark set to 2 and then to 8",
+        "the audit names 5 to 8 as skipped",
+        test="tests/unit/app/test_audit_sees.py::"
+        "test_ranges_that_are_named_as_skipped_are_neither_published_nor_rejected",
+    ),
     *(
         Case("steps", f"{callback}() of a custom committer returns False", "rejected: named", test=_COMMITTERS)
         for callback in ("abort", "allow", "discard")

@@ -29,13 +29,13 @@ from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.parallel import in_flight
 from distcommit.model.provenance import Provenance
 from distcommit.model.urn import folder_of
-from distcommit.model.work import lost_ranges
+from distcommit.model.work import SkippedRange, lost_ranges
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.output import REJECTED_FOLDER
 from distcommit.protocol.paths.parts import CLAIM_FOLDER
 from distcommit.protocol.paths.temporary import is_probe
 from distcommit.sinks.files.footer import Footer
-from distcommit.sinks.files.offsets import OffsetSets, parsed
+from distcommit.sinks.files.offsets import OffsetSets, offsets_of, parsed
 from distcommit.stores.claims import read_owner
 from distcommit.stores.fencing import newer_runs, older_output
 from distcommit.stores.job_store import JobStore
@@ -57,6 +57,17 @@ class _Dataset:
     def key(self, incarnation: str) -> str:
         """Return the key of an incarnation that a file or row names."""
         return incarnation if is_other(incarnation, self.incarnation) else ""
+
+    def given_up(self) -> Iterator[SkippedRange]:
+        """Yield the ranges that the store says were given up, without what is published or rejected in each branch."""
+        for skip in self.state.skipped if self.state is not None else ():
+            if skip.is_hole or not (isinstance(skip.low, int) and isinstance(skip.high, int)):
+                yield skip
+                continue
+            key = self.key(skip.incarnation)
+            there = self.coverage[key].covered() if key in self.coverage else OffsetSets()
+            left = offsets_of([skip]).difference(there)
+            yield from (replace(skip, low=low, high=high) for low, high in left.ranges(skip.partition))
 
     def readings(self) -> Iterator[tuple[str, DatasetState]]:
         """Yield the state as of each incarnation that was read, with its key."""
@@ -230,7 +241,7 @@ class _Audit:
     def _as_stored(self, folder: AuditedFolder, found: _Dataset, state: DatasetState) -> None:
         """Compares what is published of a dataset with what the store says."""
         self._result.datasets += 1
-        lost = (f"{state.dataset_urn}, {text}" for text in lost_ranges(state.skipped))
+        lost = (f"{state.dataset_urn}, {text}" for text in lost_ranges(found.given_up()))
         self._result.skipped_ranges += islice(lost, LISTED - len(self._result.skipped_ranges))
         if why := replaced_otherwise(folder, state):
             self._result.note("altered", f"{state.dataset_urn}: {why}")

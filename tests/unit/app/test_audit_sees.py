@@ -15,6 +15,7 @@ from distcommit.ingest.fed_again import ErrorFiles
 from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.watermark import Watermark
+from distcommit.model.work import positions_lost
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.fencing import end_run
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
@@ -85,6 +86,18 @@ def test_positions_that_an_operator_skips_are_named_and_the_rest_is_compared() -
     assert found.skipped_ranges == ["a, partition '0', 5 to 7: skipped: the watermark was set by hand (operator)"]
     machine.remove(first_file(machine))
     assert (audit(WORLD, machine).gaps, audit(WORLD, machine).skipped) == (5, 2)
+
+
+def test_ranges_that_are_named_as_skipped_are_neither_published_nor_rejected() -> None:
+    """The watermark is set back, and forward again beyond what is published."""
+    machine = Machine()
+    go(WORLD, machine, counting_in(5))
+    for at in (2, 8):
+        sets(machine, counting_in(9), at)
+    found = audit(WORLD, machine)
+    assert (found.exact, found.skipped, found.gaps) == (True, 3, 0)
+    assert found.skipped_ranges == ["a, partition '0', 5 to 8: skipped: the watermark was set by hand (operator)"]
+    assert positions_lost(states(WORLD, machine)["a"].skipped) == 6, "the store does not know what is published"
 
 
 def test_files_that_were_lost_are_read_again_by_a_watermark_set_back_and_the_audit_is_exact() -> None:
