@@ -120,8 +120,13 @@ def _told(columns: Columns) -> str:
     return f"columns {', '.join(columns.known.names) or 'none'}"
 
 
-def unique_names(columns: Columns, construct: str) -> Columns:
+def unique_names(columns: Columns, construct: str, keep: str = "keep one") -> Columns:
     """The same, if no two of the columns have one name, as far as they are known.
+
+    Args:
+        columns: those that are left.
+        construct: the construct that leaves them.
+        keep: the remedy if there are none.
 
     Raises:
         ConfigurationError: else, or if there are none.
@@ -134,7 +139,7 @@ def unique_names(columns: Columns, construct: str) -> Columns:
             construct=construct,
             expected="columns of different names",
             found=", ".join(twice) or "none",
-            todo="drop or rename one before" if twice else "keep one",
+            todo="drop or rename one before" if twice else keep,
         )
     return columns
 

@@ -79,6 +79,30 @@ CASES = [
         "test_ranges_that_are_named_as_skipped_are_neither_published_nor_rejected",
     ),
     *(
+        Case(
+            "folders",
+            f"partition values {given}",
+            "a folder each; the column stays in the files",
+            test="tests/unit/sinks/test_partition_values.py::"
+            "test_values_that_differ_by_case_or_unicode_form_have_folders_of_their_own_and_stay_in_the_files",
+        )
+        for given in ("DE and de", "caf\\u00e9 and cafe\\u0301")
+    ),
+    Case(
+        "messages",
+        "a message without fields beside the column offset",
+        "a row of offset",
+        test="tests/unit/constructs/registry/test_policy.py::"
+        "test_messages_without_fields_are_rows_of_the_other_columns",
+    ),
+    Case(
+        "messages",
+        "a message without fields where there is no other column",
+        "rejected: no column would be left; keep_column: true helps",
+        test="tests/unit/constructs/registry/test_policy.py::"
+        "test_messages_without_fields_and_without_other_columns_are_refused_with_the_setting_that_helps",
+    ),
+    *(
         Case("steps", f"{callback}() of a custom committer returns False", "rejected: named", test=_COMMITTERS)
         for callback in ("abort", "allow", "discard")
     ),

@@ -64,6 +64,11 @@ class Decoder(Protocol):
         """Records of the messages, in one piece for each schema."""
 
 
+_KEEP = (
+    "messages without fields need another column: keep one of the source's, or set the converter's keep_column: true"
+)
+
+
 class _Unknown(str):
     """Why a schema id that the registry does not know has no decoder."""
 
@@ -159,7 +164,7 @@ class RegistryConverter(
         kept = columns.beside(self.column, self.keep_column)
         if self.pinned is None or self.pinned.is_of_topic or self.datasets:
             return Columns().with_known(kept.known)
-        return unique_names(kept.with_known([*kept.known, *self._pinned_decoder().schema]), self.type)
+        return unique_names(kept.with_known([*kept.known, *self._pinned_decoder().schema]), self.type, _KEEP)
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         field_of(batch.schema, self.column, self.type, _is_binary, "binary")
@@ -292,7 +297,7 @@ class RegistryConverter(
 
     def _beside(self, schema: pa.Schema, made: pa.Schema) -> pa.Schema:
         kept = Columns.of(schema).beside(self.column, self.keep_column)
-        return unique_names(Columns.of(pa.schema([*kept.known, *made], made.metadata)), self.type).known
+        return unique_names(Columns.of(pa.schema([*kept.known, *made], made.metadata)), self.type, _KEEP).known
 
     def _without_messages(self) -> pa.Schema:
         """The columns of nulls where no message came before."""

@@ -23,7 +23,9 @@ class FieldPartition(BaseModel, frozen=True, extra="forbid"):
     """Folders by a field: `country=DE`, as Hive, Spark and DuckDB have them. The column stays in the files.
 
     Attributes:
-        field: a column of text, whole numbers, dates or booleans.
+        field: a column of text, whole numbers, dates or booleans. Values that differ by case or Unicode form have
+            folders of their own. Where the file system does not distinguish these, one folder has the rows of both, and
+            readers have to use the column in the files.
     """
 
     field: str = Field(min_length=1)

@@ -11,6 +11,7 @@ import pytest
 from distcommit.app.job_file.flow_settings import FlowSettings
 from distcommit.model.committer import Committed
 from distcommit.sinks.delta.sink import DeltaSink
+from distcommit.sinks.files.field_folders import split
 from distcommit.sinks.files.sink import FileSink
 from distcommit.sinks.iceberg.opening import close_opened
 from distcommit.sinks.partition_values import NO_VALUE
@@ -54,6 +55,16 @@ def test_record_whose_value_can_not_be_a_partition_is_rejected_by_itself(
     batch = pa.record_batch({"kind": pa.array(["good", value, "good"], pa.string()).cast(kind), "n": [1, 2, 3]})
     assert check.check(batch).to_pylist() == [True, passes, True]
     assert "kind" in check.describe()
+
+
+def test_values_that_differ_by_case_or_unicode_form_have_folders_of_their_own_and_stay_in_the_files() -> None:
+    """Where a file system does not tell the folders apart, the column does."""
+    values = ["DE", "de", "caf\u00e9", "cafe\u0301", "DE"]
+    found = dict(split(pa.record_batch({"kind": values}), FILES.partitions))
+    assert {name: rows["kind"].to_pylist() for name, rows in found.items()} == {
+        "kind=DE": ["DE", "DE"],
+        **{f"kind={value}": [value] for value in values[1:4]},
+    }
 
 
 def test_job_that_diverts_rejected_records_diverts_those_that_its_sink_can_not_take() -> None:

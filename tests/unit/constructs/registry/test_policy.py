@@ -325,3 +325,22 @@ def test_what_is_published_already_is_put_nowhere() -> None:
     of_run(converter(), machine, 1, 2, known=(1, 2))
     of_run(converter(on_incompatible="accept"), machine, 1, 3)
     assert not machine.paths("/job/store/schemas")
+
+
+EMPTY = b"\0" + (9).to_bytes(4, "big")
+
+
+@pytest.mark.parametrize(("keep_column", "columns"), [(False, ["offset"]), (True, ["value", "offset"])])
+def test_messages_without_fields_are_rows_of_the_other_columns(keep_column: bool, columns: list[str]) -> None:
+    made = converter(Dicts({9: record()}), keep_column=keep_column)
+    made.begin_work_unit("orders")
+    (piece,) = made.convert(batch_of([EMPTY, None, EMPTY]))
+    assert (piece.records.schema.names, piece.records.num_rows, piece.rejected) == (columns, 3, {})
+    assert piece.records.column("offset").to_pylist() == [0, 1, 2]
+
+
+def test_messages_without_fields_and_without_other_columns_are_refused_with_the_setting_that_helps() -> None:
+    made = converter(Dicts({9: record()}))
+    made.begin_work_unit("orders")
+    with pytest.raises(ConfigurationError, match=r"no column would be left.*set the converter's keep_column: true"):
+        list(made.convert(batch_of([EMPTY, EMPTY]).select(["value"])))
