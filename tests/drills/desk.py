@@ -23,6 +23,7 @@ from distcommit.spark.session import active_session, open_session, stop_session
 from distcommit.spark.settings import SparkSettings
 from tests.drills.catalogue import GAP, remedies
 from tests.drills.drill import Drilled, KafkaSituation, NotBrokenError, Situation, Typed, count
+from tests.drills.targets import Target
 from tests.servers.spark_start import start_cheaply
 
 TOPICS = ("a", "b")
@@ -66,12 +67,42 @@ class KafkaHere(Here, KafkaSituation):
     """One whose topics are on a broker."""
 
 
+@dataclass
+class TargetHere(KafkaHere):
+    """One whose records go to a target, and also to files if `is_forked`."""
+
+    target: Target = field(kw_only=True)
+    is_forked: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def sections(self) -> dict[str, Any]:
+        """The sections of the job file that say so, with `options` of the sink."""
+        sink = {**self.target.sink, **self.options}
+        if not self.is_forked:
+            return {"sink": sink}
+        branches = {"files": {"sink": {"type": "files"}}, "rows": {"sink": sink}}
+        return {"sink": None, "fork": {"type": "all", "branches": branches}}
+
+    def published(self) -> tuple[Counter[bytes], Counter[bytes]]:
+        """The values that are in the target, and, if they go to both, in the files. Of a value that one of the two has
+        more or less often than it was given, that count is returned."""
+        rows = Counter(value for topic in TOPICS for value in self.target.values(topic))
+        if not self.is_forked:
+            return rows, Counter()
+        files, rejected = super().published()
+        wrong = {value: rows[value] for value in rows | files if files[value] == self.given[value]}
+        return Counter({**files, **wrong}), rejected
+
+
 @contextmanager
-def a_job(folder: Path, *topics: str, runs: int = 1, records: int = 5, **sections: Any) -> Iterator[KafkaHere]:
+def a_job(
+    folder: Path, *topics: str, runs: int = 1, records: int = 5, target: TargetHere | None = None, **sections: Any
+) -> Iterator[Any]:
     """A job of topics on a broker of this process, after so many runs of new records, with unread ones."""
     names = topics or TOPICS
     with MockBroker.start(dict.fromkeys(names, 1)) as broker:
-        situation = KafkaHere(folder)
+        situation = target or KafkaHere(folder)
         situation.on(broker.bootstrap_servers, names, **{"commit": {"buckets": 2}, **sections})
         for _ in range(runs):
             more(situation, *names, records=records)

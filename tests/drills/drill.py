@@ -87,10 +87,10 @@ class Situation:
         return (self.seen_at or self.folder) / "staging"
 
     def write(self, **sections: Any) -> None:
-        """Writes the job file; sections come to those of before."""
+        """Write the job file; sections come to those of before, and those that are None go."""
         paths = {name: name for name in ("store", "staging", "output")}
         base: dict[str, Any] = {"job": "drill", "paths": paths, "spark": {"master": "local[2,4]"}, **self.config}
-        self.config = {**base, **sections}
+        self.config = {name: section for name, section in {**base, **sections}.items() if section is not None}
         self.path.write_text(yaml.safe_dump(self.config), encoding="utf-8")
 
     def type(self, command: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -155,7 +155,7 @@ class KafkaSituation(Situation):
         """Writes the job file for these topics."""
         self.brokers = brokers
         source = {"type": "kafka", "brokers": brokers, "topics": list(topics)}
-        self.write(source=source, sink={"partition_by": {"granularity": "day"}}, **sections)
+        self.write(**{"source": source, "sink": {"partition_by": {"granularity": "day"}}, **sections})
 
     def produce(self, topic: str, *values: bytes, days: int = 1, first: int = 0) -> None:
         """Gives records to a topic's first partition, spread over days from that one on."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tests.drills.drill import Drilled
@@ -39,13 +40,40 @@ def drill(*remedies: str, quick: bool = False) -> Callable[[Make], Make]:
     """
 
     def registered(make: Make) -> Make:
-        name = make.__name__.replace("_", "-")
-        if name in _DRILLS:
-            raise ValueError(f"two drills are named {name}")
-        _DRILLS[name] = Drill(name, make, remedies, quick)
+        _register(make.__name__, make, remedies, is_quick=quick)
         return make
 
     return registered
+
+
+def drill_of(
+    *remedies: str, kinds: Sequence[str], quick: bool = False
+) -> Callable[[Callable[[Path, str], Drilled]], Callable[[Path, str], Drilled]]:
+    """Register a drill for each of these kinds, which its function is called with.
+
+    Args:
+        remedies: as of `Drill`.
+        kinds: the last part of each drill's name.
+        quick: as `Drill.is_quick`.
+    """
+
+    def registered(make: Callable[[Path, str], Drilled]) -> Callable[[Path, str], Drilled]:
+        for kind in kinds:
+            _register(f"{make.__name__}_{kind}", partial(_of_kind, make, kind), remedies, is_quick=quick)
+        return make
+
+    return registered
+
+
+def _of_kind(make: Callable[[Path, str], Drilled], kind: str, folder: Path) -> Drilled:
+    return make(folder, kind)
+
+
+def _register(of: str, make: Make, remedies: tuple[str, ...], *, is_quick: bool) -> None:
+    name = of.replace("_", "-")
+    if name in _DRILLS:
+        raise ValueError(f"two drills are named {name}")
+    _DRILLS[name] = Drill(name, make, remedies, is_quick)
 
 
 def drills() -> dict[str, Drill]:

@@ -1,0 +1,138 @@
+"""Sequences that a target has committed, and that no record says so of: they can't be taken back, or not as they were."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from distcommit.app.job import Job
+from distcommit.model.steps import StepContext
+from distcommit.steps.registry import load_steps
+from tests.drills.desk import Printed, TargetHere, a_job, more
+from tests.drills.drill import Drilled
+from tests.drills.held_up import block, unblock
+from tests.drills.registry import drill, drill_of
+from tests.drills.targets import LAKES, NAME, SqlTables, open_target
+
+
+@contextmanager
+def _sealed(kind: str, folder: Path, **options: Any) -> Iterator[TargetHere]:
+    """A job of which the dataset `NAME` is sealed: its files can't be published, and its rows come after them."""
+    with open_target(kind, folder) as target:
+        situation = TargetHere(folder, target=target, is_forked=True, options=options)
+        with a_job(folder, target=situation, **situation.sections):
+            block(situation, NAME)
+            situation.run(1)
+            yield situation
+
+
+def _commit_and_die(situation: TargetHere) -> None:
+    """Execute all steps of what is sealed, as a run does that dies before it can record it."""
+    unblock(situation, NAME)
+    job = Job.from_file(situation.path)
+    store = job.open_store(create=False)
+    committers = job.config.task_flow().committers
+    context = StepContext(store.fs, store.roots.staging, store.roots.output, committers, store.store_id)
+    sequence = store.bucket_log(store.bucket_of(NAME)).refresh().state_of(NAME).sequence
+    for step in load_steps(sequence.steps if sequence else (), context):
+        step.execute()
+
+
+def _refused_and_released(
+    situation: TargetHere, says: str, how: str, before: Callable[[], Any] | None = None
+) -> Drilled:
+    """Quarantine the dataset, have it abandoned, which is refused, and release it as the refusal says."""
+    situation.type(f"distcommit quarantine {situation.path} {NAME}")
+    printed = Printed(situation)
+    release = f"distcommit release {situation.path} {NAME}"
+    printed.refused(f"{release} abandon", says, 3)
+    if before is not None:
+        before()
+    printed.type(f"{release} {how}")
+    situation.run(0)
+    more(situation)
+    situation.run(0)
+    return printed.ended()
+
+
+@drill_of("table_loading.py:unload | release the dataset with accept", kinds=["sqlite"], quick=True)
+def rows_without_tags(folder: Path, kind: str) -> Drilled:
+    with _sealed(kind, folder) as situation:
+        _commit_and_die(situation)
+        return _refused_and_released(situation, "what is committed to this table can't be taken back", "accept")
+
+
+@drill_of("table_loading.py:take_out | release the dataset with accept", kinds=["sqlite"], quick=True)
+def rows_that_were_moved_away(folder: Path, kind: str) -> Drilled:
+    """The rows of a commit were moved to another table; they come back once the dataset is released."""
+    with _sealed(kind, folder, tags=True) as situation:
+        _commit_and_die(situation)
+        tables = situation.target
+        assert isinstance(tables, SqlTables)
+        tables.do(f"CREATE TABLE aside AS SELECT * FROM {NAME}")
+        tables.do(f"DELETE FROM {NAME}")
+
+        def put_back() -> None:
+            tables.do(f"INSERT INTO {NAME} SELECT * FROM aside")
+
+        says = "the rows that were committed are not all there any more"
+        situation.type(f"distcommit quarantine {situation.path} {NAME}")
+        printed = Printed(situation)
+        release = f"distcommit release {situation.path} {NAME}"
+        printed.refused(f"{release} abandon", says, 3)
+        printed.type(f"{release} accept")
+        put_back()
+        situation.run(0)
+        return printed.ended()
+
+
+@drill_of("sinks/kafka/committer.py:_revoked | release the dataset with accept", kinds=["kafka"])
+def messages_that_were_committed(folder: Path, kind: str) -> Drilled:
+    with _sealed(kind, folder) as situation:
+        _commit_and_die(situation)
+        return _refused_and_released(situation, "Kafka can't take back what is committed", "accept")
+
+
+def _compacted(folder: Path, kind: str, says: str) -> Drilled:
+    with _sealed(kind, folder) as situation:
+        _commit_and_die(situation)
+        LAKES[kind](folder).compact()
+        return _refused_and_released(situation, says, "accept")
+
+
+@drill("sinks/iceberg/committer.py:_put | release the dataset with accept", quick=True)
+def iceberg_table_that_was_compacted(folder: Path) -> Drilled:
+    return _compacted(folder, "iceberg", "data files of the commit are no longer in the table")
+
+
+@drill("sinks/delta/committer.py:_check_live | release the dataset with accept", quick=True)
+def delta_table_that_was_compacted(folder: Path) -> Drilled:
+    return _compacted(folder, "delta", "data files of the commit can't be taken out of the table")
+
+
+@drill_of("two_phase.py:_visible | release the dataset with retry, or accept", kinds=["mariadb", "postgresql"])
+def prepared_rows_that_were_committed(folder: Path, kind: str) -> Drilled:
+    """A run has died after the database had committed what was prepared, before the ledger had it."""
+    with _sealed(kind, folder, two_phase=True) as situation:
+        _settle(situation, commit=True)
+        unblock(situation, NAME)
+        return _refused_and_released(situation, "what is committed to this table can't be taken back", "retry")
+
+
+@drill_of("two_phase.py:_lost | release the dataset with abandon", kinds=["mariadb", "postgresql"])
+def prepared_rows_that_were_rolled_back(folder: Path, kind: str) -> Drilled:
+    with _sealed(kind, folder, two_phase=True) as situation:
+        _settle(situation, commit=False)
+        unblock(situation, NAME)
+        situation.run(1)
+        printed = Printed(situation)
+        printed.type(printed.problem("prepared rows are neither there nor committed")["command"])
+        situation.run(0)
+        return printed.ended()
+
+
+def _settle(situation: TargetHere, *, commit: bool) -> None:
+    assert isinstance(situation.target, SqlTables)
+    situation.target.in_doubt(commit=commit)
