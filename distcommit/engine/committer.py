@@ -294,11 +294,13 @@ class BucketCommitter:
 
 
 def _lost_error(name: SequenceName, lost: LostError) -> LostError:
+    """Return the error of a run for a lost step. A remedy that says how to release the dataset stays."""
+    is_named = "release the dataset" in lost.todo
     return LostError(
         lost.what,
         dataset=name.dataset_urn,
         epoch=str(name.epoch),
         expected=lost.expected,
         found=lost.found,
-        todo="" if "To do: " in lost.found else _RELEASE,
+        todo=lost.todo if is_named else ("" if "To do: " in lost.found else _RELEASE),
     )

@@ -148,11 +148,7 @@ class CommitStep(ABC):
         Raises:
             DistcommitError: if this kind of step can't be abandoned.
         """
-        raise DistcommitError(
-            "this kind of commit step can't be abandoned",
-            step=step_name(self),
-            todo="release the dataset with retry or accept, or give the step `withdraw` and `undo`",
-        )
+        raise DistcommitError("this kind of commit step can't be abandoned", step=step_name(self))
 
     def allow(self) -> bool | None:
         """Takes back `withdraw`, durably, as the step of another target of the sequence can't be withdrawn: whoever

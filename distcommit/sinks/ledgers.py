@@ -59,9 +59,9 @@ def _another_store(request: CommitRequest, found: str) -> FailedForGood:
     expected = " or ".join(f"epoch {base}" if base else "nothing" for base in request.bases) or "an older epoch"
     return FailedForGood(
         f"this is not the target that the store knows: its ledger has {found} for the dataset, expected {expected}; the"
-        " target or the store was put back from a copy, or made again. Nothing was written. Restore the other one, and"
-        " release the dataset with retry; or, if it is gone for good, delete what this target has of the dataset, its"
-        " ledger row too, and release the dataset with restart, which reads it from its beginning"
+        " target or the store was put back from a copy, or made again. Nothing was written. To do: restore the other"
+        " one, and release the dataset with retry; or, if it is gone for good, delete what this target has of the"
+        " dataset, its ledger row too, and release the dataset with restart, which reads it from its beginning"
     )
 
 
@@ -102,7 +102,8 @@ def taken_back(row: LedgerRow | None, request: CommitRequest, covered: Sequence[
             dataset=request.dataset_urn,
             epoch=request.epoch,
             found=f"epoch {row.epoch}",
-            todo="release the dataset with accept",
+            todo="if the target has all records of this epoch, release the dataset with accept; else delete what the"
+            " target has of the dataset, its ledger row too, and release the dataset with restart",
         )
     revoked = max(row.revoked, request.epoch)
     if row.epoch < request.epoch:
