@@ -264,9 +264,9 @@ def _of_losses(result: StatusResult, command: Command) -> Iterator[Trouble]:
     if result.last_run is not None and lost:
         what = (
             f"RECORDS_LOST: the run of epoch {result.last_run.epoch} passed over {lost:,} positions whose records the"
-            " source had deleted before they were read"
+            " source had deleted before they were read. `audit` counts them; the next run reads what comes after them"
         )
-        yield Trouble(what, command("audit"))
+        yield Trouble(what, command("run"))
 
 
 def _to_be_read(reason: str, command: Command, around: Around) -> tuple[str, str]:
