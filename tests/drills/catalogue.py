@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -72,13 +72,28 @@ def _lines_of_status(module: str, tree: ast.Module) -> Iterator[Remedy]:
 def _of_errors(module: str, tree: ast.Module) -> Iterator[Remedy]:
     constants = {ast.unparse(node.targets[0]): node.value for node in tree.body if isinstance(node, ast.Assign)}
     for function, keyword in _keywords(tree):
-        value = constants.get(ast.unparse(keyword.value), keyword.value)
-        text = "".join(_text(value))
         place = f"{module}:{function}"
-        if keyword.arg == "remedy" and text:
-            yield Remedy(place, f"remedy of {function}", text)
-        elif keyword.arg == "todo" and _is_remedy(text):
-            yield Remedy(place, re.sub(f"{GAP}+", GAP, text))
+        texts = ["".join(_text(value, constants)) for value in _alternatives(keyword.value, constants)]
+        if keyword.arg == "remedy" and texts[0]:
+            yield Remedy(place, f"remedy of {function}", texts[0])
+        elif keyword.arg == "todo" and any(map(_is_remedy, texts)):
+            yield from (Remedy(place, re.sub(f"{GAP}+", GAP, text)) for text in texts if text.strip(GAP))
+
+
+def _alternatives(node: ast.expr, constants: Mapping[str, ast.expr]) -> Iterator[ast.expr]:
+    """Yield the expressions of which one is the value: constants of the module stand for their values."""
+    if isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node) in constants:
+        yield from _alternatives(constants[ast.unparse(node)], constants)
+    elif isinstance(node, ast.IfExp):
+        yield from (*_alternatives(node.body, constants), *_alternatives(node.orelse, constants))
+    elif isinstance(node, ast.BoolOp):
+        for value in node.values:
+            yield from _alternatives(value, constants)
+    elif isinstance(node, ast.Subscript) and isinstance(table := constants.get(ast.unparse(node.value)), ast.Dict):
+        for value in table.values:
+            yield from _alternatives(value, constants)
+    else:
+        yield node
 
 
 def _keywords(tree: ast.AST, function: str = "") -> Iterator[tuple[str, ast.keyword]]:
@@ -89,17 +104,21 @@ def _keywords(tree: ast.AST, function: str = "") -> Iterator[tuple[str, ast.keyw
         yield from _keywords(node, within)
 
 
-def _text(node: ast.expr) -> Iterator[str]:
-    """What an expression says of itself, with `GAP` for the rest."""
+def _text(node: ast.expr, constants: Mapping[str, ast.expr]) -> Iterator[str]:
+    """Yield what an expression says of itself, with `GAP` for the rest."""
     if isinstance(node, ast.Constant):
         yield str(node.value)
     elif isinstance(node, ast.JoinedStr):
         for part in node.values:
-            yield from _text(part)
+            yield from _text(part, constants)
+    elif isinstance(node, ast.FormattedValue) and isinstance(node.value, ast.Constant | ast.Name):
+        yield from _text(node.value, constants)
     elif isinstance(node, ast.BinOp):
-        yield from (*_text(node.left), *_text(node.right))
+        yield from (*_text(node.left, constants), *_text(node.right, constants))
+    elif isinstance(node, ast.Name) and node.id in constants:
+        yield from _text(constants[node.id], constants)
     elif isinstance(node, ast.IfExp):
-        yield from (*_text(node.body), " | ", *_text(node.orelse))
+        yield from (*_text(node.body, constants), " | ", *_text(node.orelse, constants))
     elif isinstance(node, ast.Tuple) and node.elts and isinstance(node.elts[0], ast.Constant):
         yield str(node.elts[0].value)
     elif not isinstance(node, ast.Tuple):

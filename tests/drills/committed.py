@@ -1,7 +1,8 @@
-"""Sequences that a target has committed, and that no record says so of: they can't be taken back, or not as they were."""
+"""Sequences that a target has committed and the log has not: to abandon them is refused, or takes another way."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,11 +11,11 @@ from typing import Any
 from distcommit.app.job import Job
 from distcommit.model.steps import StepContext
 from distcommit.steps.registry import load_steps
-from tests.drills.desk import Printed, TargetHere, a_job, more
-from tests.drills.drill import Drilled
+from tests.drills.desk import TOPICS, Printed, TargetHere, a_job, more
+from tests.drills.drill import Drilled, nothing
 from tests.drills.held_up import block, unblock
 from tests.drills.registry import drill, drill_of
-from tests.drills.targets import LAKES, NAME, SqlTables, open_target
+from tests.drills.targets import LAKES, LEDGER, NAME, SqliteTables, SqlTables, open_target
 
 
 @contextmanager
@@ -41,16 +42,15 @@ def _commit_and_die(situation: TargetHere) -> None:
 
 
 def _refused_and_released(
-    situation: TargetHere, says: str, how: str, before: Callable[[], Any] | None = None
+    situation: TargetHere, says: str, how: str, afterwards: Callable[[], None] = nothing
 ) -> Drilled:
     """Quarantine the dataset, have it abandoned, which is refused, and release it as the refusal says."""
     situation.type(f"distcommit quarantine {situation.path} {NAME}")
     printed = Printed(situation)
     release = f"distcommit release {situation.path} {NAME}"
     printed.refused(f"{release} abandon", says, 3)
-    if before is not None:
-        before()
     printed.type(f"{release} {how}")
+    afterwards()
     situation.run(0)
     more(situation)
     situation.run(0)
@@ -78,14 +78,7 @@ def rows_that_were_moved_away(folder: Path, kind: str) -> Drilled:
             tables.do(f"INSERT INTO {NAME} SELECT * FROM aside")
 
         says = "the rows that were committed are not all there any more"
-        situation.type(f"distcommit quarantine {situation.path} {NAME}")
-        printed = Printed(situation)
-        release = f"distcommit release {situation.path} {NAME}"
-        printed.refused(f"{release} abandon", says, 3)
-        printed.type(f"{release} accept")
-        put_back()
-        situation.run(0)
-        return printed.ended()
+        return _refused_and_released(situation, says, "accept", put_back)
 
 
 @drill_of("sinks/kafka/committer.py:_revoked | release the dataset with accept", kinds=["kafka"])
@@ -136,3 +129,50 @@ def prepared_rows_that_were_rolled_back(folder: Path, kind: str) -> Drilled:
 def _settle(situation: TargetHere, *, commit: bool) -> None:
     assert isinstance(situation.target, SqlTables)
     situation.target.in_doubt(commit=commit)
+
+
+@contextmanager
+def _restored(folder: Path) -> Iterator[TargetHere]:
+    """A job whose folders were put back from a copy of before its last run, and whose table was not."""
+    situation = TargetHere(folder, target=SqliteTables(folder))
+    with a_job(folder, target=situation, **situation.sections):
+        for name in ("store", "staging", "output"):
+            shutil.copytree(folder / name, folder / "copies" / name)
+        situation.run(0)
+        for name in ("store", "staging", "output"):
+            shutil.rmtree(folder / name)
+            (folder / "copies" / name).rename(folder / name)
+        yield situation
+
+
+_OTHER_EPOCH = "another epoch of the dataset is committed"
+
+
+@drill("sinks/ledgers.py:taken_back | if the target has all records of this epoch", quick=True)
+def folders_from_a_backup_whose_table_has_all(folder: Path) -> Drilled:
+    with _restored(folder) as situation:
+        situation.run(1)
+        printed = Printed(situation)
+        for topic in TOPICS:
+            release = f"distcommit release {situation.path} {topic}"
+            printed.refused(f"{release} abandon", _OTHER_EPOCH, 3)
+            printed.type(f"{release} accept")
+        more(situation)
+        situation.run(0)
+        return printed.ended()
+
+
+@drill("sinks/ledgers.py:taken_back | if the target has all records of this epoch", quick=True)
+def folders_from_a_backup_whose_table_lacks_records(folder: Path) -> Drilled:
+    with _restored(folder) as situation:
+        more(situation)
+        situation.run(1)
+        printed = Printed(situation)
+        for topic in TOPICS:
+            release = f"distcommit release {situation.path} {topic}"
+            printed.refused(f"{release} abandon", _OTHER_EPOCH, 3)
+            SqliteTables(folder).do(f"DELETE FROM {topic}")
+            SqliteTables(folder).do(f"DELETE FROM {LEDGER} WHERE dataset = '{topic}'")
+            printed.type(f"{release} restart")
+        situation.run(0)
+        return printed.ended()

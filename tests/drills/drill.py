@@ -210,6 +210,7 @@ def drilled(
         done = situation.type(command)
         result.typed.append(Typed(command, done.returncode))
         troubles = situation.troubles()
+        result.seen += [trouble["what"] for trouble in troubles]
         if not troubles or len(result.typed) == _TYPED_AT_MOST:
             break
         command = troubles[0]["command"]

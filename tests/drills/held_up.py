@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.drills.desk import KafkaHere, Printed, a_job
+from tests.drills.desk import Here, KafkaHere, Printed, a_job
 from tests.drills.drill import Drilled
 from tests.drills.registry import drill
 
 
-def block(situation: KafkaHere, topic: str) -> None:
+def block(situation: Here, topic: str) -> None:
     """Put a file where a topic's folder is, so that nothing of it can be published."""
     folder = situation.output / topic
     if folder.exists():
@@ -21,7 +21,7 @@ def block(situation: KafkaHere, topic: str) -> None:
     folder.write_bytes(b"")
 
 
-def unblock(situation: KafkaHere, topic: str) -> None:
+def unblock(situation: Here, topic: str) -> None:
     """Undo `block`."""
     folder, aside = situation.output / topic, situation.folder / f"{topic}-aside"
     folder.unlink()
@@ -117,3 +117,74 @@ def stopped_dataset_that_gets_another_name(folder: Path) -> Drilled:
         printed.type(again)
         situation.run(0)
         return printed.ended(rejected=Counter([b"poison"]))
+
+
+_POSITIONS = "'{\"0\": 10}'"
+
+
+@drill("commit it: the next run does, or `distcommit recover`", quick=True)
+def watermark_of_a_pending_dataset(folder: Path) -> Drilled:
+    with pending(folder) as situation:
+        printed = Printed(situation)
+        command = f"distcommit set-watermark {situation.path} a {_POSITIONS}"
+        printed.refused(command, "found pending", 3)
+        unblock(situation, "a")
+        printed.type(f"distcommit recover {situation.path}")
+        printed.type(command)
+        return printed.ended()
+
+
+@drill("stores/by_hand.py:_not | release it with retry, accept or abandon", quick=True)
+def watermark_of_a_quarantined_dataset(folder: Path) -> Drilled:
+    """It is released with retry, and quarantined again, as its cause is still there; then with accept."""
+    with quarantined(folder) as situation:
+        printed = Printed(situation)
+        command = f"distcommit set-watermark {situation.path} a {_POSITIONS}"
+        printed.refused(command, "found quarantined", 3)
+        printed.type(f"distcommit release {situation.path} a retry")
+        situation.run(1)
+        unblock(situation, "a")
+        sealed = situation.given - situation.published()[0]
+        printed.type(f"distcommit release {situation.path} a accept")
+        printed.type(command)
+        situation.run(0)
+        return printed.ended(gone=sealed)
+
+
+@drill("stores/by_hand.py:_not | release it with abandon, which goes on", quick=True)
+def retry_of_a_dataset_that_is_being_abandoned(folder: Path) -> Drilled:
+    with quarantined(folder) as situation:
+        unblock(situation, "a")
+        staged = next(path for path in situation.staging.rglob("*.parquet") if path.is_file())
+        aside, staged_in = folder / "aside", staged.parent
+        staged_in.rename(aside)
+        staged_in.write_bytes(b"")
+        printed = Printed(situation)
+        release = f"distcommit release {situation.path} a"
+        printed.refused(f"{release} abandon", "could not be removed")
+        printed.refused(f"{release} retry", "found revoking", 3)
+        staged_in.unlink()
+        aside.rename(staged_in)
+        printed.type(f"{release} abandon")
+        situation.run(0)
+        return printed.ended()
+
+
+@drill("stores/by_hand.py:_not | release it with retry; or set its watermark past what can't be read", quick=True)
+def accepting_a_stopped_dataset(folder: Path) -> Drilled:
+    with stopped(folder) as situation:
+        printed = Printed(situation)
+        printed.refused(f"distcommit release {situation.path} a accept", "found stopped", 3)
+        situation.write(on_rejected="divert")
+        printed.type(f"distcommit release {situation.path} a retry")
+        situation.run(0)
+        return printed.ended(rejected=Counter([b"poison"]))
+
+
+@drill("stores/by_hand.py:_not | nothing: the dataset has no sequence that is not done", quick=True)
+def releasing_a_dataset_that_is_idle(folder: Path) -> Drilled:
+    with a_job(folder) as situation:
+        printed = Printed(situation)
+        printed.refused(f"distcommit release {situation.path} a retry", "found idle", 3)
+        situation.run(0)
+        return printed.ended()

@@ -97,13 +97,15 @@ def _killed_in_mid_replay(situation: KafkaSituation, staged: list[Path]) -> bool
     return False
 
 
-@drill("quarantined, as a sealed file is gone")
+@drill("quarantined, as a sealed file is gone", "restore what is named and release the dataset with retry")
 def lost_staged_file(folder: Path) -> Drilled:
     with _job(folder) as situation:
         _killed_in_mid_commit(situation)
         _pending_steps(situation)[0][0].unlink()
-        situation.run(1)
-        return drilled(situation, "quarantined, as a sealed file is gone")
+        text = situation.run(1)
+        result = drilled(situation, "quarantined, as a sealed file is gone")
+        result.seen.append(text)
+        return result
 
 
 @drill("quarantined, as something else is where its file belongs")

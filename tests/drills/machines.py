@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from distcommit.app.demo.broker import MockBroker
 from tests.drills.drill import Drilled, KafkaSituation, NotBrokenError, Situation, drilled
@@ -35,20 +37,32 @@ def _small_disk(at: Path) -> Iterator[int]:
         yield keeper.pid
 
 
-@drill(", then run again; nothing is lost")
-def full_disk(folder: Path) -> Drilled:
+def _started(situation: KafkaSituation, brokers: str, **sections: Any) -> None:
+    """Run the job once, and give it new records."""
+    situation.on(brokers, _TOPICS, commit={"buckets": 2}, **sections)
+    for topic in _TOPICS:
+        situation.numbers(topic, 10)
+    situation.run(0)
+    for topic in _TOPICS:
+        situation.numbers(topic, 10)
+
+
+@contextmanager
+def _on_small_disk(folder: Path) -> Iterator[tuple[KafkaSituation, Path]]:
+    """A job that has run, with its folders on a small file system."""
     disk = folder / "disk"
     with MockBroker.start(dict.fromkeys(_TOPICS, 1)) as broker, _small_disk(disk) as keeper:
         own_user = [] if os.geteuid() == 0 else ["-U", "--preserve-credentials"]
         shell = ["nsenter", "-t", str(keeper), *own_user, "-m", "--"]
         situation = KafkaSituation(folder, shell=shell, seen_at=Path(f"/proc/{keeper}/root{disk}"))
         paths = {name: f"disk/{name}" for name in ("store", "staging", "output")}
-        situation.on(broker.bootstrap_servers, _TOPICS, commit={"buckets": 2}, paths=paths)
-        for topic in _TOPICS:
-            situation.numbers(topic, 10)
-        situation.run(0)
-        for topic in _TOPICS:
-            situation.numbers(topic, 10)
+        _started(situation, broker.bootstrap_servers, paths=paths)
+        yield situation, disk
+
+
+@drill(", then run again; nothing is lost")
+def full_disk(folder: Path) -> Drilled:
+    with _on_small_disk(folder) as (situation, disk):
         situation.type(f"cat /dev/zero > {disk}/somebodys-dump")
         situation.run(4)
 
@@ -61,18 +75,7 @@ def full_disk(folder: Path) -> Drilled:
 @drill(", then run again; nothing is lost")
 def read_only_mount(folder: Path) -> Drilled:
     """The job's file system is mounted read-only, as a kernel does with a failing disk."""
-    disk = folder / "disk"
-    with MockBroker.start(dict.fromkeys(_TOPICS, 1)) as broker, _small_disk(disk) as keeper:
-        own_user = [] if os.geteuid() == 0 else ["-U", "--preserve-credentials"]
-        shell = ["nsenter", "-t", str(keeper), *own_user, "-m", "--"]
-        situation = KafkaSituation(folder, shell=shell, seen_at=Path(f"/proc/{keeper}/root{disk}"))
-        paths = {name: f"disk/{name}" for name in ("store", "staging", "output")}
-        situation.on(broker.bootstrap_servers, _TOPICS, commit={"buckets": 2}, paths=paths)
-        for topic in _TOPICS:
-            situation.numbers(topic, 10)
-        situation.run(0)
-        for topic in _TOPICS:
-            situation.numbers(topic, 10)
+    with _on_small_disk(folder) as (situation, disk):
         situation.type(f"mount -o remount,ro {disk}")
 
         def mount_it_writable() -> None:
@@ -87,12 +90,7 @@ def permission_lost(folder: Path) -> Drilled:
     shell = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all"] if os.geteuid() == 0 else []
     with MockBroker.start(dict.fromkeys(_TOPICS, 1)) as broker:
         situation = KafkaSituation(folder, shell=shell)
-        situation.on(broker.bootstrap_servers, _TOPICS, commit={"buckets": 2})
-        for topic in _TOPICS:
-            situation.numbers(topic, 10)
-        situation.run(0)
-        for topic in _TOPICS:
-            situation.numbers(topic, 10)
+        _started(situation, broker.bootstrap_servers)
         folders = [situation.output, *(path for path in situation.output.rglob("*") if path.is_dir())]
         modes = {path: path.stat().st_mode & 0o7777 for path in folders}
         for path in folders:
@@ -148,24 +146,34 @@ def _wrong_clock(folder: Path) -> Path:
     return library
 
 
+class _Arrivals(Situation):
+    """A job that reads files of a folder as they arrive."""
+
+    def begin(self, **sections: Any) -> None:
+        """Write the job file."""
+        (self.folder / "in" / "clicks").mkdir(parents=True)
+        paths = [f"{self.folder}/in/{{dataset}}/*.jsonl"]
+        source = {"type": "files", "paths": paths, "format": "jsonl", "settle_s": 0}
+        self.write(source=source, commit={"buckets": 2}, **sections)
+
+    def arrive(self, name: str, age_s: int = 0) -> None:
+        """Give it a file of ten records."""
+        values = [b'{"file":"%s","n":%d}' % (name.encode(), number) for number in range(10)]
+        new = self.folder / "new"
+        new.write_bytes(b"\n".join(values) + b"\n")
+        os.utime(new, (time.time() - age_s,) * 2)
+        new.rename(self.folder / "in" / "clicks" / f"{name}.jsonl")
+        self.given.update(values)
+
+
 @drill("a clock is wrong")
 def clock_that_is_wrong(folder: Path) -> Drilled:
     """The clock of a run's machine is a day behind: files that have just arrived have not settled by it."""
-    library, situation = _wrong_clock(folder), Situation(folder)
-    arrived = folder / "in" / "clicks"
-    arrived.mkdir(parents=True)
-    source = {"type": "files", "paths": [f"{folder}/in/{{dataset}}/*.jsonl"], "format": "jsonl", "settle_s": 0}
-    situation.write(source=source, commit={"buckets": 2})
-
-    def arrive(name: str) -> None:
-        values = [b'{"file":"%s","n":%d}' % (name.encode(), number) for number in range(10)]
-        (folder / "new").write_bytes(b"\n".join(values) + b"\n")
-        (folder / "new").rename(arrived / f"{name}.jsonl")
-        situation.given.update(values)
-
-    arrive("first")
+    library, situation = _wrong_clock(folder), _Arrivals(folder)
+    situation.begin()
+    situation.arrive("first")
     situation.run(0)
-    arrive("second")
+    situation.arrive("second")
     situation.run(0, LD_PRELOAD=str(library), AHEAD_S=str(-_DAY_S))
     if situation.published()[0] == situation.given:
         raise NotBrokenError("the run has read what had not settled by its clock")
@@ -175,14 +183,10 @@ def clock_that_is_wrong(folder: Path) -> Drilled:
 
 @drill("no run has begun for … s, longer than the smallest freshness target")
 def job_that_is_not_run(folder: Path) -> Drilled:
-    """The last run began hours ago, by its clock."""
-    library = _wrong_clock(folder)
-    with MockBroker.start(dict.fromkeys(_TOPICS, 1)) as broker:
-        situation = KafkaSituation(folder)
-        situation.on(broker.bootstrap_servers, _TOPICS, commit={"buckets": 2}, freshness={"target": "1h"})
-        for topic in _TOPICS:
-            situation.numbers(topic, 10)
-        situation.run(0, LD_PRELOAD=str(library), AHEAD_S="-7200")
-        for topic in _TOPICS:
-            situation.numbers(topic, 10)
-        return drilled(situation, "no run has begun for 7,... s, longer than the smallest freshness target")
+    """The last run began two hours ago, by its clock."""
+    library, situation = _wrong_clock(folder), _Arrivals(folder)
+    situation.begin(freshness={"target": "1h"})
+    situation.arrive("first", age_s=3 * 3600)
+    situation.run(0, LD_PRELOAD=str(library), AHEAD_S="-7200")
+    situation.arrive("second")
+    return drilled(situation, "no run has begun for 7,... s, longer than the smallest freshness target")

@@ -56,8 +56,9 @@ def _job(folder: Path) -> Iterator[tuple[KafkaSituation, _Admin]]:
         yield situation, admin
 
 
-@drill("could not be planned", "remedy of _deleted")
+@drill("could not be planned", "remedy of _deleted", "RECORDS_LOST: the run of epoch")
 def expired_offsets(folder: Path) -> Drilled:
+    """The command that is printed accepts the loss; then `status` reports it, until the next run."""
     with _job(folder) as (situation, admin):
         late = [b"late-%d" % number for number in range(10)]
         situation.produce("struck", *late)

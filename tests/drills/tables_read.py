@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 from contextlib import closing
@@ -15,6 +16,7 @@ import pyarrow.parquet as pq
 from tests.drills.desk import Here, Printed, loads
 from tests.drills.drill import Drilled
 from tests.drills.registry import drill
+from tests.servers.rest import RestServer
 
 
 @dataclass
@@ -206,3 +208,28 @@ def reader_exchanged(folder: Path) -> Drilled:
 @drill("remedy of stage", quick=True)
 def reader_exchanged_seen_by_its_command(folder: Path) -> Drilled:
     return reader_exchanged(folder)
+
+
+@drill("name the field that it was read by, or set its watermark by hand", quick=True)
+def watermark_field_exchanged(folder: Path) -> Drilled:
+    """One list is read by its old field again, and the other one from its beginning by the new field."""
+    with RestServer() as server:
+        situation, names = Here(folder), ("old", "new")
+        rows = {name: [json.dumps({"id": n, "other": n * 10, "of": name}) for n in range(6)] for name in names}
+        for name in names:
+            server.put(name, rows=rows[name], field="id", is_number=True, limit=7, exclusive=True)
+        paging = {"type": "cursor", "path": "next", "param": "cursor"}
+        field = {"field": "id", "type": "integer", "since": "since", "lookback": 0}
+        source = {"type": "rest", "url": f"{server.url}/cursor/{{dataset}}", "datasets": names, "retries": 1}
+        source = {**source, "records": "data.items", "paging": paging, "watermark": field}
+        situation.write(source=source, commit={"buckets": 2})
+        situation.run(0)
+        situation.write(source={**source, "watermark": {**field, "field": "other"}})
+        situation.run(1)
+        printed = Printed(situation)
+        found = printed.problem("could not be planned: the stored position is not one of the watermark field")
+        situation.write(source=source)
+        printed.type(found["command"])
+        for name in names:
+            situation.given.update(row.encode() for row in rows[name][:-1])
+        return printed.ended()

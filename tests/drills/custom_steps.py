@@ -1,0 +1,264 @@
+"""Custom sinks and commit steps: without the methods that take back, of a type that is not registered, or that fail."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from distcommit.model.committer import CommitRequest, CommitterContext, SinkCommitter
+from distcommit.model.sink import SealRequest
+from distcommit.model.steps import CommitStep, StepContext, class_name
+from distcommit.sinks.files.sink import FileSink
+from distcommit.steps.registry import register
+from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.testing.models.sqlite_sink import SqliteCommitter, SqliteSink
+from tests.drills.acting import FLAG
+from tests.drills.desk import Printed, TargetHere, a_job, more
+from tests.drills.drill import ROOT, Drilled, NotBrokenError
+from tests.drills.registry import drill
+from tests.drills.targets import NAME, SqliteTables
+
+_OUT_OF_ORDER = "out-of-order"
+"""A file beside the database: as long as it is there, no stamp can be given."""
+
+
+class Rows(SqliteTables):
+    """The table of `SqliteSink`, whose rows are JSON."""
+
+    def values(self, table: str) -> list[bytes]:
+        rows = self.do(f"SELECT columns FROM records WHERE dataset = '{table}'")
+        return [base64.b64decode(json.loads(columns)["value"]) for (columns,) in rows]
+
+
+class _CommitsOnly(SqliteCommitter):
+    """A committer that has no `abort` of its own."""
+
+    def abort(self, requests: Sequence[CommitRequest]) -> None:
+        SinkCommitter.abort(self, requests)
+
+
+class WithoutAbort(SqliteSink):
+    """A sink that can't take back a commit."""
+
+    def open_committer(self, context: CommitterContext) -> SinkCommitter:
+        return _CommitsOnly(self.path, context)
+
+
+@register
+@dataclass
+class Stamp(CommitStep):
+    """Creates a file for each epoch of a dataset. It has neither `withdraw` nor `undo`."""
+
+    type_name: ClassVar[str] = "drill-stamp"
+    path: str
+
+    def verify(self) -> bool:
+        return Path(self.path).exists()
+
+    def execute(self) -> None:
+        path = Path(self.path)
+        if (path.parent / _OUT_OF_ORDER).exists():
+            raise OSError("no stamp can be given")
+        path.touch()
+
+    def to_row(self) -> list[Any]:
+        return [self.path]
+
+    @classmethod
+    def from_row(cls, row: list[Any], version: int, context: StepContext) -> Self:
+        return cls(*row)
+
+
+class Stamped(SqliteSink):
+    """A sink that gives a stamp for each commit."""
+
+    def commit_steps(self, request: SealRequest, context: StepContext) -> Sequence[CommitStep]:
+        stamp = Stamp(f"{Path(self.path).parent}/stamp-{request.dataset_urn}-{request.epoch}")
+        return [*super().commit_steps(request, context), stamp]
+
+
+@register
+@dataclass
+class Sweep(CommitStep):
+    """Moves a staged file aside, once, as a cleaner does that does not know whose it is."""
+
+    type_name: ClassVar[str] = "drill-sweep"
+    staged: str
+    aside: str
+
+    def verify(self) -> bool:
+        return Path(self.aside).exists()
+
+    def execute(self) -> None:
+        shutil.move(self.staged, self.aside)
+
+    def withdraw(self) -> None:
+        """It leaves nothing to be withdrawn."""
+
+    def undo(self) -> None:
+        """It has no effect of its own."""
+
+    def to_row(self) -> list[Any]:
+        return [self.staged, self.aside]
+
+    @classmethod
+    def from_row(cls, row: list[Any], version: int, context: StepContext) -> Self:
+        return cls(*row)
+
+
+class Swept(FileSink, frozen=True):
+    """Files of which one of the dataset `NAME` is moved aside before it is published, if the flag is there."""
+
+    def commit_steps(self, request: SealRequest, context: StepContext) -> Sequence[CommitStep]:
+        steps = [*super().commit_steps(request, context)]
+        folder = Path(context.staging_root).parent
+        if request.dataset_urn != NAME or not (folder / FLAG).exists():
+            return steps
+        (folder / FLAG).unlink()
+        file = next(step for step in steps if isinstance(step, FsRenameCommitStep))
+        return [Sweep(file.source, f"{folder}/swept"), *steps]
+
+
+@contextmanager
+def _job(folder: Path, sink: type[SqliteSink]) -> Iterator[TargetHere]:
+    situation = TargetHere(folder, target=Rows(folder))
+    section = {"type": "python", "class": class_name(sink).replace(f".{sink.__name__}", f":{sink.__name__}")}
+    with a_job(folder, target=situation, sink={**section, "options": {"path": f"{folder}/rows.db"}}) as made:
+        yield made
+
+
+def _refuse(rows: SqliteTables) -> None:
+    """Let the database take no ledger row of the dataset `NAME`."""
+    rows.do(
+        f"CREATE TRIGGER refuse BEFORE INSERT ON ledger WHEN NEW.dataset = '{NAME}'"
+        " BEGIN SELECT RAISE(ABORT, 'the disk of the database is worn'); END"
+    )
+
+
+@drill("being abandoned, which was not finished", "mend the sink's target, then abandon the dataset again", quick=True)
+def abandoning_that_was_not_finished(folder: Path) -> Drilled:
+    with _job(folder, SqliteSink) as situation:
+        rows = Rows(folder)
+        _refuse(rows)
+        situation.run(1)
+        situation.type(f"distcommit quarantine {situation.path} {NAME}")
+        printed = Printed(situation)
+        printed.refused(f"distcommit release {situation.path} {NAME} abandon", "a sink could not take back a commit")
+        command = printed.problem("being abandoned, which was not finished")["command"]
+        rows.do("DROP TRIGGER refuse")
+        printed.type(command)
+        situation.run(0)
+        return printed.ended()
+
+
+@drill("or give the sink's committer `abort`", quick=True)
+def sink_without_abort(folder: Path) -> Drilled:
+    with _job(folder, WithoutAbort) as situation:
+        _refuse(Rows(folder))
+        situation.run(1)
+        situation.type(f"distcommit quarantine {situation.path} {NAME}")
+        printed = Printed(situation)
+        release = f"distcommit release {situation.path} {NAME}"
+        printed.refused(f"{release} abandon", "this sink can't take back a commit", 3)
+        Rows(folder).do("DROP TRIGGER refuse")
+        printed.type(f"{release} retry")
+        situation.run(0)
+        return printed.ended()
+
+
+@drill("stores/by_hand.py:_abandon | release the dataset with retry or accept", quick=True)
+def step_without_undo(folder: Path) -> Drilled:
+    with _job(folder, Stamped) as situation:
+        (folder / _OUT_OF_ORDER).touch()
+        situation.run(1)
+        for topic in ("a", "b"):
+            situation.type(f"distcommit quarantine {situation.path} {topic}")
+        (folder / _OUT_OF_ORDER).unlink()
+        printed = Printed(situation)
+        for topic, how in (("a", "retry"), ("b", "accept")):
+            release = f"distcommit release {situation.path} {topic}"
+            printed.refused(f"{release} abandon", "this kind of commit step can't be abandoned", 3)
+            printed.type(f"{release} {how}")
+        situation.run(0)
+        return printed.ended()
+
+
+_VERSIONS = {
+    "written": "from tests.drills.custom_steps import Stamped as Sink\n",
+    "without": "from distcommit.testing.models.sqlite_sink import SqliteSink as Sink\n",
+    "other": """
+from distcommit.steps.registry import register
+from distcommit.testing.models.sqlite_sink import SqliteSink as Sink
+from distcommit.model.steps import CommitStep
+
+@register
+class Stamp(CommitStep):
+    type_name = "drill-stamp"
+    def verify(self): return True
+    def execute(self): pass
+    def to_row(self): return []
+    @classmethod
+    def from_row(cls, row, version, context):
+        number, text = row
+""",
+}
+"""Modules of a custom sink: the one that has sealed, one whose step is gone, and one whose step reads other rows."""
+
+
+def _install(folder: Path, version: str) -> None:
+    (folder / "drill_sink.py").write_text(_VERSIONS[version], encoding="utf-8")
+
+
+def _of_another_program(folder: Path, version: str, says: str) -> Drilled:
+    """Seal steps, and meet them with another version of their module. One dataset is accepted as it is, the other one
+    is replayed once the module is put back."""
+    situation = TargetHere(folder, shell=["env", f"PYTHONPATH={folder}:{ROOT}"], target=Rows(folder))
+    sink = {"type": "python", "class": "drill_sink:Sink", "options": {"path": f"{folder}/rows.db"}}
+    _install(folder, "written")
+    with a_job(folder, target=situation, sink=sink):
+        (folder / _OUT_OF_ORDER).touch()
+        situation.run(1)
+        (folder / _OUT_OF_ORDER).unlink()
+        _install(folder, version)
+        printed = Printed(situation)
+        situation.type(f"distcommit quarantine {situation.path} a")
+        release = f"distcommit release {situation.path} a"
+        printed.refused(f"{release} abandon", says)
+        printed.type(f"{release} accept")
+        _install(folder, "written")
+        more(situation)
+        situation.run(0)
+        return printed.ended()
+
+
+@drill("import the module that registers it before the store is read")
+def step_of_an_unknown_type(folder: Path) -> Drilled:
+    return _of_another_program(folder, "without", "a stored commit step has a type that is not registered")
+
+
+@drill("restore the log from a backup and release the dataset with retry")
+def step_that_can_not_be_read(folder: Path) -> Drilled:
+    return _of_another_program(folder, "other", "a stored commit step can't be read")
+
+
+@drill("steps/rename.py:after_failed_rename | restore the file named", quick=True)
+def staged_file_moved_away_before_it_is_published(folder: Path) -> Drilled:
+    with a_job(folder, sink={"type": "python", "class": f"{__name__}:Swept"}) as situation:
+        (folder / FLAG).touch()
+        printed = Printed(situation)
+        printed.reported(situation.run(1))
+        staged = re.search(r"at (\S+) or", printed.seen[0])
+        if staged is None:
+            raise NotBrokenError(f"the run does not name the staged file: {printed.seen}")
+        Path(staged[1]).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(folder / "swept", staged[1])  # if it were moved, the step would sweep again
+        printed.type(f"distcommit release {situation.path} {NAME} retry")
+        situation.run(0)
+        return printed.ended()
