@@ -31,7 +31,7 @@ def checked_plan(
         remedy = tuple(plain_text(word, 1000) for word in planned.remedy)
         return DatasetProblem(plain_text(planned.dataset_urn), reason_text(planned.error), remedy)
     if isinstance(planned, PassedOver):
-        return PassedOver(plain_text(planned.dataset_urn), plain_text(planned.reason))
+        return PassedOver(*map(plain_text, (planned.dataset_urn, planned.reason, planned.kind)))
     if not isinstance(planned, DatasetPlan):
         return DatasetProblem(
             "(no name)", f"the source planned a {type(planned).__name__} instead of a DatasetPlan: correct its plan()"

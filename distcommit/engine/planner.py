@@ -170,7 +170,7 @@ def _plan(settings: RunSettings, partition: int, states: dict[int, dict[str, Dat
             continue
         planned = loops.checked(checked_plan(found, owned, names, settings.store.groups))
         if isinstance(planned, PassedOver):
-            tally.note(planned.dataset_urn, "passed over", planned.reason)
+            tally.note(planned.dataset_urn, planned.kind, planned.reason)
             continue
         if isinstance(planned, DatasetProblem):
             bucket = settings.store.planning_bucket(planned.dataset_urn)

@@ -38,10 +38,12 @@ class DatasetProblem:
 @dataclass(frozen=True, slots=True)
 class PassedOver:
     """A dataset that the source leaves out by a rule of its own, though the job's settings seem to ask for it. That is
-    told and no problem: `reason` says which rule, and how to include it."""
+    told and no problem: `reason` says which rule, and how to include it. With another `kind`, a note about a dataset
+    that is planned."""
 
     dataset_urn: str
     reason: str
+    kind: str = "passed over"
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,6 +102,13 @@ CASES = [
         test="tests/unit/constructs/registry/test_policy.py::"
         "test_messages_without_fields_and_without_other_columns_are_refused_with_the_setting_that_helps",
     ),
+    Case(
+        "sql",
+        "a first run by times whose newest row is two years old",
+        "a note of the run: rows may never be read",
+        test="tests/integration/test_postgresql.py::"
+        "test_a_first_run_of_times_jumps_over_none_that_come_later_or_says_so",
+    ),
     *(
         Case("steps", f"{callback}() of a custom committer returns False", "rejected: named", test=_COMMITTERS)
         for callback in ("abort", "allow", "discard")

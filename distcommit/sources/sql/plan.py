@@ -13,7 +13,7 @@ Rows that commit later with lower values are what `lookback` is for: the end is 
 from __future__ import annotations
 
 import json
-import logging
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from itertools import pairwise
 
@@ -31,9 +31,6 @@ from distcommit.sources.sql.tables import Table
 from distcommit.sources.watermark_column import BEGINNINGS, PARTITION, Kind, end_of_times, is_position, position_of
 
 __all__ = ["OtherQueryError", "plan_table", "without_value"]
-
-
-logger = logging.getLogger(__name__)
 
 
 class OtherQueryError(PlanError):
@@ -63,6 +60,7 @@ def plan_table(
     from_latest: bool,
     limit: int,
     rows_per_unit: int,
+    note: Callable[[str], None],
 ) -> DatasetPlan | None:
     """The plan of one table; None if there is nothing new.
 
@@ -76,6 +74,7 @@ def plan_table(
             empty, so that its position is stored.
         limit: about how many rows one run reads of it, 0 for all. Rows of the same value are read together.
         rows_per_unit: about how many rows a work unit has. Those of the same value are in one.
+        note: takes what the operator has to know, once, of a table that is planned.
 
     Raises:
         OtherQueryError: if its stored position is of another query, or of the table instead.
@@ -84,7 +83,7 @@ def plan_table(
     """
     beginning = BEGINNINGS[table.kind]
     stored = _stored(table, state)
-    end = _end(connection, table, stored)
+    end = _end(connection, table, stored, note)
     low = stored if stored is not None else end if from_latest else beginning
     high = end if at_or_past(end, low) else low
     newest, high = high, end_by_itself(again, table.incarnation, low, high)
@@ -155,7 +154,7 @@ def _stored(table: Table, state: DatasetState | None) -> Position | None:
     return stored_position(table.name, state, table.incarnation, lambda position: is_position(table.kind, position))
 
 
-def _end(connection: sa.Connection, table: Table, stored: Position | None) -> Position:
+def _end(connection: sa.Connection, table: Table, stored: Position | None, note: Callable[[str], None]) -> Position:
     """The end of what may be read now.
 
     Raises:
@@ -163,7 +162,7 @@ def _end(connection: sa.Connection, table: Table, stored: Position | None) -> Po
     """
     lookback, beginning = table.rules.lookback, BEGINNINGS[table.kind]
     if table.kind is Kind.TIME:
-        return _end_of_times(connection, table, stored)
+        return _end_of_times(connection, table, stored, note)
     newest = connection.scalars(table.newest()).one()
     if newest is None:  # a queue that was worked off, or truncated: the next rows will tell
         return beginning
@@ -186,8 +185,10 @@ def _end(connection: sa.Connection, table: Table, stored: Position | None) -> Po
     return top
 
 
-def _end_of_times(connection: sa.Connection, table: Table, stored: Position | None) -> Position:
-    """Return the end of what may be read now of a column of times; a first run says what it jumps over."""
+def _end_of_times(
+    connection: sa.Connection, table: Table, stored: Position | None, note: Callable[[str], None]
+) -> Position:
+    """Return the end of what may be read now of a column of times; a first run notes what it jumps over."""
     lookback = table.rules.lookback
     end = end_of_times(connection.scalars(sa.select(sa.func.now())).one(), lookback)
     if not table.rules.to_newest and stored is not None:
@@ -205,14 +206,10 @@ def _end_of_times(connection: sa.Connection, table: Table, stored: Position | No
         return end
     if table.rules.to_newest:
         return stored if stored is not None and at_or_past(stored, before) else before
-    logger.warning(
-        "table %s: the first run ends at %s, behind the greatest value of %s, %s: rows that are inserted later with"
-        " times between the two are never read. If there can be such rows, set source.times_end to newest before they"
-        " come",
-        table.name,
-        end,
-        table.rules.watermark,
-        position_of(Kind.TIME, newest),
+    note(
+        f"the first run ends at {end}, behind the greatest value of {table.rules.watermark},"
+        f" {position_of(Kind.TIME, newest)}: rows that are inserted later with times between the two are never read. If"
+        " there can be such rows, set source.times_end to newest before they come"
     )
     return end
 

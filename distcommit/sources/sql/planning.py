@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Protocol
@@ -10,7 +11,7 @@ from msgspec import structs
 
 from distcommit.model.errors import SourceError, TransientError
 from distcommit.model.extract import Extract, with_extract
-from distcommit.model.source import DatasetProblem, Planned, SourceState
+from distcommit.model.source import DatasetProblem, PassedOver, Planned, SourceState
 from distcommit.model.work import DatasetPlan
 from distcommit.sources.plan_error import PlanError
 from distcommit.sources.snapshots import plan_snapshot
@@ -19,6 +20,8 @@ from distcommit.sources.sql.plan import plan_table, without_value
 from distcommit.sources.sql.query_columns import query_columns
 from distcommit.sources.sql.rules import Tables
 from distcommit.sources.sql.tables import Reflected, reflect, reflect_one, table_names, table_of, whole_table_of
+
+logger = logging.getLogger(__name__)
 
 __all__ = ["PlanRules", "plan_tables"]
 
@@ -83,10 +86,10 @@ def _plan_one(
     name: str,
     found: Reflected | None,
     states: SourceState,
-) -> Iterator[DatasetPlan | DatasetProblem]:
+) -> Iterator[DatasetPlan | DatasetProblem | PassedOver]:
     select, state = rules.selection, states.get(name)
     asked = select.rules_of(name)
-    untold = ""
+    untold, notes = "", list[str]()
     with database.reading(name) as connection:
         if asked.query is not None:
             known = query_columns(connection, name, asked)
@@ -108,7 +111,11 @@ def _plan_one(
                 from_latest=rules.start == "latest",
                 limit=rules.records_per_dataset,
                 rows_per_unit=rules.records_per_work_unit,
+                note=notes.append,
             )
+    for text in notes:
+        logger.warning("table %s: %s", name, text)
+        yield PassedOver(name, text, "rows may never be read")
     if untold:
         yield DatasetProblem(name, untold)
     if planned is not None:
