@@ -53,7 +53,7 @@ def test_converter_in_native_code_that_never_returns_fails_its_datasets_alone(tm
     such work units than Spark tries a task, so that the ingest job is launched again."""
     flow = {**FLOW, "converters": [*FLOW["converters"], NATIVE]}
     spark = {"master": "local[2,2]", "partitions": 1}
-    inbox = Inbox(tmp_path, **flow, limits={"construct_seconds": 0.5}, spark=spark)
+    inbox = Inbox(tmp_path, **flow, limits={"construct_seconds": 4}, spark=spark)
     inbox.arrive(5)
     stuck = [f"d{number:02d}" for number in range(3)]
     for dataset in stuck:
