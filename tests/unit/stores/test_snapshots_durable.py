@@ -1,0 +1,46 @@
+"""A snapshot names nothing that a power loss may take away, also of a commit whose process died before its sync."""
+
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+
+from distcommit.engine.ingest import ingest_partition
+from distcommit.model.cuts import SeenDataset
+from distcommit.model.lockstep import alone
+from distcommit.model.log_records import Done
+from distcommit.stores.cut_pieces import published, read_chain, seeing
+from distcommit.stores.cuts import prepare_cuts
+from distcommit.testing.simulation.simulated_posix import Crashed, Operation
+from distcommit.testing.simulation.world import World
+from tests.unit.engine.machines import Machine, begin_ingest, source, written
+
+WORLD = World()
+
+
+def test_snapshot_after_a_commit_that_was_not_synced_names_only_what_survives_a_power_loss() -> None:
+    machine, is_put = Machine(), False
+
+    def dies_before_the_sync(operation: Operation) -> None:
+        nonlocal is_put
+        if is_put and operation.kind in ("fsync_folder", "fsync", "syncfs"):
+            raise Crashed
+        is_put = is_put or isinstance(written(machine, operation), Done)
+
+    settings, _ = begin_ingest(WORLD, machine, source(a=2))
+    machine.syncfs("/")
+    machine.faults.append(dies_before_the_sync)
+    with suppress(Crashed):
+        ingest_partition(settings, 0)
+    machine.restart()
+    store = WORLD.store(machine)
+    prepare_cuts(store)
+    log = store.bucket_log(0, settings.epoch)
+    assert published(log.refresh()), "the process died before it put that the dataset is done"
+    seen = alone(seeing(store, None, 0, log, ()))
+    named: dict[str, SeenDataset] = read_chain(store.fs, store.roots.store, seen)
+    losses = 0
+    for after in machine.after_power_loss(random.Random(1), 7, 8):
+        losses += 1
+        assert published(WORLD.store(after).bucket_log(0).refresh()) == named
+    assert losses
