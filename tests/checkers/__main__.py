@@ -16,6 +16,7 @@ from tests.checkers.fuzz import fuzz
 from tests.checkers.mutants import mutants, remember, table
 from tests.checkers.peers import peers
 from tests.checkers.planted import planted
+from tests.checkers.planted_table import planted_table
 from tests.checkers.soak import soak
 from tests.servers.spark_start import start_cheaply
 
@@ -63,12 +64,15 @@ def planted_command(
     seconds: Annotated[float, typer.Option(help="How long in all.")] = 900,
     seed: Annotated[int, typer.Option(help="What the checkers choose.")] = 1,
     processes: Annotated[int, typer.Option(help="How many faults at a time.")] = 2,
-    only: Annotated[str, typer.Option(help="Only faults whose name or class has this text.")] = "",
+    only: Annotated[str, typer.Option(help="Only faults whose name or class has one of these texts.")] = "",
+    to: Annotated[Path | None, typer.Option("--table", help="Write the result there, as a page for people.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Plants faults in the product, one at a time, and measures how long explore, interleave and faults take to see
-    each; they begin with what was measured to come to it. Exits 1 if one is not found."""
+    each, or its tests; they begin with what was measured to come to it. Exits 1 if one is not found."""
     found = planted(seconds, seed, processes, only, say=_say)
+    if to is not None:
+        to.write_text(planted_table([found]), encoding="utf-8")
     if as_json:
         typer.echo(json.dumps(found))
     else:

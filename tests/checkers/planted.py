@@ -5,7 +5,8 @@ First it is measured which scenarios, programs and casts come to where each faul
 difference there (`reach`): a fault's search begins with these, whatever fault it is. The sound product has to
 pass all that is played for that. Each fault has a process of its own, forked from one that has only imported the
 product; who has not found it gets more time once all others had theirs. What is found is played once more on the sound
-product: a history that breaks there, too, finds nothing.
+product: a history that breaks there, too, finds nothing. Where the checkers do not come to a fault, its tests are run
+instead, until one fails.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import msgspec
 
 from distcommit.model.errors import ConfigurationError
 from tests.checkers.planted_faults import PLANTED, Planted
+from tests.checkers.planted_tests import first_failure
 from tests.checkers.planting import plant
 from tests.checkers.reach import NAMES, Reached, aimed, measured, play_again, ranked, telling
 
@@ -33,6 +35,8 @@ BUDGET_S = 15.0
 """Processor time for one fault's first search; the second one has twice as much, and so on."""
 _HANGS_S = 60.0
 """What takes longer than this for one history does not end."""
+_TESTS_HANG_S = 600.0
+"""Nor do the tests of a fault."""
 _fork = multiprocessing.get_context("fork")
 _Answer = TypeVar("_Answer")
 
@@ -85,7 +89,7 @@ def planted(
         seconds: wall time for all; what is not found by then is not found.
         seed: what the checkers choose.
         processes: how many faults at a time.
-        only: those whose name or class contains this.
+        only: those whose name or class contains one of these texts, separated by commas.
         budget_s: processor time for each, before it is the next one's turn.
         say: told what became of each, a line each.
         names: the checkers and what each is to choose from; all by default.
@@ -98,13 +102,16 @@ def planted(
         ConfigurationError: if the sound product does not pass, or no fault is meant.
     """
     began = time.monotonic()
-    chosen = [fault for fault in PLANTED if only in fault.name or only in fault.kind]
+    wanted = only.split(",")
+    chosen = [fault for fault in PLANTED if any(text in fault.name or text in fault.kind for text in wanted)]
     if not chosen:
         raise ConfigurationError("no planted fault is meant", found=only, expected=", ".join(f.name for f in PLANTED))
-    reach = reach_of(chosen, seed, processes, names)
+    by_checkers = [fault for fault in chosen if not fault.tests]
+    reach = reach_of(by_checkers, seed, processes, names) if by_checkers else []
     sound = {"attempts": sum(len(one.played) for one in reach), "seconds": round(time.monotonic() - began, 1)}
     say(f"sound: {sound['attempts']} histories passed in {sound['seconds']} s, in which reach was measured")
-    waiting = deque(_Aim(f, telling(f.name, reach), ranked(f.name, reach), seed, budget_s) for f in chosen)
+    waiting = deque(_Aim(f, telling(f.name, reach), ranked(f.name, reach), seed, budget_s) for f in by_checkers)
+    waiting.extend(_Aim(f, (), (), seed, budget_s) for f in chosen if f.tests)
     results = _looked_for(waiting, began + seconds, processes, say)
     return _summed(chosen, results, sound, time.monotonic() - began, seed)
 
@@ -145,7 +152,7 @@ def _looked_for(waiting: deque[_Aim], until: float, processes: int, say: Callabl
     while (waiting or searches) and time.monotonic() < until:
         while waiting and len(searches) < processes:
             aim = waiting.popleft()
-            child = _forked(partial(_search, aim))
+            child = _forked(partial(_search, aim), has_children=bool(aim.fault.tests))
             searches[child.answers] = aim, child
         ready = wait([*searches], timeout=max(0.0, until - time.monotonic()))
         for answers in [answers for answers in searches if answers in ready]:
@@ -153,7 +160,7 @@ def _looked_for(waiting: deque[_Aim], until: float, processes: int, say: Callabl
             found = _confirmed(_answer(child, Found, aim.fault.name))
             results[aim.fault.name] = found
             say(_told(aim.fault, found))
-            if not found.violation:
+            if not found.violation and not aim.fault.tests:
                 again = replace(aim, again=(), seed=aim.seed + 1, budget_s=2 * aim.budget_s)
                 waiting.append(replace(again, attempts=found.attempts, seconds=found.seconds))
     for _, child in searches.values():
@@ -193,13 +200,15 @@ def _summed(
 def _told(fault: Planted, found: Found) -> str:
     if not found.violation:
         return f"{fault.kind.value} {fault.name}: not found in {found.attempts} histories, {found.seconds:.1f} s"
-    place = f"{found.checker} --replay {found.history}" if found.history else found.checker
+    separator = " " if found.checker == "tests" else " --replay "
+    place = f"{found.checker}{separator}{found.history}" if found.history else found.checker
     return f"{fault.kind.value} {fault.name}: found in {found.seconds:.1f} s by {place}"
 
 
-def _forked(work: Callable[[Connection], object]) -> _Child:
+def _forked(work: Callable[[Connection], object], *, has_children: bool = False) -> _Child:
+    """Start a process. One that has children of its own, as tests have, does not end with this one by itself."""
     answers, theirs = _fork.Pipe(duplex=False)
-    process = _fork.Process(target=_run_and_exit, args=(work, theirs), daemon=True)
+    process = _fork.Process(target=_run_and_exit, args=(work, theirs), daemon=not has_children)
     process.start()
     theirs.close()
     return _Child(process, answers)
@@ -223,6 +232,10 @@ def _search(aim: _Aim, answers: Connection) -> None:
 
     signal.signal(signal.SIGALRM, hangs)
     plant(aim.fault.edits)
+    if aim.fault.tests:
+        signal.setitimer(signal.ITIMER_REAL, _TESTS_HANG_S)
+        test, wrong, tried = first_failure(aim.fault.tests)
+        return found("tests" if wrong else "", test, wrong)
     signal.setitimer(signal.ITIMER_REAL, _HANGS_S)
     for checker, history, wrong in aimed(aim.again, aim.names, aim.seed):
         signal.setitimer(signal.ITIMER_REAL, _HANGS_S)
@@ -258,14 +271,21 @@ def _end(child: _Child) -> None:
     child.answers.close()
 
 
+def _wrong_again(found: Found) -> str:
+    """What is wrong with the sound product after the same history, or by the same test."""
+    if found.checker == "tests":
+        return first_failure([found.history])[1]
+    return play_again(found.checker, found.history)
+
+
 def _confirmed(found: Found) -> Found:
     """The same, or nothing if the sound product breaks on that history, too."""
     if not found.violation or not found.history:
         return found
-    again = _forked(lambda answers: answers.send(play_again(found.checker, found.history)))
+    again = _forked(lambda answers: answers.send(_wrong_again(found)), has_children=found.checker == "tests")
     try:
         with suppress(EOFError):
-            if again.answers.poll(_HANGS_S) and not again.answers.recv():
+            if again.answers.poll(_TESTS_HANG_S if found.checker == "tests" else _HANGS_S) and not again.answers.recv():
                 return found
     finally:
         _end(again)

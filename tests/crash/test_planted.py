@@ -3,8 +3,11 @@ checkers find it. All of it happens in processes of their own."""
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import islice
@@ -16,11 +19,18 @@ from distcommit.protocol.readiness import gap_free
 from tests.checkers import reach
 from tests.checkers.planted import planted, reach_of
 from tests.checkers.planted_faults import PLANTED, FaultClass
+from tests.checkers.planted_table import planted_table
+from tests.checkers.planted_tests import ROOT
 from tests.checkers.planting import Edit, plant, touch
 from tests.checkers.reach import Played, Reached
 
 EASY, ITS_PLACE = "failed-units-count-as-finished", ("explore", "attempt-after-failure")
 ELSEWHERE = ("explore", "own-watermarks")
+DIMENSIONS = (
+    *(FaultClass.LATER_EPOCH, FaultClass.BRANCH, FaultClass.GROUP, FaultClass.MAINTENANCE, FaultClass.INCARNATION),
+    *(FaultClass.READER, FaultClass.OPERATOR, FaultClass.LEASE, FaultClass.REBUILD),
+)
+"""What nearly all faults slipped through that tests and checkers had not noticed."""
 
 
 def elsewhere(act: Callable[[], object]) -> int:
@@ -134,6 +144,29 @@ def test_a_planted_fault_is_found_and_the_sound_product_passes() -> None:
     assert found["sound"]["attempts"] > 0
     assert reach.play_again("explore", found["by"][EASY]["history"]) == ""
     assert f"attempt {EASY}: found in" in said[-1]
+
+
+NOTICED = "clock-ahead-holds-nothing"
+
+
+@pytest.mark.slow
+def test_a_fault_that_its_tests_notice_is_found_by_name_and_stands_in_the_table() -> None:
+    """In another interpreter: pytest does not run in a process that a running pytest has forked."""
+    command = [sys.executable, "-m", "tests.checkers", "planted", "--seconds", "300", "--only", NOTICED, "--json"]
+    found = json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout)
+    assert (found["planted"], found["found"], found["sound"]["attempts"]) == (1, 1, 0)
+    assert found["by"][NOTICED]["checker"] == "tests"
+    assert found["by"][NOTICED]["history"].startswith("tests/unit/stores/test_job_lock.py::test_the_lock_of_another")
+    page = planted_table([{**found, "by": {}, "not_found": {NOTICED: 3}}, found])
+    assert "1 of 1 faults noticed." in page
+    assert f"| lease | {NOTICED} | " in page
+    assert "0 of 1 faults noticed." in planted_table([{**found, "by": {}, "not_found": {NOTICED: 3}}])
+
+
+def test_each_dimension_has_at_least_four_faults_and_each_fault_tests_that_are_there() -> None:
+    kinds = Counter(fault.kind for fault in PLANTED)
+    assert all(kinds[kind] >= 4 for kind in DIMENSIONS), kinds
+    assert not [test for fault in PLANTED for test in fault.tests if not (ROOT / test).is_file()]
 
 
 def test_where_nothing_comes_to_a_fault_it_is_not_found() -> None:

@@ -18,18 +18,31 @@ class FaultClass(StrEnum):
     TRUNCATION = "truncation"
     ATTEMPT = "attempt"
     MARK = "mark"
+    LATER_EPOCH = "later-epoch"
+    BRANCH = "branch"
+    GROUP = "group"
+    MAINTENANCE = "maintenance"
+    INCARNATION = "incarnation"
+    READER = "reader"
+    OPERATOR = "operator"
+    LEASE = "lease"
+    REBUILD = "rebuild"
 
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """A fault: what is wrong with the product, and the edits that make it so."""
+    """A fault: what is wrong with the product, and the edits that make it so.
+
+    `tests`: files of tests that are to notice it, where the three checkers do not come to the code; else none.
+    """
 
     name: str
     kind: FaultClass
     what: str
     edits: tuple[Edit, ...]
+    tests: tuple[str, ...] = ()
 
 
-def fault(kind: FaultClass, name: str, what: str, *edits: tuple[str, ...]) -> Planted:
+def fault(kind: FaultClass, name: str, what: str, *edits: tuple[str, ...], tests: tuple[str, ...] = ()) -> Planted:
     """A fault by its edits, each a module, a function in it, what stands there and what is to stand there."""
-    return Planted(name, kind, what, tuple(Edit(*edit) for edit in edits))
+    return Planted(name, kind, what, tuple(Edit(*edit) for edit in edits), tests)

@@ -1,0 +1,44 @@
+"""Faults to be planted: a rebuild beside a commit or an abandon that is under way."""
+
+from __future__ import annotations
+
+from tests.checkers.planted_faults.parts import FaultClass, fault
+
+REBUILDS = (
+    fault(
+        FaultClass.REBUILD,
+        "rebuild-leaves-others-their-files",
+        "a rebuild looks at the output while zombies have staged files that they may publish",
+        ("app.by_hand.rebuild", "rebuild_store", "sweep_epoch(fs, roots.staging, staged, bucket)\ntick()", "tick()"),
+    ),
+    fault(
+        FaultClass.REBUILD,
+        "rebuild-counts-what-is-being-abandoned",
+        "files of a sequence that is being abandoned stay in the output of a rebuilt store",
+        ("app.by_hand.rebuild", "rebuild_store", "_set_aside(store, epoch, plan.revoked, tick)", ""),
+    ),
+    fault(
+        FaultClass.REBUILD,
+        "rebuild-takes-over-without-a-fence",
+        "a rebuild does not fence the buckets before it looks at what is published",
+        (
+            "app.by_hand.rebuild",
+            "rebuild_store",
+            "fence_bucket(store.bucket_log(bucket, epoch), epoch, run_id)",
+            "None",
+        ),
+    ),
+    fault(
+        FaultClass.REBUILD,
+        "rebuild-writes-whoever-came-since",
+        "a rebuild does not look whether its states were written, or somebody was first",
+        ("app.by_hand.rebuild", "_write", "for state in states:\n    _require_written(state, epoch, fold)", ""),
+        ("app.by_hand.rebuild", "_write", "require_fence(fold, epoch, log.folder)", ""),
+    ),
+    fault(
+        FaultClass.REBUILD,
+        "rebuild-keeps-snapshots",
+        "snapshots stay whose files a rebuild sets aside",
+        ("app.by_hand.rebuild", "rebuild_store", "end_cuts(store)", ""),
+    ),
+)

@@ -1,0 +1,51 @@
+"""Runs tests in this process until one notices a planted fault.
+
+For faults in code that explorer, interleaver and fault injector do not come to, as sinks with targets of their own, the
+audit, and the lock of a job.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+_OWN = (
+    *("-x", "-q", "-m", "not slow and not long", "-o", "faulthandler_timeout=0"),
+    *("-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:randomly"),
+)
+"""A process that was forked has no thread of the fault handler to end."""
+
+
+class _First:
+    """The first test that fails, and why; how many have run."""
+
+    def __init__(self) -> None:
+        self.id, self.why, self.ran = "", "", 0
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.ran += report.when == "call"
+        if report.failed and not self.id:
+            self.id, self.why = report.nodeid, str(report.longrepr).strip()
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed and not self.id:
+            self.id, self.why = report.nodeid, str(report.longrepr).strip()
+
+
+def first_failure(tests: Sequence[str]) -> tuple[str, str, int]:
+    """Return the id of the first test that fails, why, and how many have run; without an id if none fails."""
+    found = _First()
+    logging.disable(logging.NOTSET)
+    os.chdir(ROOT)
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        code = pytest.main([*_OWN, *tests], plugins=[found])
+    if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and not found.id:
+        return tests[0], f"pytest ends with {code!r}", found.ran
+    return found.id, found.why, found.ran
