@@ -98,6 +98,30 @@ def test_safe_mode_permissions_and_quotas(
 
 @pytest.mark.long
 @pytest.mark.slow
+def test_quota_of_the_output_is_an_outage_that_is_named_and_ends_when_it_is_raised(
+    tmp_path: Path, hdfs_server: HdfsServer
+) -> None:
+    with job_on(tmp_path, hdfs_server.authority, replay={"max_attempts": 1}) as job:
+        job.run()
+        job.produce(2)
+        output = "/jobs" + job.config["paths"]["output"].partition("/jobs")[2]
+        hdfs_server.admin("-setSpaceQuota", "1", output)
+        for _ in range(2):
+            code, result, errors = job.cli("run")
+            assert code != 0
+            found = f"{result} {errors}"
+            assert "quota" in found, found
+            assert "exceeded" in found, found
+        _, status, _ = job.cli("status")
+        assert {row["status"] for row in status["datasets"]} <= {"idle", "pending"}, status
+        assert {row["failed_runs"] for row in status["datasets"]} == {0}, status
+        hdfs_server.admin("-clrSpaceQuota", output)
+        job.run()
+        job.assert_exact()
+
+
+@pytest.mark.long
+@pytest.mark.slow
 def test_a_data_node_lost(tmp_path: Path, hdfs_server: HdfsServer) -> None:
     """With it half of the DataNodes are gone, and the NameNode takes minutes to believe it."""
     with job_on(tmp_path, hdfs_server.authority) as job:
