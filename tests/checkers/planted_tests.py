@@ -29,6 +29,14 @@ class _First:
     def __init__(self) -> None:
         self.id, self.why, self.ran = "", "", 0
 
+    def pytest_configure(self) -> None:
+        """Keep no examples: what breaks a planted fault says nothing of the sound product."""
+        import hypothesis
+
+        now = hypothesis.settings.get_profile(hypothesis.settings.get_current_profile_name())
+        hypothesis.settings.register_profile("planted", now, database=None)
+        hypothesis.settings.load_profile("planted")
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.ran += report.when == "call"
         if report.failed and not self.id:

@@ -186,7 +186,7 @@ class Job:
 
 EACH = (
     *(Act("run", 2), Act("quarantine", 5), Act("retain"), Act("rebucket"), Act("accept"), Act("run", 6)),
-    *(Act("retain"), Act("rebucket"), Act("recreate"), Act("forget"), Act("run", 1), Act("quarantine", 4)),
+    *(Act("retain"), Act("rebucket"), Act("recreate"), Act("forget"), Act("run", 1), Act("quarantine", 5)),
     *(Act("set", 0), Act("abandon"), Act("rebucket"), Act("run", 5), Act("retain"), Act("run", 6)),
 )
 """Every kind of act, accepted and refused."""
