@@ -62,8 +62,8 @@ ATTEMPTS = (
         "failed-units-count-as-finished",
         "a task that is tried again skips work units that an earlier attempt could not read",
         (
-            "engine.ingest",
-            "_IngestTask._not_finished_before",
+            "engine.stuck",
+            "left_of",
             "state.outcome is TaskOutcome.SUCCEEDED",
             "state.outcome is not None",
         ),

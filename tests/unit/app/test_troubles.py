@@ -454,4 +454,4 @@ def test_records_lost_at_the_source_are_a_problem_until_a_run_loses_none() -> No
         with observed(settings, "run", "ann") as told:
             run(launch, settings, observer=told)
         found.append([each.command for each in troubles(machine) if "passed over 4 positions" in each.what])
-    assert found == [[], ["distcommit audit /jobs/job.yaml"], []]
+    assert found == [[], ["distcommit run /jobs/job.yaml"], []], "the next run that loses nothing ends it"
