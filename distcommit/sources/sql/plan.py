@@ -198,12 +198,7 @@ def _end_of_times(
         if newest is not None and not isinstance(newest, datetime):  # such as MariaDB's 0000-00-00, which is a text
             position_of(Kind.TIME, newest)
         before = newest and position_of(Kind.TIME, newest - timedelta(seconds=lookback))
-    except (
-        sa.exc.DataError,
-        TypeError,
-        ValueError,
-        OverflowError,
-    ):  # a time that Python does not have, such as infinity
+    except (sa.exc.DataError, TypeError, ValueError, OverflowError):  # no time of Python, such as infinity
         if table.rules.to_newest:
             raise
         return end  # it is not read now, and a warning is no reason to fail the dataset

@@ -44,7 +44,11 @@ OPERATORS = (
         FaultClass.OPERATOR,
         "abandoned-files-stay",
         "an abandoned sequence leaves what it has published",
-        ("stores.by_hand", "_abandon", 'for step in steps:\n    require_success(step_name(step), "undo", step.undo())'),
+        (
+            "stores.by_hand",
+            "_abandon",
+            'for step in steps:\n    require_success(step_name(step), "undo", step.undo())',
+        ),
         tests=_WALK,
     ),
     fault(
