@@ -11,7 +11,8 @@ import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from distcommit.model.committer import AlreadyCommitted, CommitRequest, Committed, RetryLater
+from distcommit.model.committer import AlreadyCommitted, CommitRequest, Committed, FailedForGood, RetryLater
+from distcommit.model.errors import ConflictError
 from distcommit.sinks import ledgers
 from distcommit.testing.contracts.killed import commit_all, nursery
 from distcommit.testing.contracts.tried_sink import TriedSink
@@ -82,3 +83,49 @@ class LaterEpochs(TriedSink):
         if self.sink(tmp_path).abilities.audit:
             rows = {row.branch: (row.epoch, row.base) for row in self.ledger_rows(tmp_path)}
             assert rows == {"main": (3, 1), "other": (3, 2)}
+
+    def test_commit_of_one_branch_taken_back_leaves_the_other_branch_as_it_is(self, tmp_path: Path) -> None:
+        """Abandon a commit of each branch in turn, and then commit both branches again."""
+        if not self.branches_share_a_target:
+            self.passes_over("two branches never have one target")
+            return
+        for branch, kept in (("other", "main"), ("main", "other")):
+            place = tmp_path / branch
+            taken, stays = (
+                self.prepare(place, "a", 1, [number], branch=name) for number, name in enumerate((branch, kept))
+            )
+            assert self.commit(place, taken, stays) == [Committed()] * 2
+            try:
+                for _ in range(2):
+                    self.abandon(place, taken)
+            except ConflictError:
+                assert self.seen(place) == [("a", 0), ("a", 1)], "a sink that refuses changes nothing"
+                self.passes_over("it says that it can't, and changes nothing")
+                return
+            assert self.seen(place) == [("a", 1)], branch
+            assert self.commit(place, stays) == [AlreadyCommitted()], branch
+            assert isinstance(self.commit(place, taken)[0], FailedForGood), branch
+            later = [
+                self.prepare(place, "a", 2, [2 + number], branch=name) for number, name in enumerate((branch, kept))
+            ]
+            assert self.commit(place, *later) == [Committed()] * 2, branch
+            assert self.seen(place) == [("a", 1), ("a", 2), ("a", 3)], branch
+
+    def test_commit_of_one_branch_allowed_again_leaves_the_other_branch_taken_back(self, tmp_path: Path) -> None:
+        """Of a sink with `allow`."""
+        if not self.branches_share_a_target:
+            self.passes_over("two branches never have one target")
+            return
+        for branch, kept in (("other", "main"), ("main", "other")):
+            place = tmp_path / branch
+            allowed, stays = (self.prepare(place, "a", 1, [0], branch=name) for name in (branch, kept))
+            try:
+                self.withdraw(place, allowed, stays)
+                self.allow(place, allowed)
+            except (ConflictError, NotImplementedError):
+                assert self.seen(place) == []
+                self.passes_over("it can't")
+                return
+            assert isinstance(self.commit(place, stays)[0], FailedForGood), branch
+            assert self.commit(place, allowed) == [Committed()], branch
+            assert self.seen(place) == [("a", 0)], branch
