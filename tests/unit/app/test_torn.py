@@ -8,13 +8,16 @@ from functools import partial
 import pytest
 
 from distcommit.app.looking.status import read_status
+from distcommit.app.reading.readers import read_store
 from distcommit.engine.run import run
-from distcommit.model.errors import CorruptError, UnknownVersionError
+from distcommit.model.errors import CorruptError, CutGoneError, UnknownVersionError
+from distcommit.model.work import MAIN_BRANCH
 from distcommit.stores.torn import is_torn, set_torn_aside
+from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulation.damage import of_version
 from distcommit.testing.simulation.world import World
 from tests.unit.app.rebuilding import rebuild as rebuilt
-from tests.unit.engine.machines import Machine, audit, dies, launch, source
+from tests.unit.engine.machines import OUTPUT, Machine, audit, dies, launch, source
 
 WORLD = World(buckets=1)
 LOG = "/job/store/log/bucket=00000"
@@ -99,3 +102,16 @@ def test_what_a_newer_version_has_written_is_left_alone(torn: bool) -> None:
         set_torn_aside(store, store.bucket_log(0), 9)
     assert machine.paths(LOG) == before
     assert bool(read_status(store).damaged) == torn
+
+
+def test_snapshot_that_was_open_before_a_rebuild_is_gone_after_it_and_not_read_in_part() -> None:
+    """Dataset `a` begins at offset 3, and its run was not clean, so the rebuild sets its file aside."""
+    machine = Machine()
+    a, b = ModelDataset({"0": 9}, expired={"0": 3}), ModelDataset({"0": 2}, fails=frozenset("0"))
+    WORLD.run(machine, ModelSource({"a": a, "b": b}))
+    snapshot = read_store(WORLD.store(machine), OUTPUT, MAIN_BRANCH, ["a"], None)
+    (path,) = snapshot.paths("a")["a"]
+    tear(machine, segments(machine)[0], gone=True)
+    assert rebuild(machine).set_aside == [path]
+    with pytest.raises(CutGoneError, match="its root is deleted"):
+        snapshot.paths("a")

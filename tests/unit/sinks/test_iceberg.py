@@ -394,6 +394,19 @@ def test_one_table_that_is_dropped_or_made_again_does_not_harm_others(target: Ta
     assert target.rows("again") == []
 
 
+def test_recreated_table_that_another_dataset_already_uses_is_never_to_be_dropped(target: Target) -> None:
+    """The rows in it are those of the other dataset, as its ledger says."""
+    sink = target.sink(table="events")
+    target.commit(sink, *(target.prepare(sink, urn, 1, ids(1)) for urn in ("a", "b")))
+    with load_catalog("default", type="sql", **target.catalog) as catalog:
+        catalog.drop_table(("n", "events"))
+    assert target.commit(sink, target.prepare(sink, "a", 2, ids(2), bases=(0,))) == [Committed()]
+    reason = failed(target.commit(sink, target.prepare(sink, "b", 2, ids(3), bases=(1,)))[0])
+    assert "was dropped and recreated" in reason
+    assert "drop the table" not in reason
+    assert target.rows("events") == [2]
+
+
 def test_one_table_that_can_not_be_read_does_not_harm_others(target: Target) -> None:
     sink = target.sink()
     broken, fine = (target.prepare(sink, name, 1, ids(1)) for name in ("broken", "fine"))
