@@ -65,14 +65,15 @@ def planted_command(
     seed: Annotated[int, typer.Option(help="What the checkers choose.")] = 1,
     processes: Annotated[int, typer.Option(help="How many faults at a time.")] = 2,
     only: Annotated[str, typer.Option(help="Only faults whose name or class has one of these texts.")] = "",
-    to: Annotated[Path | None, typer.Option("--table", help="Write the result there, as a page for people.")] = None,
+    to: Annotated[Path | None, typer.Option("--table", help="Write the result into that page for people.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Plants faults in the product, one at a time, and measures how long explore, interleave and faults take to see
     each, or its tests; they begin with what was measured to come to it. Exits 1 if one is not found."""
     found = planted(seconds, seed, processes, only, say=_say)
     if to is not None:
-        to.write_text(planted_table([found]), encoding="utf-8")
+        before = to.read_text(encoding="utf-8") if to.exists() else ""
+        to.write_text(planted_table(found, before), encoding="utf-8")
     if as_json:
         typer.echo(json.dumps(found))
     else:

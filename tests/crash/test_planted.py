@@ -157,10 +157,25 @@ def test_a_fault_that_its_tests_notice_is_found_by_name_and_stands_in_the_table(
     assert (found["planted"], found["found"], found["sound"]["attempts"]) == (1, 1, 0)
     assert found["by"][NOTICED]["checker"] == "tests"
     assert found["by"][NOTICED]["history"].startswith("tests/unit/stores/test_job_lock.py::test_the_lock_of_another")
-    page = planted_table([{**found, "by": {}, "not_found": {NOTICED: 3}}, found])
-    assert "1 of 1 faults noticed." in page
+    page = planted_table(found)
+    assert "1 of 1 faults noticed;" in page
     assert f"| lease | {NOTICED} | " in page
-    assert "0 of 1 faults noticed." in planted_table([{**found, "by": {}, "not_found": {NOTICED: 3}}])
+
+
+def test_table_gets_the_rows_of_a_new_result_and_keeps_those_of_other_faults() -> None:
+    seen = {"checker": "tests", "history": "tests/a.py::test_a[x|y]", "violation": "wrong"}
+    missed = {"by": {}, "not_found": {NOTICED: 3, EASY: 9}, "seconds_to_find": {}}
+    found = {"by": {NOTICED: seen}, "not_found": {}, "seconds_to_find": {NOTICED: 1.25}}
+    before = planted_table(missed)
+    page = planted_table(found, before)
+    rest = f"{len(PLANTED) - 2} more are planted that have no row here."
+    assert f"0 of 2 faults noticed; {rest}" in before
+    assert f"1 of 2 faults noticed; {rest}" in page
+    (kept,) = (line for line in before.splitlines() if EASY in line)
+    (new,) = (line for line in page.splitlines() if NOTICED in line)
+    assert kept in page.splitlines()
+    assert new.endswith("| `tests` tests/a.py::test_a[x\\|y] | 1.2 |")
+    assert planted_table(found, page) == page
 
 
 def test_each_dimension_has_at_least_four_faults_and_each_fault_tests_that_are_there() -> None:

@@ -10,6 +10,7 @@ READERS = (
         "snapshot-not-looked-at-again",
         "a reader does not look whether its snapshot is kept once it has listed the files",
         ("app.reading.readers", "Cut.paths", "self._require_kept()"),
+        tests=("tests/unit/app/test_readers.py",),
     ),
     fault(
         FaultClass.READER,

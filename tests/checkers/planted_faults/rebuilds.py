@@ -34,11 +34,13 @@ REBUILDS = (
         "a rebuild does not look whether its states were written, or somebody was first",
         ("app.by_hand.rebuild", "_write", "for state in states:\n    _require_written(state, epoch, fold)", ""),
         ("app.by_hand.rebuild", "_write", "require_fence(fold, epoch, log.folder)", ""),
+        tests=("tests/unit/app/test_rebuild_beside_others.py",),
     ),
     fault(
         FaultClass.REBUILD,
         "rebuild-keeps-snapshots",
         "snapshots stay whose files a rebuild sets aside",
         ("app.by_hand.rebuild", "rebuild_store", "end_cuts(store)", ""),
+        tests=("tests/unit/app/test_torn.py",),
     ),
 )

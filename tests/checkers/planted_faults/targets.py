@@ -5,8 +5,9 @@ from __future__ import annotations
 from tests.checkers.planted_faults.parts import FaultClass, fault
 
 _LEDGERS = ("tests/unit/sinks/test_ledgers.py", "tests/contract/test_sqlite_sink.py", "tests/unit/sinks/test_sqlite.py")
-_WHOLES = ("tests/unit/engine/test_wholes.py", "tests/unit/steps/test_sink.py", "tests/contract/test_sqlite_sink.py")
-_TABLES = ("tests/contract/test_delta.py", "tests/contract/test_iceberg.py", "tests/unit/sinks/test_delta.py")
+_WHOLES = ("tests/unit/engine/test_wholes.py",)
+_DELTA = ("tests/unit/sinks/test_delta.py",)
+_DELTA_CONTRACT = ("tests/contract/test_delta.py",)
 
 TARGETS = (
     fault(
@@ -84,7 +85,7 @@ TARGETS = (
             "{(row.dataset_urn, row.branch): row for row in rows}",
             '{(row.dataset_urn, "main"): row for row in rows}',
         ),
-        tests=_TABLES,
+        tests=_DELTA_CONTRACT,
     ),
     fault(
         FaultClass.BRANCH,
@@ -108,7 +109,19 @@ TARGETS = (
             "(request.dataset_urn, request.branch)",
             '(request.dataset_urn, "main")',
         ),
-        tests=_LEDGERS,
+        tests=_LEDGERS[1:],
+    ),
+    fault(
+        FaultClass.BRANCH,
+        "allowed-again-in-another-branch",
+        "allowing a commit again changes the row of the main branch",
+        (
+            "sinks.table_committer",
+            "TableCommitter.allow",
+            "(request.dataset_urn, request.branch)",
+            '(request.dataset_urn, "main")',
+        ),
+        tests=_LEDGERS[1:],
     ),
     fault(
         FaultClass.GROUP,
@@ -122,7 +135,7 @@ TARGETS = (
         "undecoded-member-holds-nobody",
         "a group is committed without a member whose infos can not be decoded",
         ("steps.sink", "SinkCommitStep._commit", "errors and whole", "False"),
-        tests=_WHOLES,
+        tests=("tests/unit/steps/test_sink.py",),
     ),
     fault(
         FaultClass.GROUP,
@@ -146,14 +159,14 @@ TARGETS = (
             "((FailedForGood, (Committed, RetryLater)), (RetryLater, (Committed,)))",
             "((FailedForGood, (Committed, RetryLater)),)",
         ),
-        tests=(*_WHOLES, "tests/unit/sinks/test_table_sinks.py"),
+        tests=_LEDGERS[2:],
     ),
     fault(
         FaultClass.GROUP,
         "lake-commits-half-a-group",
         "a Delta table takes the members of a group that can be committed",
         ("sinks.delta.committer", "DeltaCommitter._staged", "batch.whole and refused is not None", "False"),
-        tests=_TABLES,
+        tests=_DELTA_CONTRACT,
     ),
     fault(
         FaultClass.MAINTENANCE,
@@ -165,7 +178,7 @@ TARGETS = (
             "answered(row, request)",
             "(AlreadyCommitted() if live(table, set(_paths(request)), 1) else None)",
         ),
-        tests=(*_TABLES[1:2], "tests/unit/sinks/test_iceberg.py"),
+        tests=("tests/unit/sinks/test_iceberg.py",),
     ),
     fault(
         FaultClass.MAINTENANCE,
@@ -177,21 +190,21 @@ TARGETS = (
             "other or answered(row, request) or self._lost(request)",
             "other or self._lost(request) or answered(row, request)",
         ),
-        tests=_TABLES,
+        tests=_DELTA_CONTRACT,
     ),
     fault(
         FaultClass.MAINTENANCE,
         "emptied-whatever-the-ledger-says",
-        "a table without a row of the dataset counts as emptied, and is refused",
+        "a recreated table that has rows of another dataset is to be dropped, says the refusal of a commit",
         ("sinks.delta.committer", "DeltaCommitter._emptied", "self._ledgers.is_in(table)", "False"),
-        tests=_TABLES,
+        tests=_DELTA,
     ),
     fault(
         FaultClass.MAINTENANCE,
         "any-table-of-that-name",
         "what was written for a table is committed to another one of its name",
         ("sinks.delta.committer", "DeltaCommitter._staged", "_other_table(table, request)", "None"),
-        tests=(*_TABLES[::2], "tests/unit/sinks/test_table_changes.py"),
+        tests=_DELTA,
     ),
     fault(
         FaultClass.MAINTENANCE,
@@ -202,6 +215,6 @@ TARGETS = (
             "DeltaCommitter._take_back",
             'if files:\n    _check_live(table, name, [file["path"] for file in files])',
         ),
-        tests=_TABLES,
+        tests=_DELTA,
     ),
 )
