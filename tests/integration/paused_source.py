@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -24,8 +25,13 @@ class PausedSource(NamedSource):
         return super().open()
 
     def _pause(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if event != "os.scandir" or arguments[0] != self.at or Path(self.half_way).exists():
+        if event != "os.scandir" or _folder(arguments[0]) != self.at or Path(self.half_way).exists():
             return
         Path(self.half_way).touch()
         while not Path(self.release).exists():
             time.sleep(0.05)  # the test, another process, makes that file
+
+
+def _folder(given: Any) -> str:
+    """The folder that is listed, which may be given as a descriptor."""
+    return os.readlink(f"/proc/self/fd/{given}") if isinstance(given, int) else str(given)

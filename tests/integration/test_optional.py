@@ -57,7 +57,7 @@ def in_branches(job: KafkaJob) -> dict[str, tuple[int, int]]:
     audit = job.audit()
     found = {
         branch: (
-            sum(row.published for row in audit.partitions if row.branch == branch),
+            sum(row.published + row.rejected for row in audit.partitions if row.branch == branch),
             sum(row.rejected for row in audit.partitions if row.branch == branch),
         )
         for branch in ("good", "late")
