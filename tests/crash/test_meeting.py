@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 
@@ -10,6 +11,7 @@ import pytest
 
 from distcommit.model.errors import CorruptError
 from distcommit.model.log_records import Fence, Record
+from distcommit.protocol.paths.store import RUN_TIMES
 from distcommit.stores import log_view as asking
 from distcommit.stores.segment import Segment, encode_segment
 from distcommit.testing.simulation import world
@@ -132,6 +134,19 @@ def test_images_that_differ_in_their_own_ids_alone_are_the_same() -> None:
         images.add(image(machine, older, f"{run} {data.split(b'xxh3=')[1][:16].decode()}"))
     assert len(images) == 1
     assert image(machine, older, f"{A} {B}") not in images, "in memory is another one"
+
+
+def test_what_the_times_and_requests_of_a_run_were_makes_no_other_image() -> None:
+    found = SCENARIO.machine()
+    older, images = ids_in(found), set()
+    for requests in (b"1 request", b"2 requests"):
+        machine = found.after_kill()
+        for folder in (f"{ROOTS.store}/{RUN_TIMES}", f"{ROOTS.store}/{RUN_TIMES}/run={A}"):
+            with suppress(FileExistsError):
+                machine.mkdir(folder)
+        put(machine, f"{ROOTS.store}/{RUN_TIMES}/run={A}/recover-00000-{B}.parquet", requests)
+        images.add(image(machine, older, ""))
+    assert len(images) == 1
 
 
 def test_in_decoded_once_the_same_bytes_are_decoded_once_and_damage_is_told_each_time() -> None:

@@ -6,7 +6,8 @@ one was, which ended as it must, would end like that one.
 
 Two images are the same if they have the same bytes, but for ids that the recovering runs have made themselves: run ids,
 ids of writers, and the checksums of segments, of beginnings of runs and of cuts, which cover them. One's are then the
-other's at every place. An id in bytes that are neither makes them another image, and so does any other difference, such
+other's at every place. What a run's times and requests say is left out: no run reads it, and requests are counted for
+the whole process. An id in bytes that are neither makes them another image, and so does any other difference, such
 as another inode of a file that commit steps name. What has symbolic links is like no other.
 """
 
@@ -27,7 +28,7 @@ from distcommit.engine.recover import RecoverReport, recover_partition
 from distcommit.engine.settings import RunSettings
 from distcommit.model.errors import DistcommitError
 from distcommit.protocol.paths.parts import CLAIM_FOLDER
-from distcommit.protocol.paths.store import BEGUN, CUTS, SEGMENT_SUFFIX
+from distcommit.protocol.paths.store import BEGUN, CUTS, RUN_TIMES, SEGMENT_SUFFIX
 from distcommit.stores.cuts import CUT_VERSION, CutRoot
 from distcommit.stores.documents import decode_document
 from distcommit.stores.run_records import BEGINNING_VERSION, RunBeginning
@@ -38,6 +39,7 @@ from distcommit.testing.simulation.world import ROOTS
 _IDS = re.compile(r"([0-9a-f]{32}|\d{8}T\d{6}-[0-9a-f]{12}|[0-9a-f]{16})")
 _CHECKSUM_LETTERS = 16
 _BEGINNING = f"-{BEGUN}.json"
+_TIMES = f"{ROOTS.store}/{RUN_TIMES}/"
 _CUT = re.compile(rf"{CUTS}/\d+-[12]\.json$")
 
 
@@ -141,7 +143,8 @@ def ids_in(machine: SimulatedPosix) -> set[str]:
 
 def _places(machine: SimulatedPosix) -> list[_Place]:
     found = []
-    for inode, path, data, mtime_ns in machine.contents():
+    for inode, path, there, mtime_ns in machine.contents():
+        data = b"" if there and path.startswith(_TIMES) else there
         named = data is not None and not path.startswith(ROOTS.store) and f"/{CLAIM_FOLDER}/" not in path
         identity = (inode, mtime_ns) if named else ()
         said, checksum = _said(path, data) if data and _has_ids(path) else ((), "")
