@@ -18,6 +18,9 @@ from urllib.parse import quote, unquote
 HIDDEN = "***"
 _SHORTEST = 6
 """Shorter values may stand in a text by chance."""
+_PROTOCOLS = frozenset({"plaintext", "ssl", "sasl_plaintext", "sasl_ssl"})
+_MECHANISMS = frozenset({"plain", "scram-sha-256", "scram-sha-512", "gssapi", "oauthbearer"})
+_PUBLIC = {"security.protocol": _PROTOCOLS, "sasl.mechanism": _MECHANISMS, "sasl.mechanisms": _MECHANISMS}
 _values: set[str] = set()
 
 
@@ -44,6 +47,11 @@ class Redaction:
 
     def __repr__(self) -> str:
         return f"Redaction({len(self._values)} values)"
+
+
+def is_public(key: str, value: str) -> bool:
+    """Return whether a setting of a Kafka client names a protocol or a mechanism, which an error may say."""
+    return value.lower() in _PUBLIC.get(key, ())
 
 
 def redact(values: Iterable[str]) -> None:

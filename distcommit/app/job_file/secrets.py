@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any
 
 from distcommit.app.job_file.one_of_each import load_yaml
-from distcommit.model.redaction import HIDDEN
+from distcommit.model.redaction import HIDDEN, is_public
 
 PLACES = {
     "*.client.KEY": "settings of a source's, a sink's or a registry's client",
@@ -92,7 +92,7 @@ def _texts(tree: Any, key: str, place: _Place) -> Iterator[tuple[_Place, str]]:
             yield from _texts(below, "", place)
     elif isinstance(tree, str) and not _REFERENCE.fullmatch(tree):
         names_a_file = place is _Place.SECRET and _NAMES_A_FILE.search(key)
-        yield (_Place.HANDED_ON if names_a_file else place), tree
+        yield (_Place.SHOWN if is_public(key, tree) else _Place.HANDED_ON if names_a_file else place), tree
     elif place is _Place.SECRET and isinstance(tree, int | float) and not isinstance(tree, bool):
         yield place, str(tree)
 

@@ -29,6 +29,7 @@ from confluent_kafka.cimpl import NewTopic
 from distcommit.decoding import from_json
 from distcommit.model.errors import ConfigurationError, CorruptError, TransientError
 from distcommit.model.ledger import LedgerRow
+from distcommit.model.redaction import is_public
 from distcommit.sinks.kafka.names import NOT_OURS, row_name
 from distcommit.sinks.kafka.producers import CatchableProducer
 from distcommit.sinks.retries import tries
@@ -75,9 +76,10 @@ class KafkaTarget:
         return self.masked(text)
 
     def masked(self, text: str) -> str:
-        """The text without the values of `client` that are longer than 3 characters."""
-        for _, value in sorted(self.client, key=lambda item: -len(item[1])):
-            text = text.replace(value, "***") if len(value) > 3 else text
+        """The text without the values of `client` that are longer than 3 characters, but for names of protocols and
+        mechanisms."""
+        for key, value in sorted(self.client, key=lambda item: -len(item[1])):
+            text = text.replace(value, "***") if len(value) > 3 and not is_public(key, value) else text
         return text
 
     def answers(self, futures: dict[Any, Any]) -> dict[Any, Any]:

@@ -21,6 +21,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.admin._metadata import ClusterMetadata
 
 from distcommit.model.errors import ConfigurationError, SourceError, TransientError
+from distcommit.model.redaction import is_public
 from distcommit.model.watermark import Position
 from distcommit.sources.kafka.batches import BATCH_SCHEMA, HEADERS, NO_TIMESTAMP_MS, TIMESTAMP
 from distcommit.sources.kafka.names import READER, PartitionLog, PartitionName, Start, TopicFound
@@ -34,11 +35,6 @@ _READER_DEFAULTS = {
     "queued.max.messages.kbytes": "65536",
 }
 _SECRET_KEY = re.compile(r"pass|secret|token|key|user|jaas|oauth|sasl", re.IGNORECASE)
-_PUBLIC = {("security.protocol", name) for name in ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")} | {
-    (key, name)
-    for key in ("sasl.mechanism", "sasl.mechanisms")
-    for name in ("plain", "scram-sha-256", "scram-sha-512", "gssapi", "oauthbearer")
-}
 _FIRST_TRY_S = 2.0
 CLOSE_TIMEOUT_S = 10.0
 """Seconds that closing a consumer may take; it takes milliseconds."""
@@ -58,7 +54,7 @@ class KafkaConnection:
     def masked(self, text: str) -> str:
         """`text` without the values of `client` (of those with harmless keys, only from 4 characters on), except the
         names of protocols and mechanisms where they belong: they help to understand an error."""
-        given = {key: value for key, value in self.client.items() if value and (key, value.lower()) not in _PUBLIC}
+        given = {key: value for key, value in self.client.items() if value and not is_public(key, value)}
         secrets = [value for key, value in given.items() if len(value) > 3 or _SECRET_KEY.search(key)]
         for secret in sorted(secrets, key=len, reverse=True):
             text = text.replace(secret, "***")

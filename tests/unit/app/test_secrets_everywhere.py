@@ -102,6 +102,11 @@ def test_value_of_an_option_that_tells_nothing_is_shown(value: str) -> None:
     assert not secret_values(tree)
 
 
+def test_names_of_protocols_and_mechanisms_are_shown_and_a_password_like_one_is_not() -> None:
+    client = {"security.protocol": "sasl_ssl", "sasl.mechanism": "SCRAM-SHA-512", "sasl.password": "SCRAM-SHA-256"}
+    assert secret_values({"source": {"type": "kafka", "client": client}}) == {"SCRAM-SHA-256"}
+
+
 def test_value_that_the_job_file_shows_elsewhere_is_shown() -> None:
     tree = {"job": "orders-2", "spark": {"conf": {"spark.a": "orders-2", "spark.b": "orders-3"}}}
     assert secret_values(tree) == {"orders-3"}
