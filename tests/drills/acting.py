@@ -15,14 +15,17 @@ FLAG = "act"
 """A file in the drill's folder: the next task whose records are checked acts."""
 
 
-def moves_away(folder: Path, what: str) -> dict[str, Any]:
-    """Return the section of a checker that moves a path below the drill's folder away, once the flag is there."""
-    options = {"folder": str(folder), "what": what}
+def moves_away(folder: Path, what: str, *, leaves_file: bool = False) -> dict[str, Any]:
+    """Return the section of a checker that moves a path below the drill's folder away, once the flag is there. With
+    `leaves_file` it leaves an empty file in its place."""
+    options = {"folder": str(folder), "what": what, "leaves_file": leaves_file}
     return {"type": "python", "class": f"{__name__}:MovesAway", "options": options}
 
 
 def put_back(folder: Path, what: str) -> None:
     """Undo the move; what came in its place goes."""
+    if (folder / what).is_file():
+        (folder / what).unlink()
     shutil.rmtree(folder / what, ignore_errors=True)
     (folder / f"{what}-aside").rename(folder / what)
 
@@ -30,16 +33,16 @@ def put_back(folder: Path, what: str) -> None:
 class MovesAway(TaskChecker):
     """Moves a path away, after a task has written its records and before the run commits them."""
 
-    def __init__(self, folder: str, what: str) -> None:
-        self._folder, self._what = Path(folder), what
+    def __init__(self, folder: str, what: str, leaves_file: bool = False) -> None:
+        self._folder, self._what, self._leaves_file = Path(folder), what, leaves_file
 
     def begin(self) -> TaskCheck:
-        return _Move(self._folder, self._what)
+        return _Move(self._folder, self._what, self._leaves_file)
 
 
 class _Move(TaskCheck):
-    def __init__(self, folder: Path, what: str) -> None:
-        self._folder, self._what = folder, what
+    def __init__(self, folder: Path, what: str, leaves_file: bool) -> None:
+        self._folder, self._what, self._leaves_file = folder, what, leaves_file
 
     def see(self, batch: pa.RecordBatch) -> None:
         """Records do not matter."""
@@ -48,4 +51,6 @@ class _Move(TaskCheck):
         with suppress(FileNotFoundError):
             (self._folder / FLAG).unlink()
             (self._folder / self._what).rename(self._folder / f"{self._what}-aside")
+            if self._leaves_file:
+                (self._folder / self._what).touch()
         return True, ""

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.drills.acting import FLAG, moves_away, put_back
 from tests.drills.desk import Here, KafkaHere, Printed, a_job
 from tests.drills.drill import Drilled
 from tests.drills.registry import drill
@@ -168,6 +169,31 @@ def retry_of_a_dataset_that_is_being_abandoned(folder: Path) -> Drilled:
         printed.type(f"{release} abandon")
         situation.run(0)
         return printed.ended()
+
+
+@drill("stores/by_hand.py:_require_replaced | release the dataset with abandon", quick=True)
+def accepting_a_replacement_that_is_not_published(folder: Path) -> Drilled:
+    """The reprocessed records of an error file are sealed, and the tombstone of that file is not published."""
+    json = {"type": "json", "fields": {"n": "int64"}}
+    checker = moves_away(folder, "output/_rejected", leaves_file=True)
+    checks: dict[str, Any] = {"task_checkers": [checker], "replay": {"max_attempts": 1}}
+    with a_job(folder, converters=[json], on_rejected="divert", **checks) as situation:
+        situation.produce("a", b"poison")
+        situation.run(0)
+        situation.write(converters=[])
+        again = f"distcommit reprocess {situation.path} a"
+        (folder / FLAG).touch()
+        situation.type(again)
+        situation.run(1)
+        printed = Printed(situation)
+        release = f"distcommit release {situation.path} a"
+        printed.refused(f"{release} accept", "this sequence takes the place of files", 3)
+        put_back(folder, "output/_rejected")
+        printed.type(f"{release} abandon")
+        situation.run(0)
+        printed.type(again)
+        situation.given[b"poison"] += 1  # the error file stays beside what is published of it now
+        return printed.ended(rejected=Counter([b"poison"]))
 
 
 @drill("stores/by_hand.py:_not | release it with retry; or set its watermark past what can't be read", quick=True)
