@@ -22,6 +22,8 @@ REQUIRE_ALL = bool(os.environ.get("DISTCOMMIT_REQUIRE_ALL"))
 """What can be installed is there; a newer Java than the product needs can not be everywhere."""
 _SKIPPED = pytest.StashKey["_Skipped"]()
 _KEPT = "distcommit/skipped"  # in pytest's cache
+_SLOW_S = 900
+"""Seconds after which a slow test counts as stuck, also beside checkers on a busy machine."""
 
 # It explains what fails inside what tests share; said before anybody imports them.
 pytest.register_assert_rewrite(
@@ -52,11 +54,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With `--skipped-last`, leaves the tests that the last run skipped.
+    """Give slow tests more time, and keep those that the last run skipped if `--skipped-last` asks for them.
 
     Raises:
-        pytest.UsageError: if that is not known.
+        pytest.UsageError: if no earlier run recorded what it skipped.
     """
+    for item in items:
+        if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(_SLOW_S))
     if not config.getoption("--skipped-last"):
         return
     cache = getattr(config, "cache", None)
