@@ -49,7 +49,7 @@ def coverage_of_checkers(seconds: float, seed: int) -> Covered:
         for checker, share in _SHARES.items():
             options = ["--seconds", f"{seconds * share:.0f}", "--seed", f"{seed}"]
             alone = [] if checker == "faults" else ["--processes", "1"]
-            _coverage("run", settings, "--append", "-m", "distcommit.testing", checker, *options, *alone)
+            _coverage("run", settings, "--append", "-m", "tests.checkers", checker, *options, *alone)
         _coverage("json", settings, "-q", "-o", str(found))
         return _read(msgspec.json.decode(found.read_bytes()), package)
 
