@@ -22,8 +22,8 @@ from distcommit.fs.hdfs import HdfsFileSystem
 from distcommit.fs.hdfs_rpc import HdfsRpc
 from distcommit.fs.webhdfs import WebHdfs
 from distcommit.model.steps import StepContext
-from distcommit.testing.simulation.world import launch_here
 from tests.servers.hdfs import HdfsServer
+from tests.simulation.world import launch_here
 
 Calls = HdfsRpc | WebHdfs
 _ARMS: dict[str, type[Renames]] = {"ours": StepRenames, "bare": BareRenames}

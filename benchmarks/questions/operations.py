@@ -21,7 +21,7 @@ from distcommit.engine.counts import DrainCounts
 from distcommit.engine.drain import drain_partition
 from distcommit.engine.reports import Report
 from distcommit.fs.local import LocalFileSystem
-from distcommit.testing.simulation.world import launch_here
+from tests.simulation.world import launch_here
 
 _FOR_FOLDERS = ("mkdir", "rmdir")
 _LOG = "store/log"

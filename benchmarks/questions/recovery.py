@@ -21,7 +21,7 @@ from distcommit.engine.run import recover, run
 from distcommit.fs.local import LocalFileSystem
 from distcommit.stores.fencing import end_run
 from distcommit.stores.job_store import open_store
-from distcommit.testing.simulation.world import launch_here
+from tests.simulation.world import launch_here
 
 
 def recovery(

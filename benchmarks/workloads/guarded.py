@@ -21,7 +21,7 @@ from pathlib import Path
 
 import distcommit
 from benchmarks.workloads.calls import ObservedCalls
-from benchmarks.workloads.ingested import JOB, ingested_there, roots_of, run_settings
+from benchmarks.workloads.ingested import JOB, ingested_there, launch_here, roots_of, run_settings
 from benchmarks.workloads.source import NumberedSource
 from benchmarks.workloads.tree import Shape, make_folders
 from distcommit.engine.drain import drain_partition
@@ -30,7 +30,6 @@ from distcommit.engine.run import recover, run
 from distcommit.fs.local import LocalFileSystem
 from distcommit.stores.fencing import fence_job
 from distcommit.stores.job_store import open_store
-from distcommit.testing.simulation.world import launch_here
 
 _FILES, _RECORDS = 4, 250
 

@@ -27,9 +27,11 @@ from distcommit.stores.fencing import fence_job
 from distcommit.stores.job_store import JobStore, Roots, open_store
 from distcommit.stores.plans import PlanReader, put_manifest
 from distcommit.stores.task_states import TaskStateWriter, record_ingest_ended
-from distcommit.testing.simulation.world import launch_here
+from tests.simulation import world
 
 JOB = "benchmark"
+launch_here = world.launch_here
+"""Where it is differs between trees: `guarded` has it from the tree that it measures."""
 
 
 def roots_of(root: Path | str) -> Roots:

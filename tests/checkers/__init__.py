@@ -1,7 +1,7 @@
-"""What checks this repository itself: `python -m tests.checkers mutants|planted|soak|peers|coverage|fuzz`.
+"""All checkers of this repository: `python -m tests.checkers` and a command.
 
-The checkers for everybody, `explore`, `interleave` and `faults`, are in `distcommit.testing`; most of what is here asks
-whether these, and the unit tests, would notice:
+`explore`, `interleave` and `faults` run the product in memory (`tests.simulation`). Most other checkers measure whether
+these three, and the unit tests, would notice a fault:
 
 - `mutants`: small changes to the product's sources, made (`mutant_sources`) or written (`named_mutants`), each tried by
   `kill_suite` in a copy of the repository. They are named by function and operation (`operations`);
@@ -11,6 +11,6 @@ whether these, and the unit tests, would notice:
 - `peers`: the explorer on `peer_rules`, which are known to be broken.
 - `coverage_of_checkers`: what part of the protocol's code the three reach.
 
-`soak` and `fuzz` check the product: on a real Spark that is killed, and with damaged bytes. Nothing here is in the
-wheel, and only tests import it.
+`soak` and `fuzz` check the product: on a real Spark that is killed, and with damaged bytes. The wheel must not contain
+any of it, and only tests import it. Start reading at `tests.simulation.explore`, or at `planted`.
 """

@@ -1,4 +1,4 @@
-"""`python -m tests.checkers`: what checks the checkers, this repository's tests and the product on real processes."""
+"""`python -m tests.checkers`: checkers of the commit protocol, and checkers of these checkers and of the tests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import logging
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import typer
@@ -19,14 +19,80 @@ from tests.checkers.planted import planted
 from tests.checkers.planted_table import planted_table
 from tests.checkers.soak import soak
 from tests.servers.spark_start import start_cheaply
+from tests.simulation import fault_histories, fault_orders
+from tests.simulation.explore import explore, replay
+from tests.simulation.interleave import interleave, play
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False)
 
 
 @app.callback()
 def main() -> None:
-    """Each prints what it found and exits 1 if it found a violation, or missed one that is there."""
+    """Check the commit protocol, or the checkers. Exit 1 on a violation, or on a planted fault that is missed."""
     logging.disable(logging.CRITICAL)  # crashes are what is done here; the product would report each
+
+
+@app.command("explore")
+def explore_command(
+    seconds: Annotated[float, typer.Option(help="How long to explore.")] = 60,
+    seed: Annotated[int, typer.Option(help="Chooses which crashes in recoveries are tried.")] = 1,
+    processes: Annotated[int, typer.Option(help="How many processes.")] = 2,
+    scenario: Annotated[list[str] | None, typer.Option(help="Only these scenarios.")] = None,
+    history: Annotated[str, typer.Option("--replay", help="Run one history that was printed, and nothing else.")] = "",
+    at_least: Annotated[int, typer.Option(help="Fail if fewer distinct images were seen.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Crash the product at every operation, and recover it.
+
+    Each state that a power loss may leave is recovered, and crashed again in the recovery.
+    """
+    if history:
+        wrong = replay(history)
+        typer.echo(wrong or "no violation")
+        raise typer.Exit(1 if wrong else 0)
+    _report(explore(seconds, seed, processes, scenario or ()), "states", at_least, as_json=as_json)
+
+
+@app.command("faults")
+def faults_command(
+    seconds: Annotated[float, typer.Option(help="How long to try.")] = 60,
+    seed: Annotated[int, typer.Option(help="The order in which faults are tried.")] = 1,
+    scenario: Annotated[list[str] | None, typer.Option(help="Only these scenarios or programs by hand.")] = None,
+    history: Annotated[str, typer.Option("--replay", help="Play one history that was printed, and nothing else.")] = "",
+    at_least: Annotated[int, typer.Option(help="Fail if fewer faults were tried.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Make every operation of a run fail, in each of its ways.
+
+    Errors come once or for good, answers are lost, calls are slow, bytes are damaged, and the clock is set.
+    """
+    if history:
+        wrong = fault_histories.replay(history)
+        typer.echo(wrong or "no violation")
+        raise typer.Exit(1 if wrong else 0)
+    _report(fault_orders.faults(seconds, seed, scenario or ()), "faults", at_least, as_json=as_json)
+
+
+@app.command("interleave")
+def interleave_command(
+    seconds: Annotated[float, typer.Option(help="How long to play.")] = 60,
+    seed: Annotated[int, typer.Option(help="Chooses who goes when.")] = 1,
+    processes: Annotated[int, typer.Option(help="How many processes.")] = 2,
+    cast: Annotated[list[str] | None, typer.Option(help="Only these casts of actors.")] = None,
+    history: Annotated[str, typer.Option("--replay", help="Play one history: cast:seed[:trouble].")] = "",
+    at_least: Annotated[int, typer.Option(help="Fail if fewer distinct interleavings were seen.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Run several actors on one store, in any order of their operations.
+
+    Disks are full, calls are slow, and answers are lost meanwhile.
+    """
+    if history:
+        name, number, *trouble = history.split(":")
+        _, wrong = play(name, int(number), *trouble)
+        typer.echo(wrong or "no violation")
+        raise typer.Exit(1 if wrong else 0)
+    _report(interleave(seconds, seed, processes, cast or ()), "interleavings", at_least, as_json=as_json)
 
 
 @app.command("mutants")
@@ -153,6 +219,20 @@ def fuzz_command(
         for failure in found["failures"]:
             typer.echo(f"  {failure}")
     raise typer.Exit(1 if found["failures"] else 0)
+
+
+def _report(found: dict[str, Any], counted: str, at_least: int, *, as_json: bool) -> None:
+    violations = found["violations"]
+    if as_json:
+        typer.echo(json.dumps(found))
+    else:
+        typer.echo(f"{found[counted]} distinct {counted} in {found['seconds']} s, {len(violations)} violations")
+        for violation in violations[:5]:
+            typer.echo(f"  --replay {violation['history']}\n    {violation['violation'][:2000]}")
+    if found[counted] < at_least:
+        typer.echo(f"too few: {found[counted]} of {at_least}", err=True)
+        raise typer.Exit(1)
+    raise typer.Exit(1 if violations else 0)
 
 
 def _say(text: str) -> None:

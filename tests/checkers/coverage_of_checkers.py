@@ -51,7 +51,7 @@ def coverage_of_checkers(seconds: float, seed: int) -> Covered:
         def measure(checker: str) -> None:
             options = ["--seconds", f"{seconds * _SHARES[checker]:.0f}", "--seed", f"{seed}"]
             alone = [] if checker == "faults" else ["--processes", "1"]
-            _coverage("run", settings, "--parallel-mode", "-m", "distcommit.testing", checker, *options, *alone)
+            _coverage("run", settings, "--parallel-mode", "-m", "tests.checkers", checker, *options, *alone)
 
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(measure, _SHARES))

@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 from distcommit.sinks.files.offsets import _checksum
 from distcommit.stores.stored_records import stored
 from distcommit.stores.tables import encode_plan, encode_task_states
-from distcommit.testing.simulation.damage import checked_segment, sealed_segment
 from tests.golden import samples
+from tests.simulation.damage import checked_segment, sealed_segment
 
 _HEADS = (
     *(b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff", b"\xdb\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff"),

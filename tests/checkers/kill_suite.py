@@ -187,7 +187,7 @@ def _failed(folder: str, seed: int, tests: Sequence[str], limit_s: float, *plugi
 
 def _explored(seed: int) -> Iterator[str]:
     """Crashes at every operation of the runs, then in recoveries; what was violated, if anything, each time."""
-    from distcommit.testing.simulation import explore, scenarios
+    from tests.simulation import explore, scenarios
 
     seen: set[int] = set()
     first = []
@@ -212,7 +212,7 @@ def _explored(seed: int) -> Iterator[str]:
 
 def _interleaved(seed: int) -> Iterator[str]:
     """Plays of all casts, one after the other."""
-    from distcommit.testing.simulation import casts, interleave
+    from tests.simulation import casts, interleave
 
     for number in itertools.count(1_000_000 * seed):
         for name in casts.CASTS:
@@ -222,7 +222,7 @@ def _interleaved(seed: int) -> Iterator[str]:
 
 def _faulted(seed: int) -> Iterator[str]:
     """Operations of the scenarios' runs that fail, chosen by the seed."""
-    from distcommit.testing.simulation import fault_histories, fault_orders
+    from tests.simulation import fault_histories, fault_orders
 
     rng = random.Random(seed)
     histories = [*fault_orders.histories(SCENARIOS[:3])]

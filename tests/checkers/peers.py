@@ -16,8 +16,7 @@ from xxhash import xxh3_64_intdigest
 
 from distcommit.fs.local import LocalFileSystem
 from distcommit.protocol.paths.temporary import TEMPORARY
-from distcommit.testing.simulation.explore import Crash
-from distcommit.testing.simulation.simulated_posix import Operation, SimulatedPosix
+from distcommit.testing.fakes.faulty_calls import Operation
 from tests.checkers.peer_rules import (
     OUTPUT,
     PROGRAMS,
@@ -29,6 +28,8 @@ from tests.checkers.peer_rules import (
     RefusedError,
     records_of,
 )
+from tests.simulation.explore import Crash
+from tests.simulation.simulated_posix import SimulatedPosix
 
 _BEFORE, _END, _LATER = 2, 6, 8
 """How many records there are in an undisturbed run, in the next one, which crashes, and when recovery begins."""

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from distcommit.testing.simulation import explore, fault_histories, fault_orders, interleave
-from distcommit.testing.simulation.casts import CASTS
-from distcommit.testing.simulation.programs import PROGRAMS
-from distcommit.testing.simulation.scenarios import SCENARIOS
 from tests.checkers.planting import Edit, touch
+from tests.simulation import explore, fault_histories, fault_orders, interleave
+from tests.simulation.casts import CASTS
+from tests.simulation.programs import PROGRAMS
+from tests.simulation.scenarios import SCENARIOS
 
 _PLAYED = {"explore": 4, "interleave": 16, "faults": 33, "unsynced": 99}
 """How many histories of each name are looked at: of kinds of faults about one of each scenario, of syncs that fail

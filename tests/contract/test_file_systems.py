@@ -16,8 +16,8 @@ from distcommit.fs.local import LocalFileSystem
 from distcommit.fs.posix import RealPosixCalls
 from distcommit.model.ports import FileAccess, FileSystem
 from distcommit.testing.contracts import FileSystemContract
-from distcommit.testing.simulation.simulated_posix import SimulatedPosix
-from distcommit.testing.simulation.world import SimulatedFileSystem
+from tests.simulation.simulated_posix import SimulatedPosix
+from tests.simulation.world import SimulatedFileSystem
 
 
 class TestLocalFileSystem(FileSystemContract):

@@ -29,7 +29,7 @@ from distcommit.model.sink import AttemptIdentity, Origin, Origins, Prepared, Si
 from distcommit.sinks import ledgers
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.testing.contracts import SinkContract
-from distcommit.testing.models.sqlite_sink import SqliteCommitter, SqliteSink, SqliteWriter
+from distcommit.testing.fakes.sqlite_sink import SqliteCommitter, SqliteSink, SqliteWriter
 
 
 class TestSqliteSink(SinkContract):

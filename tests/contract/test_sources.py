@@ -21,7 +21,7 @@ from distcommit.sources.kafka.source import KafkaSource
 from distcommit.sources.rest.source import RestSource
 from distcommit.sources.sql.source import SqlSource
 from distcommit.testing.contracts import SourceContract
-from distcommit.testing.models.model_source import ModelDataset, ModelSource
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.servers.mariadb import MariadbServer
 from tests.servers.postgresql import PostgresServer
 from tests.servers.rest import RestServer

@@ -32,18 +32,19 @@ from distcommit.stores.by_hand import set_watermark
 from distcommit.stores.fencing import fence_bucket
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.segment import Segment, encode_segment
-from distcommit.testing.models.model_source import ModelSource
-from distcommit.testing.simulation import explore, fault_histories, fault_orders
-from distcommit.testing.simulation.casts import CASTS
-from distcommit.testing.simulation.casts.branches import by_offset, misplaced
-from distcommit.testing.simulation.casts.parts import SOURCE, WORLD, Scene
-from distcommit.testing.simulation.fault_chains import NEXT, Chains, Subject
-from distcommit.testing.simulation.interleave import TROUBLES, Turns, play
-from distcommit.testing.simulation.log_watch import log_violation
-from distcommit.testing.simulation.programs.parts import Meddling, new_machine
-from distcommit.testing.simulation.scenarios import SCENARIOS
-from distcommit.testing.simulation.simulated_posix import Operation, SimulatedPosix
+from distcommit.testing.fakes.faulty_calls import Operation
+from distcommit.testing.fakes.model_source import ModelSource
 from tests.checkers.coverage_of_checkers import PACKAGES, coverage_of_checkers
+from tests.simulation import explore, fault_histories, fault_orders
+from tests.simulation.casts import CASTS
+from tests.simulation.casts.branches import by_offset, misplaced
+from tests.simulation.casts.parts import SOURCE, WORLD, Scene
+from tests.simulation.fault_chains import NEXT, Chains, Subject
+from tests.simulation.interleave import TROUBLES, Turns, play
+from tests.simulation.log_watch import log_violation
+from tests.simulation.programs.parts import Meddling, new_machine
+from tests.simulation.scenarios import SCENARIOS
+from tests.simulation.simulated_posix import SimulatedPosix
 
 
 def links_of(calls: PosixCalls, root: str) -> list[object]:

@@ -31,10 +31,11 @@ from distcommit.stores import by_hand
 from distcommit.stores.segment import decode_segment
 from distcommit.stores.tables import decode_plan
 from distcommit.stores.task_states import record_ingest_ended
-from distcommit.testing.simulation.programs.parts import new_machine, planned, put_file
-from distcommit.testing.simulation.simulated_posix import Crashed, Operation, SimulatedPosix
-from distcommit.testing.simulation.stepped_lock import SteppedLock
-from distcommit.testing.simulation.world import ROOTS, SimulatedClock, World
+from distcommit.testing.fakes.faulty_calls import Operation
+from tests.simulation.programs.parts import new_machine, planned, put_file
+from tests.simulation.simulated_posix import Crashed, SimulatedPosix
+from tests.simulation.stepped_lock import SteppedLock
+from tests.simulation.world import ROOTS, SimulatedClock, World
 from tests.unit.engine.machines import source
 
 WORLD = World(buckets=2, partitions=2, watched=True)

@@ -8,11 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from distcommit.stores.stored_records import stored
-from distcommit.testing.simulation.damage import sealed_segment
 from tests.checkers.damaged_bytes import INNER
 from tests.checkers.fuzz import fuzz, input_of, smallest, wrong_answer
 from tests.golden import samples
 from tests.golden.stored_bytes import READERS, Reader
+from tests.simulation.damage import sealed_segment
 
 READ = {reader.name: reader for reader in READERS}
 DEEP = 3000

@@ -14,13 +14,13 @@ from distcommit.model.log_records import Fence, Record
 from distcommit.protocol.paths.store import RUN_TIMES
 from distcommit.stores import log_view as asking
 from distcommit.stores.segment import Segment, encode_segment
-from distcommit.testing.simulation import world
-from distcommit.testing.simulation.decoded import decoded_once
-from distcommit.testing.simulation.explore import crashed_runs, recovery_violation
-from distcommit.testing.simulation.meeting import ids_in, image
-from distcommit.testing.simulation.scenarios import SCENARIOS
-from distcommit.testing.simulation.simulated_posix import SimulatedPosix
-from distcommit.testing.simulation.world import ROOTS
+from tests.simulation import world
+from tests.simulation.decoded import decoded_once
+from tests.simulation.explore import crashed_runs, recovery_violation
+from tests.simulation.meeting import ids_in, image
+from tests.simulation.scenarios import SCENARIOS
+from tests.simulation.simulated_posix import SimulatedPosix
+from tests.simulation.world import ROOTS
 
 SCENARIO = SCENARIOS["second-run"]
 A, B = "a" * 32, "b" * 32

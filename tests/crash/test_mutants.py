@@ -63,7 +63,7 @@ def test_a_product_that_fails_by_itself_is_no_ground_for_mutants(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "tests/unit").mkdir(parents=True)
-    for folder in ("distcommit", "tests/checkers"):
+    for folder in ("distcommit", "tests/checkers", "tests/models", "tests/simulation"):
         (tmp_path / folder).symlink_to(mutants.ROOT / folder)
     monkeypatch.setattr(mutants, "ROOT", tmp_path)
     with pytest.raises(ConfigurationError, match="no unit tests in tests/unit/protocol"):

@@ -18,7 +18,7 @@ from distcommit.model.steps import CommitStep, StepContext, class_name
 from distcommit.sinks.files.sink import FileSink
 from distcommit.steps.registry import register
 from distcommit.steps.rename import FsRenameCommitStep
-from distcommit.testing.models.sqlite_sink import SqliteCommitter, SqliteSink
+from distcommit.testing.fakes.sqlite_sink import SqliteCommitter, SqliteSink
 from tests.drills.acting import FLAG
 from tests.drills.desk import Printed, TargetHere, a_job, more
 from tests.drills.drill import ROOT, Drilled, NotBrokenError
@@ -192,10 +192,10 @@ def step_without_undo(folder: Path) -> Drilled:
 
 _VERSIONS = {
     "written": "from tests.drills.custom_steps import Stamped as Sink\n",
-    "without": "from distcommit.testing.models.sqlite_sink import SqliteSink as Sink\n",
+    "without": "from distcommit.testing.fakes.sqlite_sink import SqliteSink as Sink\n",
     "other": """
 from distcommit.steps.registry import register
-from distcommit.testing.models.sqlite_sink import SqliteSink as Sink
+from distcommit.testing.fakes.sqlite_sink import SqliteSink as Sink
 from distcommit.model.steps import CommitStep
 
 @register

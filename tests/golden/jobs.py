@@ -31,10 +31,10 @@ from distcommit.stores.fencing import begin_run, end_run
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.plans import put_manifest
 from distcommit.stores.task_states import record_ingest_ended
-from distcommit.testing.models.model_source import ModelSource
-from distcommit.testing.simulation.simulated_posix import Crashed
-from distcommit.testing.simulation.world import launch_here
+from distcommit.testing.fakes.model_source import ModelSource
 from tests.golden.job import BUCKETS, StableCalls, begin, source, store_at
+from tests.simulation.simulated_posix import Crashed
+from tests.simulation.world import launch_here
 
 FINE, HALF, GONE, BACK = "fine", "half-done", "quarantined", "taken-back"
 READ = {FINE: {"0": 3}, HALF: {"0": 2, "1": 2, "2": 1}, GONE: {"0": 2}, BACK: {"0": 2, "1": 1}}

@@ -23,11 +23,11 @@ from distcommit.stores.run_datasets import encode_run_datasets
 from distcommit.stores.run_times import encode_run_times
 from distcommit.stores.segment import encode_segment
 from distcommit.stores.tables import encode_plan, encode_task_states
-from distcommit.testing.simulation.altered_files import encoded
 from tests.golden import samples
 from tests.golden.cuts import PIECE, ROOT
 from tests.golden.job import make_job
 from tests.golden.jobs import make_jobs
+from tests.simulation.altered_files import encoded
 
 GOLDEN = Path(__file__).parent / "v1"
 GOLDEN_2 = Path(__file__).parent / "v2"

@@ -74,7 +74,7 @@ from distcommit.stores.run_times import RunTime, TimeKind
 from distcommit.stores.schedule_requests import ScheduleRequest
 from distcommit.stores.segment import Segment
 from distcommit.stores.tombstones import ReplacedRecords, RetiredFile, Tombstone
-from distcommit.testing.simulation.log_watch import ANOTHERS_ID
+from tests.simulation.log_watch import ANOTHERS_ID
 
 RUN_ID = "20260102T030405-0123456789ab"
 WRITER_ID = ANOTHERS_ID

@@ -57,10 +57,10 @@ from distcommit.stores.schedule_requests import ScheduleRequest, read_asked
 from distcommit.stores.segment import decode_segment, encode_segment
 from distcommit.stores.tables import decode_plan, decode_task_states, encode_plan, encode_task_states
 from distcommit.stores.tombstones import Tombstone, read_tombstone
-from distcommit.testing.simulation.altered_files import encoded
-from distcommit.testing.simulation.simulated_posix import SimulatedPosix
-from distcommit.testing.simulation.world import SimulatedClock, SimulatedFileSystem
 from tests.golden import samples
+from tests.simulation.altered_files import encoded
+from tests.simulation.simulated_posix import SimulatedPosix
+from tests.simulation.world import SimulatedClock, SimulatedFileSystem
 
 PATH = "/store/the-file"
 """The path that readers are told, where they are told one."""

@@ -66,7 +66,6 @@ from distcommit.stores.tables import (
     encode_task_states,
 )
 from distcommit.stores.tombstones import ReplacedRecords, RetiredFile, Tombstone
-from distcommit.testing.simulation.damage import sealed_segment
 from tests.golden import samples
 from tests.golden.make import (
     GOLDEN,
@@ -109,6 +108,7 @@ from tests.golden.make import (
     samples_of_content,
 )
 from tests.golden.stored_bytes import PATH, SampleSink
+from tests.simulation.damage import sealed_segment
 
 SEGMENTS = sorted(samples.SEGMENTS)
 

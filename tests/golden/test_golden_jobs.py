@@ -13,12 +13,12 @@ from distcommit.model.watermark import Watermark
 from distcommit.stores import by_hand
 from distcommit.stores.fencing import end_run
 from distcommit.stores.job_store import JobStore
-from distcommit.testing.models.model_source import ModelDataset, ModelSource
-from distcommit.testing.simulation.world import launch_here
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.golden.job import source, store_at
 from tests.golden.jobs import BACK, FINE, GONE, HALF, JOBS, READ, STATES, go_on
 from tests.golden.make import GOLDEN_JOBS, GOLDEN_JOBS_1, GOLDEN_JOBS_2, GOLDEN_JOBS_3
 from tests.golden.test_golden_store import audit, checked_out, marks, records, states, watermarks
+from tests.simulation.world import launch_here
 
 
 class Made(NamedTuple):

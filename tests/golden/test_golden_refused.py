@@ -21,7 +21,6 @@ from distcommit.stores.tables import (
     check_table,
     table_name,
 )
-from distcommit.testing.simulation.damage import checked_segment, of_version
 from tests.golden import samples
 from tests.golden.make import (
     GOLDEN_7,
@@ -33,6 +32,7 @@ from tests.golden.make import (
 )
 from tests.golden.stored_bytes import PATH, READERS
 from tests.golden.test_golden import golden
+from tests.simulation.damage import checked_segment, of_version
 
 READ = {reader.name: reader for reader in READERS}
 SEGMENTS = sorted(samples.SEGMENTS)

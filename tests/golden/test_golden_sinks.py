@@ -25,11 +25,11 @@ from distcommit.model.sink import AttemptIdentity, Origin, Origins, Prepared, Si
 from distcommit.model.work import MAIN_BRANCH
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.stores.job_store import JobStore
-from distcommit.testing.simulation.world import launch_here
 from tests.golden.job import source, store_at
 from tests.golden.jobs import FINE, HALF, READ, go_on
 from tests.golden.make import GOLDEN_JOBS_2
 from tests.golden.test_golden_store import checked_out, marks, records, states, watermarks
+from tests.simulation.world import launch_here
 
 SEALED, PREPARED = {"back": {"0": 2}}, {HALF: READ[HALF]}
 """What its second run had sealed as it was killed, before it was committed, and what it had only prepared."""

@@ -16,7 +16,7 @@ from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.watermark import Position, Watermark
 from distcommit.protocol.paths.parts import OWNER
 from distcommit.stores.job_store import JobStore
-from distcommit.testing.models.model_source import ModelSource
+from distcommit.testing.fakes.model_source import ModelSource
 from tests.golden.job import BUCKETS, IDLE, IN_BUCKET_0, PENDING, RENAMED, RUNS, run_job, source, store_at
 from tests.golden.make import GOLDEN
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from distcommit.model.committer import CommitOutcome, CommitRequest, CommitterContext, SinkCommitter
-from distcommit.testing.models.sqlite_sink import SqliteCommitter, SqliteSink
+from distcommit.testing.fakes.sqlite_sink import SqliteCommitter, SqliteSink
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 from distcommit.model.extract import Extract
 from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
-from distcommit.testing.models.notes_sink import NotesSink, NotesWriter
+from distcommit.testing.fakes.notes_sink import NotesSink, NotesWriter
 
 
 class KeyedNotes(NotesSink):

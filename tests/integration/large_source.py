@@ -11,7 +11,7 @@ import pyarrow as pa
 from distcommit.model.source import Extraction, Extractor
 from distcommit.model.watermark import Watermark, as_offset
 from distcommit.model.work import WorkUnit
-from distcommit.testing.models.model_source import ModelDataset, ModelSource
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.integration.named_source import NamedSource
 
 SIZE = 10_000_000

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from distcommit.model.provenance import Provenance
 from distcommit.model.source import Extractor, Planned, Source, SourceState
-from distcommit.testing.models.model_source import ModelDataset, ModelSource
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 
 
 class NamedSource(Source):

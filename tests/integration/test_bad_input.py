@@ -35,12 +35,12 @@ from distcommit.protocol.paths.parts import CLAIM_FOLDER
 from distcommit.spark.launch import SparkLaunch
 from distcommit.spark.session import check_java
 from distcommit.stores.job_lock import JobLock
-from distcommit.testing.simulation.damage import of_version
 from tests.integration import large_source
 from tests.jobs.kafka_job import KafkaJob, kafka_job
 from tests.servers.lossy_proxy import LossyProxy
 from tests.servers.registered_records import avro_records
 from tests.servers.registry import RegistryServer
+from tests.simulation.damage import of_version
 
 
 def run(job: KafkaJob, spark: SparkSession) -> RunResult:

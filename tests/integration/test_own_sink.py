@@ -96,7 +96,7 @@ def test_the_sink_of_the_guide_is_exact_however_its_job_is_killed(tmp_path: Path
     path, chance = write_job(tmp_path), random.Random(seed)
     tree = yaml.safe_load(path.read_text())
     target = tmp_path / "notes.db"
-    tree["sink"] |= {"class": "distcommit.testing.models.notes_sink:NotesSink", "options": {"path": str(target)}}
+    tree["sink"] |= {"class": "distcommit.testing.fakes.notes_sink:NotesSink", "options": {"path": str(target)}}
     tree["commit"]["min_interval_ms"] = 0
     path.write_text(yaml.safe_dump(tree))
     with RunProcess(["run", str(path), "--json"], tmp_path / "first.out", tmp_path / "first.err") as run:

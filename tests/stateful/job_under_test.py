@@ -19,11 +19,11 @@ from distcommit.model.watermark import Watermark
 from distcommit.stores import by_hand
 from distcommit.stores.fencing import end_run
 from distcommit.stores.plans import read_manifest
-from distcommit.testing.models.histories import Crash, Event, Grow, Lose, Overtaken, Released, Restore, Run, Set, Zombie
-from distcommit.testing.models.job_model import JobModel
-from distcommit.testing.models.model_source import ModelDataset, ModelSource
-from distcommit.testing.simulation.simulated_posix import Operation
-from distcommit.testing.simulation.world import ROOTS, launch_here, left_in_staging
+from distcommit.testing.fakes.faulty_calls import Operation
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.models.histories import Crash, Event, Grow, Lose, Overtaken, Released, Restore, Run, Set, Zombie
+from tests.models.job_model import JobModel
+from tests.simulation.world import ROOTS, launch_here, left_in_staging
 from tests.stateful.disturbed_runs import TASK_ATTEMPTS, JobOnMachine, Published, begin, launch_twice
 from tests.stateful.profiles import known_ids
 from tests.stateful.repeating_source import RepeatingSource

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from distcommit.model.errors import SourceError
 from distcommit.model.source import Extraction, Extractor
 from distcommit.model.work import WorkUnit
-from distcommit.testing.models.model_source import ModelSource
+from distcommit.testing.fakes.model_source import ModelSource
 
 
 @dataclass(frozen=True)

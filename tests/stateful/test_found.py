@@ -9,8 +9,8 @@ from distcommit.model.steps import StepContext
 from distcommit.model.watermark import Watermark
 from distcommit.stores import by_hand
 from distcommit.stores.commit_step_store import LogCommitStepStore
-from distcommit.testing.simulation.simulated_posix import SimulatedPosix
-from distcommit.testing.simulation.world import SimulatedFileSystem, World
+from tests.simulation.simulated_posix import SimulatedPosix
+from tests.simulation.world import SimulatedFileSystem, World
 from tests.stateful.disturbed_runs import Disturbance
 
 

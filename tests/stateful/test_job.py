@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from distcommit.testing.models import strategies
-from distcommit.testing.models.histories import Crash, Event, Grow, Lose, Overtaken, Released, Restore, Run, Set, Zombie
-from distcommit.testing.models.job_model import Release
+from tests.models import strategies
+from tests.models.histories import Crash, Event, Grow, Lose, Overtaken, Released, Restore, Run, Set, Zombie
+from tests.models.job_model import Release
 from tests.stateful.job_under_test import JobUnderTest
 from tests.stateful.profiles import effort
 

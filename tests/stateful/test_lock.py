@@ -8,9 +8,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from distcommit.model.errors import LockHeldError
 from distcommit.model.ports import Clock
-from distcommit.testing.simulation.simulated_posix import Operation, SimulatedPosix
-from distcommit.testing.simulation.stepped_lock import SteppedLock
-from distcommit.testing.simulation.world import SimulatedClock, SimulatedFileSystem
+from distcommit.testing.fakes.faulty_calls import Operation
+from tests.simulation.simulated_posix import SimulatedPosix
+from tests.simulation.stepped_lock import SteppedLock
+from tests.simulation.world import SimulatedClock, SimulatedFileSystem
 from tests.stateful.profiles import effort
 
 LEASE_S = 90.0

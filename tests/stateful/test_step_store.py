@@ -18,8 +18,8 @@ from distcommit.model.watermark import Watermark
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.steps.watermark import HighWatermarkCommitStep
 from distcommit.stores.commit_step_store import LogCommitStepStore
-from distcommit.testing.simulation.simulated_posix import Crashed, SimulatedPosix
-from distcommit.testing.simulation.world import SimulatedFileSystem
+from tests.simulation.simulated_posix import Crashed, SimulatedPosix
+from tests.simulation.world import SimulatedFileSystem
 from tests.stateful.profiles import effort, known_ids
 from tests.stateful.test_commit_log import dies_before
 

@@ -167,7 +167,7 @@ def test_the_pages_show_each_command_that_can_be_run_here() -> None:
     assert {text.split()[1] for text in HERE} == LOOKS | BY_HAND | WITHOUT_SPARK
 
 
-APPS = ("benchmarks", "distcommit.testing", "tests.checkers", "tests.cluster")
+APPS = ("benchmarks", "tests.checkers", "tests.cluster")
 
 
 def commands_in(module: str) -> dict[str, Any]:
@@ -191,7 +191,6 @@ def test_a_module_that_is_run_is_there_with_what_it_is_asked_for(text: str) -> N
     ("page", "begin", "module", "others"),
     [
         ("benchmarks/README.md", "| question | it asks |", "benchmarks", {"report"}),
-        ("tests/README.md", "`python -m distcommit.testing` followed", "distcommit.testing", set[str]()),
         ("tests/README.md", "`python -m tests.checkers` followed", "tests.checkers", set[str]()),
     ],
 )

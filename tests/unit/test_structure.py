@@ -34,6 +34,14 @@ def installed() -> Iterator[tuple[str, str]]:
         yield str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
 
 
+def simulated() -> Iterator[tuple[str, str]]:
+    """Modules of the simulation and of the models, which are held to the product's sizes."""
+    for path in sorted(
+        path for name in ("models", "simulation") for path in (ROOT.parent / "tests" / name).rglob("*.py")
+    ):
+        yield str(path.relative_to(ROOT.parent)), path.read_text(encoding="utf-8")
+
+
 def product() -> Iterator[tuple[str, str]]:
     yield from ((path, source) for path, source in installed() if "testing" not in Path(path).parts)
 
@@ -48,8 +56,9 @@ def too_large(path: str, source: str) -> Iterator[str]:
             yield f"{path}: {node.name} has {(node.end_lineno or 0) - node.lineno + 1} lines"
 
 
-def test_no_part_of_what_is_installed_is_too_large_to_be_read() -> None:
-    assert not [found for path, source in installed() for found in too_large(path, source)]
+def test_no_part_of_what_is_installed_or_simulated_is_too_large_to_be_read() -> None:
+    assert len([*simulated()]) > 60
+    assert not [found for path, source in (*installed(), *simulated()) for found in too_large(path, source)]
 
 
 def test_what_is_too_large_is_found() -> None:
@@ -110,7 +119,8 @@ def benchmarks() -> Iterator[tuple[str, str]]:
 
 
 def test_truth_is_no_number() -> None:
-    assert not [found for path, source in (*installed(), *benchmarks()) for found in counts_truth(path, source)]
+    sources = (*installed(), *benchmarks(), *simulated())
+    assert not [found for path, source in sources for found in counts_truth(path, source)]
 
 
 def test_truth_that_is_taken_for_a_number_is_found() -> None:
@@ -123,8 +133,8 @@ def test_truth_that_is_taken_for_a_number_is_found() -> None:
 
 
 def test_each_package_says_what_it_owns_what_it_must_not_and_where_to_start() -> None:
-    signs = {path: ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "" for path in ROOT.rglob("*.py")}
-    unsaid = [path for path, sign in signs.items() if path.name == "__init__.py" and not is_sign(sign)]
+    packages = [(path, source) for path, source in (*installed(), *simulated()) if path.endswith("__init__.py")]
+    unsaid = [path for path, source in packages if not is_sign(ast.get_docstring(ast.parse(source)) or "")]
     assert not unsaid
 
 
@@ -140,7 +150,7 @@ def test_a_package_that_leaves_one_of_them_out_is_found() -> None:
 
 
 def test_imports_make_no_circle_also_counting_those_for_types() -> None:
-    graph = grimp.build_graph("distcommit", "benchmarks", exclude_type_checking_imports=False, cache_dir=None)
+    graph = grimp.build_graph("distcommit", "benchmarks", "tests", exclude_type_checking_imports=False, cache_dir=None)
     above = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
     try:
         TopologicalSorter(above).prepare()
@@ -311,6 +321,19 @@ def test_who_alone_may_know_a_library_is_said_of_the_whole_package() -> None:
     only = [each for name, each in contracts().items() if name.startswith("only ")]
     assert len(only) == 9
     assert all(each["source_modules"] == ["distcommit"] for each in only)
+
+
+def test_the_simulation_is_kept_from_each_library_that_the_product_confines() -> None:
+    """Each but Arrow, in which records are; Spark is in a contract of its own."""
+    confined = {
+        library for name, each in contracts().items() if name.startswith("only ") for library in forbidden(each)
+    }
+    listed = contracts()["the simulation and the models reach clients and terminals by the product alone"]
+    assert forbidden(listed) == confined - {"pyarrow", "pyspark", "py4j"}
+
+
+def forbidden(contract: dict[str, Any]) -> set[str]:
+    return set(contract["forbidden_modules"])
 
 
 OF_DEVELOPERS = ("dev", "bench")

@@ -22,10 +22,10 @@ from distcommit.model.sink import Sink
 from distcommit.model.source import Source
 from distcommit.stores.fencing import end_run
 from distcommit.stores.job_store import JobStore
-from distcommit.testing.models.model_flow import model_flow
-from distcommit.testing.models.model_source import ModelSource
-from distcommit.testing.models.sqlite_sink import SqliteSink
-from distcommit.testing.simulation.world import World
+from distcommit.testing.fakes.model_source import ModelSource
+from distcommit.testing.fakes.sqlite_sink import SqliteSink
+from tests.models.model_flow import model_flow
+from tests.simulation.world import World
 from tests.unit.engine.machines import Machine, launch
 
 FILES = World().files

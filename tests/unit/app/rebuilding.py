@@ -6,8 +6,8 @@ from distcommit.app.by_hand.rebuild import known_states, plan_rebuild, rebuild_s
 from distcommit.app.by_hand.rebuild_plan import RebuildResult
 from distcommit.stores.claims import Mark, read_owner
 from distcommit.stores.job_store import open_store
-from distcommit.testing.simulation.simulated_posix import SimulatedPosix
-from distcommit.testing.simulation.world import ROOTS, SimulatedFileSystem, World
+from tests.simulation.simulated_posix import SimulatedPosix
+from tests.simulation.world import ROOTS, SimulatedFileSystem, World
 from tests.unit.engine.machines import OUTPUT, Machine
 
 

@@ -12,9 +12,10 @@ from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.watermark import Watermark
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.by_hand import accept
-from distcommit.testing.models.model_source import ModelDataset, ModelSource
-from distcommit.testing.simulation.simulated_posix import Crashed, Operation
-from distcommit.testing.simulation.world import ROOTS, World
+from distcommit.testing.fakes.faulty_calls import Operation
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.simulation.simulated_posix import Crashed
+from tests.simulation.world import ROOTS, World
 from tests.unit.engine.machines import OUTPUT, Machine, audit, dies_at, go, published, states
 
 WORLD, TRIES_ONCE = World(), World(max_attempts=1)

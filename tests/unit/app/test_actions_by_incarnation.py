@@ -30,10 +30,10 @@ from distcommit.stores import by_hand
 from distcommit.stores.horizons import put_horizon
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.rebucket import Move, rebucket
-from distcommit.testing.models.model_source import ModelDataset, ModelSource
-from distcommit.testing.models.turning_away import TurningAway
-from distcommit.testing.simulation.simulated_posix import Crashed
-from distcommit.testing.simulation.world import World
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.models.turning_away import TurningAway
+from tests.simulation.simulated_posix import Crashed
+from tests.simulation.world import World
 from tests.spec.set_model import Act, SetModel
 from tests.unit.app.rebuilding import lose_the_store, rebuild
 from tests.unit.engine.machines import OUTPUT, Machine, audit, dies, go, published, states

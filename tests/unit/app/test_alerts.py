@@ -35,8 +35,8 @@ from distcommit.app.running.alerts import alerting, alerts_of
 from distcommit.engine.observed import observed
 from distcommit.engine.run import run
 from distcommit.model.errors import ConfigurationError, SourceUnavailableError
-from distcommit.testing.models.model_source import ModelDataset, ModelSource
-from distcommit.testing.simulation.world import ROOTS
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.simulation.world import ROOTS
 from tests.unit.engine.machines import (
     STAGING,
     Machine,

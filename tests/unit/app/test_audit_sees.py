@@ -18,9 +18,9 @@ from distcommit.model.watermark import Watermark
 from distcommit.model.work import positions_lost
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.fencing import end_run
-from distcommit.testing.models.model_source import ModelDataset, ModelSource
-from distcommit.testing.models.turning_away import TurningAway
-from distcommit.testing.simulation.world import World
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.models.turning_away import TurningAway
+from tests.simulation.world import World
 from tests.unit.app.test_readers import Place
 from tests.unit.app.test_retain import Rejecting, aged, retain_and_delete
 from tests.unit.engine.machines import Machine, audit, go, published, source, states

@@ -13,10 +13,10 @@ from distcommit.model.log_records import DatasetState
 from distcommit.sinks.files.encoders import FileFormat
 from distcommit.sinks.files.footer import Footer
 from distcommit.sinks.files.sink import FileSink
-from distcommit.testing.models.model_source import ModelDataset, ModelSource
-from distcommit.testing.simulation.altered_files import with_values_swapped, without_content_sum
-from distcommit.testing.simulation.programs.parts import files_below, put_file
-from distcommit.testing.simulation.world import World
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.simulation.altered_files import with_values_swapped, without_content_sum
+from tests.simulation.programs.parts import files_below, put_file
+from tests.simulation.world import World
 from tests.unit.engine.machines import OUTPUT, Machine, go
 from tests.unit.sinks.attempts import FORMATS
 

@@ -14,9 +14,9 @@ from distcommit.app.output.audit_rows import CountedRow
 from distcommit.cli.audit_view import audit_view
 from distcommit.model.provenance import Provenance
 from distcommit.sinks.files.sink import FileSink
-from distcommit.testing.models.model_source import ModelDataset, ModelSource
-from distcommit.testing.models.turning_away import ByValue, TurningAway
-from distcommit.testing.simulation.world import World
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.models.turning_away import ByValue, TurningAway
+from tests.simulation.world import World
 from tests.unit.engine.machines import Machine
 from tests.unit.engine.test_own_sinks import MemorySink
 

@@ -23,7 +23,7 @@ from distcommit.model.log_records import DatasetState
 from distcommit.model.source import Lag
 from distcommit.model.watermark import Watermark
 from distcommit.sources.kafka.source import KafkaSource
-from distcommit.testing.models.model_source import ModelSource
+from distcommit.testing.fakes.model_source import ModelSource
 from tests.unit.engine.machines import STAGING, Machine, QuickClock, dies, go, launch, source, with_folders
 from tests.unit.engine.situations import WORLD
 

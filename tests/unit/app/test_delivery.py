@@ -14,7 +14,7 @@ job: delivery
 source: {type: python, class: "tests.integration.named_source:NamedSource", options: {names: [a]}}
 paths: {store: store, staging: staging, output: output}
 """
-SQLITE = 'sink: {type: python, class: "distcommit.testing.models.sqlite_sink:SqliteSink", options: {path: rows.db}}\n'
+SQLITE = 'sink: {type: python, class: "distcommit.testing.fakes.sqlite_sink:SqliteSink", options: {path: rows.db}}\n'
 PLAIN = 'sink: {type: python, class: "tests.integration.plain_sink:PlainSink", options: {folder: /tmp}}\n'
 
 

@@ -16,8 +16,8 @@ from distcommit.model.log_records import DatasetState
 from distcommit.sinks.files.footer import FileKind, Footer
 from distcommit.sinks.files.offsets import OffsetSets
 from distcommit.sinks.files.sink import AccessSettings, FileSink
-from distcommit.testing.models.model_flow import model_flow, records_of
-from distcommit.testing.simulation.world import ROOTS, World
+from tests.models.model_flow import model_flow, records_of
+from tests.simulation.world import ROOTS, World
 from tests.unit.app.rebuilding import lose_the_store, remove_clean_mark
 from tests.unit.app.rebuilding import rebuild as rebuilt
 from tests.unit.engine.machines import Machine, source

@@ -20,8 +20,8 @@ from distcommit.protocol.fold import Fold
 from distcommit.stores.by_hand import set_watermark, set_watermarks
 from distcommit.stores.fencing import fence_bucket, fence_job
 from distcommit.stores.job_store import JobStore
-from distcommit.testing.simulation.simulated_posix import Crashed
-from distcommit.testing.simulation.world import World
+from tests.simulation.simulated_posix import Crashed
+from tests.simulation.world import World
 from tests.unit.engine.machines import Machine, Meeting
 
 JOB = """\

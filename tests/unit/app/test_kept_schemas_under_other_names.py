@@ -20,10 +20,10 @@ from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.fencing import begin_run, end_run
 from distcommit.stores.job_store import JobStore, Roots, open_store
 from distcommit.stores.rebucket import rebucket
-from distcommit.testing.models.model_source import ModelDataset, ModelSource
-from distcommit.testing.simulation.programs.parts import replace_files, run_pinned
-from distcommit.testing.simulation.programs.rebucket import KEEPS, NAMED, named, renames
-from distcommit.testing.simulation.world import SimulatedClock, launch_here
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.simulation.programs.parts import replace_files, run_pinned
+from tests.simulation.programs.rebucket import KEEPS, NAMED, named, renames
+from tests.simulation.world import SimulatedClock, launch_here
 from tests.unit.engine.machines import Machine
 
 

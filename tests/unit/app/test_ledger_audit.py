@@ -17,10 +17,10 @@ from distcommit.model.sink import Abilities, Sink
 from distcommit.model.source import Source
 from distcommit.model.watermark import Watermark
 from distcommit.stores import by_hand
-from distcommit.testing.models.model_flow import records_of
-from distcommit.testing.models.model_source import ModelDataset, ModelSource
-from distcommit.testing.models.sqlite_sink import SqliteCommitter, SqliteSink
-from distcommit.testing.simulation.world import ROOTS
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from distcommit.testing.fakes.sqlite_sink import SqliteCommitter, SqliteSink
+from tests.models.model_flow import records_of
+from tests.simulation.world import ROOTS
 from tests.unit.app.ledger_jobs import FILES, LedgerJob
 from tests.unit.engine.machines import source
 

@@ -8,8 +8,8 @@ from distcommit.app.output.audit import AuditResult, audit_store
 from distcommit.model.log_records import DatasetStatus
 from distcommit.protocol import next_record
 from distcommit.stores.rebucket import Move, rebucket
-from distcommit.testing.models.model_source import ModelDataset, ModelSource
-from distcommit.testing.simulation.world import ROOTS, World
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.simulation.world import ROOTS, World
 from tests.unit.engine.machines import BUCKET_LOG, STAGING, Machine, audit, go, states
 
 WORLD = World(buckets=2)

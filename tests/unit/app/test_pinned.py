@@ -15,8 +15,8 @@ from distcommit.model.errors import ConfigurationError
 from distcommit.model.pins import Pin, PinnedSettings
 from distcommit.stores.job_store import JobStore, Roots, open_store
 from distcommit.stores.pinned import record_settings, require_settings
-from distcommit.testing.models.model_source import ModelSource
-from distcommit.testing.models.sqlite_sink import SqliteSink
+from distcommit.testing.fakes.model_source import ModelSource
+from distcommit.testing.fakes.sqlite_sink import SqliteSink
 
 PATHS = {"store": "/j/store", "staging": "/j/staging-9", "output": "/j/output"}
 KAFKA = {"type": "kafka", "brokers": "b:1", "topics": ["t"]}
@@ -113,8 +113,8 @@ def test_a_class_of_the_user_s_own_says_what_it_pins() -> None:
         "source.region": "eu",
         **FILES,
     }
-    plain = {"type": "python", "class": "distcommit.testing.models.model_source:ModelSource"}
-    assert pinned(source=plain)["source.class"] == "distcommit.testing.models.model_source:ModelSource"
+    plain = {"type": "python", "class": "distcommit.testing.fakes.model_source:ModelSource"}
+    assert pinned(source=plain)["source.class"] == "distcommit.testing.fakes.model_source:ModelSource"
     sink = {"type": "python", "class": "tests.unit.app.test_pinned:PinningSink", "options": {"path": "/j/db"}}
     assert pinned(sink=sink)["sink.table"] == "t"
     assert pinned(sink=sink)["sink.name"] == SqliteSink.name

@@ -30,8 +30,8 @@ from distcommit.stores.cuts import counted_roots, forget_cuts, put_cut, read_roo
 from distcommit.stores.fencing import begin_run, end_run
 from distcommit.stores.job_store import JobStore, Roots, open_store
 from distcommit.stores.pinned import record_settings
-from distcommit.testing.models.model_source import ModelDataset, ModelSource
-from distcommit.testing.simulation.world import SimulatedClock, launch_here
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.simulation.world import SimulatedClock, launch_here
 
 NAMES = [f"d{number}" for number in range(6)]
 

@@ -10,9 +10,9 @@ from distcommit.app.by_hand.compare import CompareResult, compare_outputs
 from distcommit.model.log_records import DatasetState, Done
 from distcommit.model.watermark import Watermark
 from distcommit.stores import by_hand
-from distcommit.testing.models.model_source import ModelDataset, ModelSource
-from distcommit.testing.simulation.simulated_posix import Operation
-from distcommit.testing.simulation.world import FILE_A_RECORD, ROOTS, World
+from distcommit.testing.fakes.faulty_calls import Operation
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.simulation.world import FILE_A_RECORD, ROOTS, World
 from tests.unit.app.rebuilding import lose_the_store, put_back, rebuild, remove_clean_mark
 from tests.unit.engine.machines import Machine, audit, go, published, states, written
 

@@ -16,8 +16,8 @@ from distcommit.sources.kafka.names import PartitionLog
 from distcommit.sources.kafka.plan import plan_dataset
 from distcommit.sources.kafka.source import KafkaSource
 from distcommit.stores.claims import Mark, read_marks
-from distcommit.testing.models.model_source import ModelDataset, ModelSource
-from distcommit.testing.simulation.world import SimulatedFileSystem, World
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.simulation.world import SimulatedFileSystem, World
 from tests.unit.app.rebuilding import lose_the_store
 from tests.unit.app.rebuilding import rebuild as rebuilt
 from tests.unit.engine.machines import OUTPUT, Machine, states

@@ -13,10 +13,10 @@ from distcommit.engine.run import new_run_id
 from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.provenance import Provenance
 from distcommit.stores.rebucket import rebucket
-from distcommit.testing.models.model_source import ModelDataset, ModelSource
-from distcommit.testing.simulation.programs.parts import run_pinned
-from distcommit.testing.simulation.programs.rebucket import NAMED, named, read_as_topics, renames
-from distcommit.testing.simulation.world import ROOTS, World
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.simulation.programs.parts import run_pinned
+from tests.simulation.programs.rebucket import NAMED, named, read_as_topics, renames
+from tests.simulation.world import ROOTS, World
 from tests.unit.app.rebuilding import put_back
 from tests.unit.engine.machines import Machine
 

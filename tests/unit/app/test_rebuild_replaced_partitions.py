@@ -16,8 +16,8 @@ from distcommit.model.sink import Sink
 from distcommit.model.source import Source
 from distcommit.sinks.files.field_folders import FieldPartition
 from distcommit.sinks.files.sink import FileSink
-from distcommit.testing.models.model_source import ModelDataset, ModelSource
-from distcommit.testing.simulation.world import World
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.simulation.world import World
 from tests.unit.app.rebuilding import lose_the_store, rebuild, remove_clean_mark
 from tests.unit.engine.machines import OUTPUT, Machine
 

@@ -19,8 +19,8 @@ from distcommit.protocol.paths.parts import CLAIM_FOLDER, OWNER
 from distcommit.stores.claims import Owner
 from distcommit.stores.documents import encode_document
 from distcommit.stores.job_store import JobStore
-from distcommit.testing.simulation.programs.parts import replace_files
-from distcommit.testing.simulation.world import ROOTS, World
+from tests.simulation.programs.parts import replace_files
+from tests.simulation.world import ROOTS, World
 from tests.unit.engine.machines import NOTHING, OUTPUT, Machine, dies, go, launch, source, with_folders
 
 WORLD = World(buckets=2)

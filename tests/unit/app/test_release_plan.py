@@ -16,8 +16,8 @@ from distcommit.model.errors import ConflictError
 from distcommit.model.steps import StepContext
 from distcommit.stores import by_hand
 from distcommit.stores.by_hand import Release
-from distcommit.testing.models.model_source import ModelSource
-from distcommit.testing.simulation.world import ROOTS
+from distcommit.testing.fakes.model_source import ModelSource
+from tests.simulation.world import ROOTS
 from tests.unit.engine.machines import STAGING, Machine, dies, go, launch, source, statuses, with_folders
 from tests.unit.engine.situations import WORLD
 

@@ -22,7 +22,7 @@ from distcommit.engine.run import run
 from distcommit.model.log_records import DatasetStatus
 from distcommit.stores import by_hand
 from distcommit.stores.fencing import newer_runs
-from distcommit.testing.simulation.world import SimulatedClock, World
+from tests.simulation.world import SimulatedClock, World
 from tests.unit.app.rebuilding import rebuild
 from tests.unit.app.test_torn import segments, tear
 from tests.unit.engine.machines import Machine, audit, dies, launch, source, states

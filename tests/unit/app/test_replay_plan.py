@@ -14,7 +14,7 @@ from distcommit.engine.run import RecoverResult, recover
 from distcommit.engine.sealing import step_context
 from distcommit.model.steps import StepContext
 from distcommit.model.work import WorkUnit
-from distcommit.testing.simulation.world import ROOTS, World
+from tests.simulation.world import ROOTS, World
 from tests.unit.engine.machines import (
     NOTHING,
     STAGING,

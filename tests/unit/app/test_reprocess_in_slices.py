@@ -21,8 +21,8 @@ from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.fencing import begin_run, end_run
 from distcommit.stores.job_store import JobStore, Roots, open_store
-from distcommit.testing.models.model_source import ModelDataset, ModelSource
-from distcommit.testing.simulation.world import SimulatedClock, launch_here
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.simulation.world import SimulatedClock, launch_here
 
 NAMES = ("a", "b", "c")
 TARGETS = Freshness(target_s=60, records_per_run=2, slice_s=10)

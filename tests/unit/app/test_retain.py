@@ -29,7 +29,7 @@ from distcommit.stores.fencing import end_run
 from distcommit.stores.horizons import newest_horizon, put_horizon
 from distcommit.stores.job_store import open_store
 from distcommit.stores.tombstones import read_tombstone
-from distcommit.testing.models.turning_away import TurningAway
+from tests.models.turning_away import TurningAway
 from tests.unit.app.test_readers import Place
 
 OLD_S, OLD_MS = 1_000_000_000, 1_000_000_000_000

@@ -18,7 +18,7 @@ from distcommit.model.source import Lag
 from distcommit.model.work import WorkUnit
 from distcommit.protocol.paths.store import BEGUN, RUNS, record_name
 from distcommit.stores.run_times import TimeKind, decode_run_times, encode_run_times
-from distcommit.testing.simulation.world import ROOTS, World
+from tests.simulation.world import ROOTS, World
 from tests.unit.engine.machines import Machine, OddSource, QuickClock, dies, go, launch, source, with_folders
 from tests.unit.engine.situations import WORLD
 

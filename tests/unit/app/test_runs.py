@@ -16,7 +16,7 @@ from distcommit.model.work import WorkUnit
 from distcommit.protocol.paths.store import BEGUN, RUNS, record_name
 from distcommit.stores.job_lock import JobLock
 from distcommit.stores.run_records import CANCEL_VERSION, CancelRequest, RunFacts, put_cancel
-from distcommit.testing.simulation.world import ROOTS, World
+from tests.simulation.world import ROOTS, World
 from tests.unit.engine.machines import (
     Machine,
     OddSource,

@@ -23,7 +23,7 @@ from distcommit.model.parallel import ahead
 from distcommit.model.ports import FolderEntry
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.job_store import JobStore, open_store
-from distcommit.testing.models.model_source import ModelDataset, ModelSource
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.unit.app.test_readers import NAMES, Place
 
 _MOMENT_S = 0.1

@@ -17,8 +17,8 @@ from distcommit.sources.kafka.names import topic_named_by
 from distcommit.sources.kafka.source import KafkaSource
 from distcommit.stores import by_hand
 from distcommit.stores.fencing import end_run
-from distcommit.testing.models.model_source import ModelDataset, ModelSource
-from distcommit.testing.simulation.world import World
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.simulation.world import World
 from tests.unit.engine.machines import NOTHING, Machine, go, launch
 
 WORLD = World(buckets=2)

@@ -22,14 +22,14 @@ from distcommit.model.sink import Abilities, Sink
 from distcommit.model.urn import bucket_of
 from distcommit.sinks.files.sink import FileSink
 from distcommit.sinks.python.sink import PythonSink
-from distcommit.testing.models.sqlite_sink import SqliteCommitter, SqliteSink
+from distcommit.testing.fakes.sqlite_sink import SqliteCommitter, SqliteSink
 
 JOB = """\
 job: rows
 source: {type: python, class: "tests.integration.named_source:NamedSource", options: {names: [a]}}
 paths: {store: store, staging: staging, output: output}
 """
-SQLITE = 'sink: {type: python, class: "distcommit.testing.models.sqlite_sink:SqliteSink", options: {path: "%s"}}\n'
+SQLITE = 'sink: {type: python, class: "distcommit.testing.fakes.sqlite_sink:SqliteSink", options: {path: "%s"}}\n'
 
 
 class Nameless(SqliteSink):
@@ -172,10 +172,10 @@ def test_two_branches_that_write_to_the_same_tables_are_refused(tmp_path: Path, 
     [
         ("no.such.module:Sink", "the sink's class can't be used .*No module named 'no'"),
         (
-            "distcommit.testing.models.sqlite_sink:SqlSink",
+            "distcommit.testing.fakes.sqlite_sink:SqlSink",
             "the sink's class can't be used .*has no attribute 'SqlSink'",
         ),
-        ("distcommit.testing.models.sqlite_sink", "the sink's class can't be used"),
+        ("distcommit.testing.fakes.sqlite_sink", "the sink's class can't be used"),
         ("builtins:dict", "not a subclass of distcommit.Sink"),
         ("tests.unit.app.test_sinks:Nameless", "the sink's class has no name"),
     ],

@@ -30,8 +30,8 @@ from distcommit.stores.fencing import begin_run
 from distcommit.stores.job_lock import JobLock
 from distcommit.stores.rebucket import Move, rebucket
 from distcommit.stores.run_records import RunBeginning, RunFacts, RunRecord, put_beginning, put_record
-from distcommit.testing.simulation.world import SimulatedClock
 from tests.jobs.large_store import make_large_store
+from tests.simulation.world import SimulatedClock
 from tests.unit.app.test_readers import NAMES, Place
 
 _RUN = "20990101T000000-000000000001"

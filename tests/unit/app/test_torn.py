@@ -13,9 +13,9 @@ from distcommit.engine.run import run
 from distcommit.model.errors import CorruptError, CutGoneError, UnknownVersionError
 from distcommit.model.work import MAIN_BRANCH
 from distcommit.stores.torn import is_torn, set_torn_aside
-from distcommit.testing.models.model_source import ModelDataset, ModelSource
-from distcommit.testing.simulation.damage import of_version
-from distcommit.testing.simulation.world import World
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.simulation.damage import of_version
+from tests.simulation.world import World
 from tests.unit.app.rebuilding import rebuild as rebuilt
 from tests.unit.engine.machines import OUTPUT, Machine, audit, dies, launch, source
 

@@ -35,10 +35,10 @@ from distcommit.protocol.paths.store import RUNS, record_name
 from distcommit.stores import by_hand
 from distcommit.stores.job_lock import JobLock, LockRecord
 from distcommit.stores.job_store import JobStore
-from distcommit.testing.models.model_source import ModelDataset, ModelSource
-from distcommit.testing.simulation.programs.parts import half_done, replace_files
-from distcommit.testing.simulation.world import ROOTS, World
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.jobs.large_store import make_large_store
+from tests.simulation.programs.parts import half_done, replace_files
+from tests.simulation.world import ROOTS, World
 from tests.unit.engine.machines import (
     STAGING,
     Machine,

@@ -15,7 +15,7 @@ from distcommit.stores.documents import decode_document, encode_document
 from distcommit.stores.run_datasets import decode_run_datasets, encode_run_datasets
 from distcommit.stores.run_records import RunRecord, recorded_epochs
 from distcommit.stores.segment import Segment, decode_segment, encode_segment
-from distcommit.testing.simulation.world import ROOTS
+from tests.simulation.world import ROOTS
 from tests.unit.engine.machines import Machine, dies, dies_at, go, source
 from tests.unit.engine.situations import WORLD
 

@@ -22,7 +22,7 @@ from distcommit.model.watermark_types import (
     StringWatermark,
     TimestampWatermark,
 )
-from distcommit.testing.models.model_source import ModelSource
+from distcommit.testing.fakes.model_source import ModelSource
 from tests.jobs.kafka_job import kafka_job
 
 JOB = """\

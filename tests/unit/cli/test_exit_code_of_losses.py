@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from distcommit.cli.output import run_view
 from distcommit.cli.running import exit_code_of
-from distcommit.testing.models.model_source import ModelDataset, ModelSource
-from distcommit.testing.simulation.world import World
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.simulation.world import World
 from tests.unit.cli.test_output import rendered
 from tests.unit.engine.machines import Machine, go
 

@@ -10,7 +10,7 @@ import pytest
 from distcommit.engine.launch import Result
 from distcommit.engine.planner import plan_partition
 from distcommit.engine.settings import RunSettings
-from distcommit.testing.simulation.world import launch_here
+from tests.simulation.world import launch_here
 from tests.unit.app.test_readers import NAMES, Place
 from tests.unit.cli.test_cli import invoke, last_json
 

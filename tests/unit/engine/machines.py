@@ -33,9 +33,10 @@ from distcommit.protocol.paths.parts import CLAIM_FOLDER
 from distcommit.stores.fencing import end_run
 from distcommit.stores.plans import put_manifest
 from distcommit.stores.segment import decode_segment
-from distcommit.testing.models.model_source import ModelDataset, ModelSource
-from distcommit.testing.simulation.simulated_posix import Crashed, Operation, SimulatedPosix
-from distcommit.testing.simulation.world import World
+from distcommit.testing.fakes.faulty_calls import Operation
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.simulation.simulated_posix import Crashed, SimulatedPosix
+from tests.simulation.world import World
 
 BUCKET_LOG = "/store/log/bucket="
 OUTPUT, STAGING = "/job/output", "/job/staging"

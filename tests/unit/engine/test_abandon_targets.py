@@ -28,8 +28,9 @@ from distcommit.model.sink import Abilities, Sink
 from distcommit.sinks import ledgers
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores import by_hand
-from distcommit.testing.simulation.simulated_posix import Crashed, Operation
-from distcommit.testing.simulation.world import World
+from distcommit.testing.fakes.faulty_calls import Operation
+from tests.simulation.simulated_posix import Crashed
+from tests.simulation.world import World
 from tests.unit.engine.machines import OUTPUT, Fault, Machine, Meeting, launch, source, statuses
 from tests.unit.engine.test_own_sinks import MemorySink
 

@@ -12,8 +12,8 @@ from distcommit.constructs.forks.all import AllBranches
 from distcommit.engine.run import run
 from distcommit.ingest.task_flow import Branch, TaskFlow
 from distcommit.sinks.files.sink import FileSink
-from distcommit.testing.models.model_source import SCHEMA, ModelDataset, ModelSource
-from distcommit.testing.simulation.world import World
+from distcommit.testing.fakes.model_source import SCHEMA, ModelDataset, ModelSource
+from tests.simulation.world import World
 from tests.unit.engine.machines import Machine, launch
 from tests.unit.engine.test_own_sinks import MemorySink
 

@@ -10,7 +10,7 @@ from distcommit.engine.back_off import LONGEST_WAIT_S, back_off_s
 from distcommit.engine.settings import RunSettings
 from distcommit.model.errors import ConfigurationError, QualityError, RecordError, SourceError
 from distcommit.model.work import WorkUnit
-from distcommit.testing.simulation.world import SimulatedClock
+from tests.simulation.world import SimulatedClock
 from tests.unit.engine.machines import Machine, OddSource, begin_ingest, ingest_all, source, states
 from tests.unit.engine.situations import WORLD, check_recovery, rows
 

@@ -13,7 +13,7 @@ from distcommit.engine.run import run
 from distcommit.ingest.task_flow import Branch, Stage, TaskFlow
 from distcommit.model.committer import CommitRequest, Committed
 from distcommit.model.constructs import Converted, Converter
-from distcommit.testing.simulation.world import World
+from tests.simulation.world import World
 from tests.unit.engine.machines import Machine, launch, source, states
 from tests.unit.engine.test_own_sinks import MemorySink
 

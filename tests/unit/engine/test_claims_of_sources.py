@@ -14,8 +14,8 @@ from distcommit.model.source import Extraction, Extractor
 from distcommit.model.watermark import Watermark, as_offset
 from distcommit.model.work import DatasetPlan, SkippedRange, WorkUnit
 from distcommit.protocol.readiness import CommitPolicy
-from distcommit.testing.models.model_source import ModelDataset, ModelSource
-from distcommit.testing.simulation.world import World
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.simulation.world import World
 from tests.unit.engine.machines import Machine, OddSource, audit, go, published, source
 
 PARTIAL, FULL = World(policy=CommitPolicy.PARTIAL), World()

@@ -26,8 +26,8 @@ from distcommit.stores import by_hand
 from distcommit.stores.plans import put_manifest
 from distcommit.stores.rebucket import Move, rebucket
 from distcommit.stores.task_states import record_ingest_ended
-from distcommit.testing.models.model_source import ModelDataset, ModelSource
-from distcommit.testing.simulation.world import World
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.simulation.world import World
 from tests.unit.engine.machines import Machine, source
 from tests.unit.engine.test_own_sinks import MemorySink, answer_for, run_with
 

@@ -37,8 +37,8 @@ from distcommit.model.errors import FencedError, SourceUnavailableError
 from distcommit.model.run_outcome import RunOutcome
 from distcommit.model.work import WorkUnit
 from distcommit.stores.fencing import begin_run
-from distcommit.testing.models.model_source import ModelSource
-from distcommit.testing.simulation.world import World
+from distcommit.testing.fakes.model_source import ModelSource
+from tests.simulation.world import World
 from tests.unit.engine.machines import OUTPUT, STAGING, Machine, OddSource, dies, launch, source, statuses, with_folders
 from tests.unit.engine.situations import WORLD
 

@@ -18,8 +18,8 @@ from distcommit.steps import registry
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores.plans import PlanReader, read_manifest
 from distcommit.stores.task_states import TaskStateWriter, record_ingest_ended
-from distcommit.testing.simulation.simulated_posix import Operation
-from distcommit.testing.simulation.world import World
+from distcommit.testing.fakes.faulty_calls import Operation
+from tests.simulation.world import World
 from tests.unit.engine.machines import (
     BUCKET_LOG,
     NOTHING,

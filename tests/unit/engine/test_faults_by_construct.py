@@ -41,8 +41,8 @@ from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.files.field_folders import FieldPartition
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores import by_hand
-from distcommit.testing.models.model_source import ModelDataset, ModelSource
-from distcommit.testing.simulation.world import FILE_A_RECORD, World
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.simulation.world import FILE_A_RECORD, World
 from tests.unit.engine.machines import OUTPUT, Fault, Machine, audit, fails, go, statuses, with_folders
 from tests.unit.engine.test_own_sinks import MemorySink, run_with
 

@@ -7,8 +7,8 @@ from distcommit.model.work import SkippedRange
 from distcommit.sinks.files.footer import read_footer
 from distcommit.sinks.files.offsets import OffsetSets
 from distcommit.stores import by_hand
-from distcommit.testing.models.model_source import ModelDataset, ModelSource
-from distcommit.testing.simulation.world import World
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.simulation.world import World
 from tests.unit.engine.machines import Machine, audit, go, published, states
 
 WORLD = World()

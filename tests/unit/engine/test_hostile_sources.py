@@ -17,9 +17,9 @@ from distcommit.engine.run import RunResult
 from distcommit.model.source import DatasetProblem, Extraction, Extractor, PassedOver
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, SkippedRange, WorkUnit
-from distcommit.testing.models.model_source import ModelSource
-from distcommit.testing.models.strategies import no_names, no_plans, no_positions
-from distcommit.testing.simulation.world import World
+from distcommit.testing.fakes.model_source import ModelSource
+from tests.models.strategies import no_names, no_plans, no_positions
+from tests.simulation.world import World
 from tests.unit.engine.machines import Machine, OddSource, go, source
 
 GOOD = source(good=3, other=2)

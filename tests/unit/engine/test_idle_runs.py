@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from distcommit.model.log_records import Checkpoint, Fence
-from distcommit.testing.simulation.simulated_posix import Operation
-from distcommit.testing.simulation.world import World
+from distcommit.testing.fakes.faulty_calls import Operation
+from tests.simulation.world import World
 from tests.unit.engine.machines import BUCKET_LOG, Machine, go, source
 
 JOB_LOG = "/store/log/job/"

@@ -8,8 +8,8 @@ import pytest
 
 from distcommit.model.ports import OutsideRootError
 from distcommit.protocol.paths.parts import epoch_name
-from distcommit.testing.simulation.simulated_posix import Operation
-from distcommit.testing.simulation.world import World
+from distcommit.testing.fakes.faulty_calls import Operation
+from tests.simulation.world import World
 from tests.unit.engine.machines import STAGING, Machine, audit, go, source, statuses
 
 WORLD = World()

@@ -14,8 +14,8 @@ from distcommit.model.committer import CommitterContext, LostAttempt, SinkCommit
 from distcommit.model.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
 from distcommit.stores.attempt_notes import note_attempt, noted_attempts
 from distcommit.stores.staging import prepare_bucket
-from distcommit.testing.models.model_source import ModelDataset, ModelSource
-from distcommit.testing.simulation.world import World
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.simulation.world import World
 from tests.unit.engine.machines import STAGING, Machine, launch, source
 from tests.unit.engine.test_own_sinks import MemoryCommitter, MemorySink, MemoryWriter
 

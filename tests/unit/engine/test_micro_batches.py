@@ -16,8 +16,9 @@ from distcommit.model.errors import ConfigurationError, SourceError
 from distcommit.model.source import SourceState
 from distcommit.model.work import DatasetPlan
 from distcommit.sources.micro_batch.source import Spool, SpooledBatch
-from distcommit.testing.simulation.simulated_posix import Crashed, Operation
-from distcommit.testing.simulation.world import ROOTS, SimulatedFileSystem, World
+from distcommit.testing.fakes.faulty_calls import Operation
+from tests.simulation.simulated_posix import Crashed
+from tests.simulation.world import ROOTS, SimulatedFileSystem, World
 from tests.unit.engine.machines import (
     NOTHING,
     OUTPUT,

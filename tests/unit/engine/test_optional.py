@@ -22,9 +22,9 @@ from distcommit.model.work import SkippedRange
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.files.footer import read_footer, read_records
 from distcommit.sinks.files.sink import FileSink
-from distcommit.testing.models.model_source import ModelDataset, ModelSource
-from distcommit.testing.models.turning_away import ByValue, NoneOf, TurningAway
-from distcommit.testing.simulation.world import SimulatedFileSystem, World
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.models.turning_away import ByValue, NoneOf, TurningAway
+from tests.simulation.world import SimulatedFileSystem, World
 from tests.unit.engine.machines import OUTPUT, Machine, go, source, states
 from tests.unit.engine.test_own_sinks import MemorySink, MemoryWriter
 

@@ -8,8 +8,8 @@ from distcommit.app.by_hand.rebuild import keep_store, known_states
 from distcommit.model.errors import StaleStoreError
 from distcommit.model.log_records import DatasetStatus
 from distcommit.stores.fencing import is_other_staging
-from distcommit.testing.simulation.programs.parts import SOURCE, files_below, half_done, replace_files
-from distcommit.testing.simulation.world import ROOTS, World
+from tests.simulation.programs.parts import SOURCE, files_below, half_done, replace_files
+from tests.simulation.world import ROOTS, World
 from tests.unit.engine.machines import Machine
 
 WORLD = World(buckets=2)

@@ -25,8 +25,8 @@ from distcommit.model.log_records import Left
 from distcommit.model.steps import StepContext
 from distcommit.stores import by_hand
 from distcommit.stores.segment import decode_segment
-from distcommit.testing.simulation.simulated_posix import Operation
-from distcommit.testing.simulation.world import ROOTS, World
+from distcommit.testing.fakes.faulty_calls import Operation
+from tests.simulation.world import ROOTS, World
 from tests.unit.engine.machines import (
     BUCKET_LOG,
     NOTHING,

@@ -29,8 +29,8 @@ from distcommit.model.sink import Abilities, AttemptIdentity, Origin, Origins, P
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores import by_hand
-from distcommit.testing.models.model_source import ModelDataset, ModelSource
-from distcommit.testing.simulation.world import World
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.simulation.world import World
 from tests.unit.engine.machines import NOTHING, STAGING, Machine, go, launch, source, states, statuses
 
 WORLD = World()

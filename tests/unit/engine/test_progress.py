@@ -14,7 +14,7 @@ from distcommit.engine.progress import ProgressFile, progress_folder, read_progr
 from distcommit.engine.run import run
 from distcommit.ingest.live import Live
 from distcommit.model.work import TaskOutcome
-from distcommit.testing.models.model_flow import model_flow
+from tests.models.model_flow import model_flow
 from tests.unit.engine.machines import Machine, QuickClock, launch, source
 from tests.unit.engine.situations import WORLD
 from tests.unit.ingest.test_flow import ListSource, run_unit

@@ -39,9 +39,9 @@ from distcommit.stores.run_records import (
     read_record,
     recorded_epochs,
 )
-from distcommit.testing.simulation.simulated_posix import SimulatedPosix
-from distcommit.testing.simulation.world import ROOTS, World
 from tests.golden import samples
+from tests.simulation.simulated_posix import SimulatedPosix
+from tests.simulation.world import ROOTS, World
 from tests.unit.engine.machines import (
     NOTHING,
     STAGING,
@@ -284,7 +284,7 @@ def test_a_run_whose_clock_was_set_back_forgets_nothing_of_its_own(monkeypatch: 
     machine, world = Machine(), World(buckets=2, partitions=2, kept=Retention(tables=1))
     for number in range(1, 4):
         go(world, machine, source(a=number, g=number))
-    monkeypatch.setattr("distcommit.testing.simulation.world.new_run_id", lambda: f"19700101T000000-{'0' * 12}")
+    monkeypatch.setattr("tests.simulation.world.new_run_id", lambda: f"19700101T000000-{'0' * 12}")
     result = go(world, machine, source(a=5, g=5))
     assert (result.succeeded, result.totals.datasets_published) == (True, 2)
 

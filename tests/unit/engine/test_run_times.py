@@ -17,8 +17,8 @@ from distcommit.model.requests import Requests
 from distcommit.model.work import WorkUnit
 from distcommit.stores.attempt_counts import Attempt, attempts_of
 from distcommit.stores.run_times import RunTime, TimeKind, decode_run_times, encode_run_times, read_run_times
-from distcommit.testing.simulation.world import ROOTS, World
 from tests.golden import samples
+from tests.simulation.world import ROOTS, World
 from tests.unit.engine.machines import NOTHING, Machine, OddSource, dies, fails, go, launch, source, with_folders
 from tests.unit.engine.situations import WORLD
 

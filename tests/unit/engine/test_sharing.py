@@ -22,8 +22,8 @@ from distcommit.engine.sharing import LARGEST_KEPT, Loads, buckets_read, load_of
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, WorkUnit
 from distcommit.stores.plans import Manifest, PlanReader
-from distcommit.testing.models.model_source import ModelDataset, ModelSource
-from distcommit.testing.simulation.world import World
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.simulation.world import World
 from tests.unit.engine.machines import Machine
 from tests.unit.engine.test_commit_groups import TableSink
 

@@ -13,7 +13,7 @@ from distcommit.model.errors import SourceError, SourceUnavailableError, Transie
 from distcommit.model.source import DatasetProblem
 from distcommit.model.watermark import Watermark, as_offset
 from distcommit.model.work import DatasetPlan, WorkUnit
-from distcommit.testing.simulation.world import World
+from tests.simulation.world import World
 from tests.unit.engine.machines import STAGING, Machine, OddSource, begin_ingest, fails, go, ingest_all, source
 from tests.unit.engine.situations import SIX, WORLD, check_recovery, rows, sealed_but_not_published
 

@@ -16,8 +16,8 @@ from distcommit.model.source import Extraction, Extractor, Planned, SourceState
 from distcommit.model.urn import bucket_of
 from distcommit.model.work import DatasetPlan, WorkUnit
 from distcommit.stores.pinned import read_settings
-from distcommit.testing.models.model_source import ModelSource
-from distcommit.testing.simulation.world import World, launch_here
+from distcommit.testing.fakes.model_source import ModelSource
+from tests.simulation.world import World, launch_here
 from tests.unit.engine.machines import Machine, go, source
 
 SPREAD = World(buckets=4, partitions=4)

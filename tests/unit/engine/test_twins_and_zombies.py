@@ -25,9 +25,9 @@ from distcommit.steps.failures import Failure
 from distcommit.stores.fencing import fence_bucket, fence_job
 from distcommit.stores.retention import Retention, forget_runs
 from distcommit.stores.task_states import record_ingest_ended
-from distcommit.testing.models.model_source import ModelDataset, ModelSource
-from distcommit.testing.simulation.simulated_posix import Operation
-from distcommit.testing.simulation.world import World
+from distcommit.testing.fakes.faulty_calls import Operation
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.simulation.world import World
 from tests.unit.engine.machines import (
     STAGING,
     Machine,

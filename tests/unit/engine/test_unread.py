@@ -25,8 +25,8 @@ from distcommit.stores import by_hand
 from distcommit.stores.rebucket import Move, rebucket
 from distcommit.stores.segment import decode_segment
 from distcommit.stores.task_states import record_ingest_ended
-from distcommit.testing.models.model_source import ModelDataset, ModelSource
-from distcommit.testing.simulation.world import World
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.simulation.world import World
 from tests.unit.app.rebuilding import lose_the_store, rebuild
 from tests.unit.engine.machines import (
     BUCKET_LOG,

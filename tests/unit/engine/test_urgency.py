@@ -13,8 +13,8 @@ from distcommit.model.log_records import DatasetState
 from distcommit.model.source import Extraction, Extractor, Lag
 from distcommit.model.work import WorkUnit
 from distcommit.stores.fencing import end_run
-from distcommit.testing.models.model_source import ModelDataset, ModelSource
-from distcommit.testing.simulation.world import World
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.simulation.world import World
 from tests.unit.engine.machines import Machine, QuickClock, audit, launch
 
 WORLD = World(buckets=4)

@@ -39,7 +39,7 @@ from distcommit.model.work import TaskOutcome, TaskState, WorkUnit
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.stuck import failure_of
 from distcommit.stores.task_states import TaskStateTables, TaskStateWriter, prepare_run
-from distcommit.testing.simulation.world import launch_here
+from tests.simulation.world import launch_here
 from tests.unit.constructs.registry.test_policy import batch_of, converter, message
 from tests.unit.engine.machines import Machine, audit, begin_ingest, ingest_all, source
 from tests.unit.engine.situations import WORLD, check_recovery, rows

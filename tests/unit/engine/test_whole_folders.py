@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from distcommit.testing.simulation.simulated_posix import Crashed, Operation
-from distcommit.testing.simulation.world import World
+from distcommit.testing.fakes.faulty_calls import Operation
+from tests.simulation.simulated_posix import Crashed
+from tests.simulation.world import World
 from tests.unit.engine.machines import (
     OUTPUT,
     STAGING,

@@ -33,9 +33,9 @@ from distcommit.sinks.files.sink import FileSink
 from distcommit.stores import by_hand
 from distcommit.stores.by_hand import Release
 from distcommit.stores.job_store import JobStore
-from distcommit.testing.models.model_source import ModelSource
-from distcommit.testing.simulation.simulated_posix import Crashed
-from distcommit.testing.simulation.world import World
+from distcommit.testing.fakes.model_source import ModelSource
+from tests.simulation.simulated_posix import Crashed
+from tests.simulation.world import World
 from tests.unit.engine.machines import OUTPUT, STAGING, Machine, Meeting, dies_at, fails, launch, source, statuses
 from tests.unit.engine.test_own_sinks import MemorySink, run_with
 

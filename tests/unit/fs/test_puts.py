@@ -9,9 +9,9 @@ import pytest
 
 from distcommit.fs.posix import PosixCalls
 from distcommit.model.ports import NotPutError
-from distcommit.testing.simulation.faults import Fault, FaultyCalls
-from distcommit.testing.simulation.simulated_hdfs import SimulatedHdfs
-from distcommit.testing.simulation.simulated_posix import SimulatedPosix
+from distcommit.testing.fakes.faulty_calls import Fault, FaultyCalls
+from tests.simulation.simulated_hdfs import SimulatedHdfs
+from tests.simulation.simulated_posix import SimulatedPosix
 
 
 @pytest.mark.parametrize("takes_effect", [False, True], ids=["refused", "answer lost"])

@@ -39,7 +39,7 @@ from distcommit.sinks.files.footer import Footer, read_footer, read_records
 from distcommit.sinks.files.offsets import OffsetSets
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.staging import make_area, prepare_bucket
-from distcommit.testing.simulation.world import SimulatedFileSystem
+from tests.simulation.world import SimulatedFileSystem
 from tests.unit.engine.machines import Machine, QuickClock
 from tests.unit.ingest.test_flow import ListExtraction, ListSource
 

@@ -16,9 +16,9 @@ from distcommit.ingest.error_columns import ERROR_COLUMNS, error_records, error_
 from distcommit.model.source import Extraction, Extractor
 from distcommit.model.work import WorkUnit
 from distcommit.sinks.files.footer import read_records, read_written_schema
-from distcommit.testing.models.model_source import ModelDataset, ModelSource
-from distcommit.testing.models.turning_away import TurningAway
-from distcommit.testing.simulation.world import SimulatedFileSystem, World
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.models.turning_away import TurningAway
+from tests.simulation.world import SimulatedFileSystem, World
 from tests.unit.engine.machines import OUTPUT, Machine
 
 NAMES = ("error_branch", "error_reason", "Error_Construct", "error_reason_of_source", "_error_reason", "reason")

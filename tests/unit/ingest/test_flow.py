@@ -30,7 +30,7 @@ from distcommit.model.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.staging import make_area, prepare_bucket
-from distcommit.testing.simulation.world import SimulatedFileSystem
+from tests.simulation.world import SimulatedFileSystem
 from tests.unit.engine.machines import Machine, QuickClock, fails
 
 GOOD, BAD = b'{"x": 1}', b'{"x": "one"}'

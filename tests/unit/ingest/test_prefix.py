@@ -26,7 +26,7 @@ from distcommit.model.work import SkippedRange, TaskOutcome, TaskState, WorkUnit
 from distcommit.sinks.files.footer import read_footer, read_records
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.staging import make_area, prepare_bucket
-from distcommit.testing.simulation.world import SimulatedFileSystem
+from tests.simulation.world import SimulatedFileSystem
 from tests.unit.engine.machines import Machine, QuickClock, fails
 from tests.unit.ingest.test_branching import ByValue, OneOf, Table
 from tests.unit.ingest.test_flow import SCHEMA, ListSource, NotingSink

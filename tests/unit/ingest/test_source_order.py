@@ -33,7 +33,7 @@ from distcommit.sinks.kafka.messages import KafkaWriter
 from distcommit.sinks.kafka.messages import Mapping as Mapped
 from distcommit.sinks.staged_rows import StagedRows, files_of, staged_batches, staged_runs
 from distcommit.stores.staging import make_area, prepare_bucket
-from distcommit.testing.simulation.world import SimulatedFileSystem
+from tests.simulation.world import SimulatedFileSystem
 from tests.unit.constructs.registry.test_avro import datum, record
 from tests.unit.engine.machines import Machine, QuickClock
 from tests.unit.ingest.test_flow import ListExtraction, ListSource

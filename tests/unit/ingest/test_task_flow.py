@@ -18,7 +18,7 @@ from distcommit.ingest.task_flow import Branch, Check, Reached, Stage, TaskFlow
 from distcommit.model.constructs import TaskCheck, TaskChecker
 from distcommit.model.errors import ConfigurationError
 from distcommit.sinks.files.sink import FileSink
-from distcommit.testing.models.model_source import ModelSource
+from distcommit.testing.fakes.model_source import ModelSource
 
 
 def nested(levels: int) -> Any:

@@ -8,7 +8,7 @@ import pickle
 import pytest
 
 from distcommit.model.foreign_errors import ForeignError, foreign_errors
-from distcommit.testing.simulation.simulated_posix import Crashed
+from tests.simulation.simulated_posix import Crashed
 
 
 class Panic(BaseException):

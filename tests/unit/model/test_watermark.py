@@ -23,7 +23,7 @@ from distcommit.model.watermark_types import (
     WatermarkType,
 )
 from distcommit.model.work import DatasetPlan, SkippedRange, WorkUnit, merged, positions_lost
-from distcommit.testing.models import strategies
+from tests.models import strategies
 
 POSITIONS = strategies.positions() | st.sampled_from([(), (1,), (1, "a"), (1, "b"), (1, 2), (2,), (1.0,), "a", 1])
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=5)

@@ -35,7 +35,7 @@ from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.folding import apply
 from distcommit.protocol.validity import valid
-from distcommit.testing.models.strategies import FEW_URNS, records_after, watermarks
+from tests.models.strategies import FEW_URNS, records_after, watermarks
 
 Asked = Callable[[Fold], Record | None]
 LONGEST = 8

@@ -27,8 +27,8 @@ from distcommit.sinks.iceberg.opening import close_opened
 from distcommit.sinks.iceberg.sink import IcebergSink
 from distcommit.stores.fencing import begin_run, end_run
 from distcommit.stores.job_store import Roots, open_store
-from distcommit.testing.models.model_source import ModelDataset, ModelSource
-from distcommit.testing.simulation.world import SimulatedClock, launch_here
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.simulation.world import SimulatedClock, launch_here
 
 
 class _CopiedInMidRun(LocalFileSystem):

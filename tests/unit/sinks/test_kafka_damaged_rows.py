@@ -21,7 +21,7 @@ from distcommit.sinks.kafka.client import KafkaTarget
 from distcommit.sinks.kafka.names import lane_of, ledger_key
 from distcommit.sinks.kafka.sink import KafkaSink
 from distcommit.stores.job_store import JobStore, Roots, open_store
-from distcommit.testing.models.model_source import ModelSource
+from distcommit.testing.fakes.model_source import ModelSource
 
 LANES = 4
 NAMES = [f"d{number}" for number in range(8)]

@@ -12,8 +12,8 @@ import msgspec
 
 from distcommit.model.committer import CommitRequest
 from distcommit.testing.contracts import SinkContract
-from distcommit.testing.models import notes_sink
-from distcommit.testing.models.notes_sink import NotesSink
+from distcommit.testing.fakes import notes_sink
+from distcommit.testing.fakes.notes_sink import NotesSink
 
 
 class TestNotesSink(SinkContract):

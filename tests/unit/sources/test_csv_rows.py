@@ -25,7 +25,7 @@ from distcommit.sources.files import csv_rows, readers
 from distcommit.sources.files.csv_dialect import Dialect
 from distcommit.sources.files.csv_rows import problem_of, row_by_row
 from distcommit.sources.files.source import FilesSource
-from distcommit.testing.simulation.world import World
+from tests.simulation.world import World
 from tests.unit.engine.machines import OUTPUT, Machine, go
 from tests.unit.sources.files_folder import Folder, counted
 from tests.unit.sources.test_files_source import folder

@@ -24,7 +24,7 @@ from distcommit.protocol.retries import RetryPolicy
 from distcommit.sources.sql.queries import Query
 from distcommit.sources.sql.source import SqlSource
 from distcommit.sources.sql.tables import Table
-from distcommit.testing.simulation.world import World
+from tests.simulation.world import World
 from tests.unit.engine.machines import NOTHING, OUTPUT, Machine, launch
 from tests.unit.sources.sql_tables import Reader, database, planned, source
 

@@ -17,9 +17,9 @@ from distcommit.engine.settings import RunSettings
 from distcommit.model.errors import ConfigurationError, ProcessLostError, RunCancelledError
 from distcommit.spark.cancellation import CancellableLaunch, cancellable
 from distcommit.stores.run_records import CANCEL_VERSION, CancelRequest, put_cancel
-from distcommit.testing.models.model_source import ModelDataset, ModelSource
-from distcommit.testing.simulation.simulated_posix import SimulatedPosix
-from distcommit.testing.simulation.world import World
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.simulation.simulated_posix import SimulatedPosix
+from tests.simulation.world import World
 
 WORLD = World()
 SOURCE = ModelSource({"a": ModelDataset({"0": 2}), "b": ModelDataset({"0": 1})})

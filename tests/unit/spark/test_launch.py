@@ -16,7 +16,7 @@ from distcommit.engine.run import run
 from distcommit.model.errors import ConfigurationError, ProcessLostError
 from distcommit.spark.failed_jobs import failure_text, what_died
 from distcommit.spark.launch import SparkLaunch
-from distcommit.testing.simulation.world import World, launch_here
+from tests.simulation.world import World, launch_here
 from tests.unit.engine.machines import Machine, audit, source
 
 

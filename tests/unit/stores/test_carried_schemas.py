@@ -17,7 +17,7 @@ from distcommit.protocol.renaming import renamed
 from distcommit.stores.carried_schemas import carry, to_carry
 from distcommit.stores.job_store import JobStore, Roots, open_store
 from distcommit.stores.kept_schemas import SchemaStore
-from distcommit.testing.simulation.programs.rebucket import renames
+from tests.simulation.programs.rebucket import renames
 
 MOVED_AT = 9
 

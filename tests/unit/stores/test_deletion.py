@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from distcommit.stores.deletion import delete_entry, delete_tree
-from distcommit.testing.simulation.simulated_posix import Crashed, Operation, SimulatedPosix
-from distcommit.testing.simulation.world import SimulatedFileSystem
+from distcommit.testing.fakes.faulty_calls import Operation
+from tests.simulation.simulated_posix import Crashed, SimulatedPosix
+from tests.simulation.world import SimulatedFileSystem
 
 FILES = ("a", "below/b", "below/c", "below/deep/d")
 

@@ -19,8 +19,8 @@ from distcommit.model.steps import StepContext
 from distcommit.steps.sink import SinkCommitStep
 from distcommit.stores import by_hand
 from distcommit.stores.commit_step_store import LogCommitStepStore
-from distcommit.testing.models.model_source import ModelSource
-from distcommit.testing.simulation.world import World
+from distcommit.testing.fakes.model_source import ModelSource
+from tests.simulation.world import World
 from tests.unit.engine.machines import STAGING, Machine, launch, source, states
 from tests.unit.engine.test_losers import LeavingSink
 

@@ -26,8 +26,9 @@ from distcommit.stores.job_lock import (
     is_overdue,
     release_overdue,
 )
-from distcommit.testing.simulation.simulated_posix import Operation, SimulatedPosix
-from distcommit.testing.simulation.world import SimulatedFileSystem
+from distcommit.testing.fakes.faulty_calls import Operation
+from tests.simulation.simulated_posix import SimulatedPosix
+from tests.simulation.world import SimulatedFileSystem
 from tests.unit.engine.machines import QuickClock
 
 TTL = 3000.0

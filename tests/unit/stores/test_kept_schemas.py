@@ -11,8 +11,8 @@ import pytest
 from distcommit.model.errors import ConfigurationError, CorruptError
 from distcommit.stores.documents import decode_document
 from distcommit.stores.kept_schemas import KeptSchema, SchemaStore
-from distcommit.testing.simulation.simulated_posix import Crashed, SimulatedPosix
-from distcommit.testing.simulation.world import SimulatedFileSystem
+from tests.simulation.simulated_posix import Crashed, SimulatedPosix
+from tests.simulation.world import SimulatedFileSystem
 from tests.unit.engine.machines import Machine, dies_at, on_every_power_loss
 
 FOLDER = "/job/store/schemas/a/json"

@@ -9,8 +9,8 @@ import pytest
 
 from distcommit.fs.local import LocalFileSystem
 from distcommit.protocol.paths.temporary import TEMPORARY
-from distcommit.testing.simulation.simulated_posix import SimulatedPosix
-from distcommit.testing.simulation.world import SimulatedFileSystem
+from tests.simulation.simulated_posix import SimulatedPosix
+from tests.simulation.world import SimulatedFileSystem
 from tests.unit.engine.machines import Machine, fails, on_every_power_loss
 
 ONE, MANY = 1, 8

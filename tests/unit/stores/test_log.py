@@ -21,11 +21,10 @@ from distcommit.protocol.paths.store import segment_name
 from distcommit.protocol.paths.temporary import TEMPORARY
 from distcommit.stores.log import CommitLog
 from distcommit.stores.segment import Segment, decode_segment, encode_segment
-from distcommit.testing.simulation.damage import of_version
-from distcommit.testing.simulation.faults import Fault, FaultyCalls
-from distcommit.testing.simulation.programs.parts import new_machine
-from distcommit.testing.simulation.simulated_posix import Operation
-from distcommit.testing.simulation.world import SimulatedFileSystem
+from distcommit.testing.fakes.faulty_calls import Fault, FaultyCalls, Operation
+from tests.simulation.damage import of_version
+from tests.simulation.programs.parts import new_machine
+from tests.simulation.world import SimulatedFileSystem
 from tests.unit.engine.machines import Machine, Once
 
 FS = LocalFileSystem(durable=False)

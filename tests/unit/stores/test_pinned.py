@@ -24,8 +24,8 @@ from distcommit.stores.pinned import (
     record_settings,
     require_settings,
 )
-from distcommit.testing.simulation.damage import of_version
-from distcommit.testing.simulation.simulated_posix import Crashed, SimulatedPosix
+from tests.simulation.damage import of_version
+from tests.simulation.simulated_posix import Crashed, SimulatedPosix
 from tests.unit.engine.machines import Machine, Meeting, fails
 from tests.unit.engine.situations import WORLD
 

@@ -18,7 +18,7 @@ from distcommit.stores.staging import (
     remove_empty,
     sweep_epoch,
 )
-from distcommit.testing.simulation.world import SimulatedFileSystem
+from tests.simulation.world import SimulatedFileSystem
 from tests.unit.engine.machines import Machine
 
 NONE = Watermark({})

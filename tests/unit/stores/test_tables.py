@@ -59,8 +59,8 @@ from distcommit.stores.task_states import (
     prepare_run,
     record_ingest_ended,
 )
-from distcommit.testing.simulation.simulated_posix import SimulatedPosix
-from distcommit.testing.simulation.world import SimulatedFileSystem
+from tests.simulation.simulated_posix import SimulatedPosix
+from tests.simulation.world import SimulatedFileSystem
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20) | st.sampled_from(
     ["", "\0", "a\nb", '"', "\\", "ünïcode", "\U0001f4a9", "a/b=c", "%2F", "' OR 1=1", "\u202e", " "]

@@ -1,0 +1,234 @@
+"""A source whose records are known in advance, to test sinks, constructs and whole jobs with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+import pyarrow as pa
+from msgspec import structs
+
+from distcommit.model.errors import SourceError
+from distcommit.model.log_records import DatasetState, DatasetStatus
+from distcommit.model.pins import Pin, SourceFact
+from distcommit.model.provenance import Provenance
+from distcommit.model.source import (
+    DatasetProblem,
+    Extraction,
+    Extractor,
+    Lag,
+    PassedOver,
+    Planned,
+    Source,
+    SourceState,
+    kept_incarnations,
+)
+from distcommit.model.watermark import Watermark, as_offset
+from distcommit.model.work import DatasetPlan, SkippedRange, WorkUnit
+
+SCHEMA = pa.schema([("partition", pa.string()), ("offset", pa.int64()), ("value", pa.string())])
+
+
+@dataclass(frozen=True, slots=True)
+class ModelDataset:
+    """What one dataset holds: per partition how many records, and how many work units read each partition.
+
+    `fails`: partitions that can't be read; `short`: how many records at the end of each work unit are left unread;
+    `bad`: an offset of a partition that can't be read, though what lies before it can; `expired`: the first offset of a
+    partition that the source still has; `holes`: offsets of a partition that have no record; `problem`: why the dataset
+    can't be planned; `incarnation`: what its offsets count in. A dataset of another one than was read can't be planned
+    either.
+    """
+
+    partitions: Mapping[str, int]
+    units: int = 1
+    fails: frozenset[str] = frozenset()
+    short: int = 0
+    bad: Mapping[str, int] = field(default_factory=dict)
+    expired: Mapping[str, int] = field(default_factory=dict)
+    holes: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    problem: str = ""
+    incarnation: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSource(Source):
+    """Datasets by URN. Offsets count from 0; record values follow from their place.
+
+    `refuses`: what the source as a whole can't do: "plan", "open", "close" or "lags". `careless`: it plans as if
+    nothing were stored, and datasets without work units too; both are against a source's rules and must do no harm.
+    `weight`: as how many a record counts in the size of a work unit. `behind_s`: how old the first unread record of a
+    dataset is.
+    """
+
+    datasets: Mapping[str, ModelDataset] = field(default_factory=dict)
+    refuses: str = ""
+    careless: bool = False
+    weight: int = 1
+    behind_s: Mapping[str, float] = field(default_factory=dict)
+    provenance = Provenance("partition", "offset")
+
+    def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
+        if self.refuses == "plan":
+            raise SourceError("the source can't be reached")
+        for urn, dataset in self.datasets.items():
+            state = DatasetState(urn) if self.careless else states.get(urn) or DatasetState(urn)
+            if not owned(urn) or state.status is not DatasetStatus.IDLE:
+                continue
+            if dataset.problem:
+                yield DatasetProblem(urn, dataset.problem)
+                continue
+            if state.watermark is not None and state.watermark.incarnation not in ("", dataset.incarnation):
+                yield DatasetProblem(urn, f"expected {state.watermark.incarnation}, found {dataset.incarnation}")
+                continue
+            again = states.to_read_again(urn)
+            plan = _plan(urn, _up_to(again, dataset, state.watermark), state.watermark)
+            if plan.work_units or self.careless:
+                units = tuple(structs.replace(unit, size=unit.size * self.weight) for unit in plan.work_units)
+                yield structs.replace(plan, work_units=units)
+        if self.careless:
+            yield from _nonsense(states)
+
+    def incarnations(self, states: Mapping[str, DatasetState]) -> Mapping[str, str]:
+        return kept_incarnations(
+            states, {urn: self.datasets[urn].incarnation for urn in states if urn in self.datasets}
+        )
+
+    def lags(self, states: Mapping[str, DatasetState]) -> Iterable[Lag]:
+        if self.refuses == "lags":
+            raise SourceError("the source can't be reached")
+        return [Lag(urn, 1, seconds) for urn, seconds in self.behind_s.items() if urn in states]
+
+    def open(self) -> Extractor:
+        if self.refuses == "open":
+            raise ConnectionError("the source can't be opened")
+        return _ModelExtractor(self)
+
+
+def _nonsense(states: SourceState) -> Iterator[Planned]:
+    """What a careless source says besides: facts, what it passes over, and plans that nobody can carry out."""
+    states.anywhere("of no bucket that is known")
+    yield SourceFact("kind", Pin("model"))
+    yield PassedOver("passed over", "by a rule of its own")
+    yield cast(DatasetPlan, "no plan")
+    low, high = Watermark({"0": 1}), Watermark({"0": 2})
+    for urn, unit in {
+        "of-another": WorkUnit("", "other", low, high, 1),
+        "too-small": WorkUnit("", "too-small", low, high, -1),
+        "backwards": WorkUnit("", "backwards", high, low, 1),
+        "not-stored": WorkUnit("", "not-stored", low, Watermark({"0": float("nan")}), 1),
+    }.items():
+        yield DatasetPlan(urn, None, low, (unit,))
+    twice = _plan("twice", ModelDataset({}), None)
+    yield from (twice, twice)
+
+
+def _up_to(again: Watermark | None, dataset: ModelDataset, stored: Watermark | None) -> ModelDataset:
+    """The dataset as far as it is to be read again before anything newer."""
+    if again is None or again.incarnation != dataset.incarnation:
+        return dataset
+    reached = stored.positions if stored else {}
+    ends = {
+        partition: min(end, max(as_offset(again.positions.get(partition, end)), as_offset(reached.get(partition, 0))))
+        for partition, end in dataset.partitions.items()
+    }
+    return replace(dataset, partitions=ends)
+
+
+def _plan(urn: str, dataset: ModelDataset, stored: Watermark | None) -> DatasetPlan:
+    """All that lies between the stored watermark and the end. What has expired meanwhile is skipped."""
+    reached = {partition: as_offset(position) for partition, position in stored.positions.items()} if stored else {}
+    oldest = {partition: dataset.expired.get(partition, 0) for partition in dataset.partitions}
+    start = {partition: first for partition, first in oldest.items() if partition not in reached}
+    incarnation = dataset.incarnation
+    skipped = tuple(
+        SkippedRange(partition, low, oldest[partition], "expired", incarnation=incarnation)
+        for partition, low in reached.items()
+        if low < oldest.get(partition, 0)
+    )
+    units = tuple(
+        WorkUnit(
+            "", urn, Watermark({partition: low}, incarnation), Watermark({partition: high}, incarnation), high - low
+        )
+        for partition, end in dataset.partitions.items()
+        for low, high in _ranges(max(oldest[partition], reached.get(partition, 0)), end, dataset.units)
+        if low < high or partition in start
+    )
+    return DatasetPlan(urn, stored, Watermark(dict(start), incarnation), units, skipped)
+
+
+def _ranges(low: int, high: int, units: int) -> Iterator[tuple[int, int]]:
+    if low == high:
+        yield low, high
+    for index in range(units):
+        first, last = low + (high - low) * index // units, low + (high - low) * (index + 1) // units
+        if first < last:
+            yield first, last
+
+
+@dataclass(slots=True)
+class _ModelExtractor(Extractor):
+    source: ModelSource
+
+    def extract(self, unit: WorkUnit) -> Extraction:
+        return _ModelExtraction(self.source.datasets[unit.dataset_urn], unit)
+
+    def close(self) -> None:
+        if self.source.refuses == "close":
+            raise ConnectionError("the source can't be closed")
+
+
+@dataclass(slots=True)
+class _ModelExtraction(Extraction):
+    dataset: ModelDataset
+    unit: WorkUnit
+    _reached: dict[str, int] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        high = self._ends()
+        for partition, low in self.unit.low.positions.items():
+            if partition in self.dataset.fails:
+                raise self._error(partition)
+            bad = self.dataset.bad.get(partition, -1)
+            for begin, end in self._batches(as_offset(low), high[partition], bad):
+                if begin == bad < end:
+                    raise self._error(partition)
+                self._reached[partition] = end
+                holes = self.dataset.holes.get(partition, frozenset())
+                offsets = [offset for offset in range(begin, end) if offset not in holes]
+                if offsets:
+                    values = [f"{self.unit.dataset_urn}/{partition}/{offset}" for offset in offsets]
+                    yield pa.record_batch([[partition] * len(offsets), offsets, values], schema=SCHEMA)
+            self._reached[partition] = high[partition]
+
+    @staticmethod
+    def _batches(low: int, high: int, bad: int) -> list[tuple[int, int]]:
+        """One, or two if an offset in between is bad: what lies before it, and it."""
+        if not low <= bad < high:
+            return [(low, high)]
+        return [(low, bad), (bad, high)] if low < bad else [(bad, high)]
+
+    def _error(self, partition: str) -> SourceError:
+        return SourceError("this partition can't be read", dataset=self.unit.dataset_urn, partition=partition)
+
+    def _ends(self) -> dict[str, int]:
+        low, high = self.unit.low.positions, self.unit.expected_high.positions
+        return {p: max(as_offset(low[p]), as_offset(high[p]) - self.dataset.short) for p in high}
+
+    def actual_high(self) -> Watermark:
+        return Watermark({**self.unit.low.positions, **self._reached}, self.dataset.incarnation)
+
+    def bytes_read(self) -> int:
+        return 0
+
+    def holes(self) -> list[SkippedRange]:
+        """Told again by each call, which does no harm."""
+        high = self.actual_high().positions
+        return [
+            SkippedRange(partition, offset, offset + 1, "no record", True, self.dataset.incarnation)
+            for partition, offsets in self.dataset.holes.items()
+            if partition in high
+            for offset in sorted(offsets)
+            if as_offset(self.unit.low.positions[partition]) <= offset < as_offset(high[partition])
+        ]

@@ -1,0 +1,189 @@
+"""A sink as a user writes it, to learn from and to test with: rows in an SQLite file, beside a ledger.
+
+    sink: {type: python, class: "distcommit.testing.fakes.sqlite_sink:SqliteSink", options: {path: /data/rows.db}}
+
+Writers stage JSON lines in their attempt's own folder, so that the engine syncs and sweeps them. The ledger has one row
+for each store, dataset and branch; it changes in the transaction that adds the rows, and is never pruned.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import ClassVar
+
+import msgspec
+import pyarrow as pa
+
+from distcommit.decoding import from_json
+from distcommit.model.committer import (
+    CommitOutcome,
+    CommitRequest,
+    Committed,
+    CommitterContext,
+    FailedForGood,
+    RetryLater,
+    SinkCommitter,
+)
+from distcommit.model.ledger import LedgerRow
+from distcommit.model.ports import StagedWriter
+from distcommit.model.sink import (
+    Abilities,
+    AttemptIdentity,
+    Filtered,
+    Origin,
+    Origins,
+    Prepared,
+    SinkWriter,
+    StagingArea,
+)
+from distcommit.model.work import SkippedRange
+from distcommit.sinks import ledgers
+from distcommit.sinks.committer_sink import CommitterSink
+from distcommit.sinks.covering import Covering, covered_in
+
+_LOCK_TIMEOUT_S = 30
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS records (store TEXT, dataset TEXT, branch TEXT, epoch INT, columns TEXT)",
+    "CREATE TABLE IF NOT EXISTS ledger (store TEXT, dataset TEXT, branch TEXT, row TEXT,"
+    " PRIMARY KEY (store, dataset, branch))",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteSink(CommitterSink):
+    """Rows go to the table `records` of the database at `path`, an absolute path that all executors see."""
+
+    name: ClassVar[str] = "sqlite"
+    abilities: ClassVar[Abilities] = Abilities(audit=True)
+    path: str
+
+    def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
+        return SqliteWriter(area, origin)
+
+    def open_committer(self, context: CommitterContext) -> SinkCommitter:
+        return SqliteCommitter(self.path, context)
+
+
+class SqliteWriter(SinkWriter):
+    """Appends rows to one staged file, a line each."""
+
+    def __init__(self, area: StagingArea, origin: Origin) -> None:
+        self._area, self._covering = area, Covering(origin)
+        self._file: StagedWriter | None = None
+
+    def write(self, batch: pa.RecordBatch, origins: Origins | None = None) -> None:
+        if self._file is None:
+            self._file = self._area.fs.create(f"{self._area.folder}/rows.jsonl")
+        self._file.write(b"".join(msgspec.json.encode(row) + b"\n" for row in batch.to_pylist()))
+        self._covering.add(batch, origins)
+
+    def note_holes(self, holes: Iterable[SkippedRange]) -> None:
+        self._covering.note_holes(holes)
+
+    def note_filtered(self, filtered: Filtered) -> bool:
+        return self._covering.note_filtered(filtered)
+
+    def prepare_commit(self) -> Prepared:
+        if self._file is None:
+            return Prepared(holes=self._covering.holes_left)
+        self._file.close_file(sync=False)
+        return Prepared([{"path": f"{self._area.prefix}/rows.jsonl", "covered": self._covering.covered()}])
+
+    def abort(self) -> None:
+        if self._file is not None:
+            self._file.close_file(sync=False)
+
+
+class SqliteCommitter(SinkCommitter):
+    """Commits each request in a transaction of its own, which checks and moves the ledger."""
+
+    def __init__(self, path: str, context: CommitterContext) -> None:
+        self._context = context
+        self._db = sqlite3.connect(path, timeout=_LOCK_TIMEOUT_S, isolation_level=None)
+        with self._transaction():
+            for table in _TABLES:
+                self._db.execute(table)
+
+    def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
+        return [self._commit(request) for request in requests]
+
+    def abort(self, requests: Sequence[CommitRequest]) -> None:
+        with self._transaction():
+            for request in requests:
+                row = ledgers.taken_back(self._row(request), request, covered_in(request.infos))
+                self._db.execute(
+                    "DELETE FROM records WHERE (store, dataset, branch, epoch) = (?, ?, ?, ?)",
+                    (*self._key(request), request.epoch),
+                )
+                self._put(request, row)
+
+    def allow(self, requests: Sequence[CommitRequest]) -> None:
+        with self._transaction():
+            for request in requests:
+                row = ledgers.allowed_again(self._row(request), request)
+                if row is not None:
+                    self._put(request, row)
+
+    def ledger(self) -> Iterator[LedgerRow]:
+        found = self._db.execute("SELECT row FROM ledger WHERE store = ?", (self._context.store_id,))
+        return (from_json(row, LedgerRow) for (row,) in found)
+
+    def visible_rows(self, dataset_urn: str, branch: str) -> int | None:
+        count = "SELECT count(*) FROM records WHERE (store, dataset, branch) = (?, ?, ?)"
+        rows: int = self._db.execute(count, (self._context.store_id, dataset_urn, branch)).fetchone()[0]
+        return rows
+
+    def probe(self) -> None:
+        with self._transaction():  # which needs the database's lock and its log
+            self._db.execute("UPDATE ledger SET row = row WHERE dataset = ''")
+
+    def close(self) -> None:
+        self._db.close()
+
+    def _commit(self, request: CommitRequest) -> CommitOutcome:
+        try:
+            with self._transaction():
+                row = self._row(request)
+                answer = ledgers.answered(row, request)
+                if answer is not None:
+                    return answer
+                self._load(request)
+                self._put(request, ledgers.committed(row, request, covered_in(request.infos)))
+        except FileNotFoundError as error:
+            return FailedForGood(f"staged rows are gone: {error.filename}")
+        except sqlite3.OperationalError as error:  # locked for long, or the disk is full
+            return RetryLater(str(error))
+        return Committed()
+
+    def _key(self, request: CommitRequest) -> tuple[str, str, str]:
+        return self._context.store_id, request.dataset_urn, request.branch
+
+    def _row(self, request: CommitRequest) -> LedgerRow | None:
+        """What the ledger knows of the dataset and branch."""
+        where = "SELECT row FROM ledger WHERE (store, dataset, branch) = (?, ?, ?)"
+        found = self._db.execute(where, self._key(request)).fetchone()
+        return from_json(found[0], LedgerRow) if found else None
+
+    def _load(self, request: CommitRequest) -> None:
+        for info in request.infos:
+            lines = self._context.fs.read(f"{self._context.staging_root}/{info['path']}").splitlines()
+            rows = [(*self._key(request), request.epoch, line.decode()) for line in lines]
+            self._db.executemany("INSERT INTO records VALUES (?, ?, ?, ?, ?)", rows)
+
+    def _put(self, request: CommitRequest, row: LedgerRow) -> None:
+        text = msgspec.json.encode(row).decode()
+        self._db.execute("INSERT OR REPLACE INTO ledger VALUES (?, ?, ?, ?)", (*self._key(request), text))
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """One at a time over all processes; durable when the block ends, undone if it raises."""
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")

@@ -1,0 +1,55 @@
+"""In which branches and error branches of a forked flow records are, as files have them, and where they have to be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from distcommit.app.by_hand.rebuild import known_states
+from distcommit.app.output.published import read_published
+from distcommit.model.watermark import Watermark
+from distcommit.model.work import errors_of
+from distcommit.sinks.files.footer import read_records
+from distcommit.stores.job_store import JobStore
+from distcommit.testing.fakes.model_source import ModelSource
+from tests.models.model_flow import places_of
+from tests.simulation.casts.parts import Cast, violation_of
+from tests.simulation.simulated_posix import SimulatedPosix
+
+Places = Callable[[str, int], Iterable[str]]
+"""Where the record of a value, at an offset, is published: names of branches and error branches, each as often."""
+
+
+def _live(store: JobStore) -> dict[str, list[str]]:
+    """By value, where it is live."""
+    done, found = known_states(store), dict[str, list[str]]()
+    for folder in read_published(store.fs, store.roots.output):
+        for file in folder.live(done[folder.dataset_urn].done_epoch):
+            name = file.footer.branch
+            place = errors_of(name) if file.footer.kind == "rejected" else name
+            for value in read_records(store.fs, file.path).column("value").to_pylist():
+                found.setdefault(value, []).append(place)
+    return found
+
+
+def misplaced(store: JobStore, source: ModelSource, *flows: Places) -> str:
+    """What is wrong with where records are live: each has to be as one of these flows says, and there are no others."""
+    found = _live(store)
+    for urn, dataset in source.datasets.items():
+        for partition, end in dataset.partitions.items():
+            for offset in range(end):
+                value = f"{urn}/{partition}/{offset}"
+                live, expected = sorted(found.pop(value, [])), [sorted(places(value, offset)) for places in flows]
+                if live not in expected:
+                    return f"{value} is in {live}, expected in one of {expected}"
+    return f"nobody has read {found}" if found else ""
+
+
+def by_offset(_: str, offset: int) -> Iterable[str]:
+    """The places of `model_flow`."""
+    return places_of(offset)
+
+
+def violation_of_branches(cast: Cast, machine: SimulatedPosix, before: Mapping[str, Watermark]) -> str:
+    """What is wrong where `model_flow` stands between source and sink."""
+    wrong = violation_of(cast, machine, before)
+    return wrong or misplaced(cast.world.store(machine), cast.source, by_offset)

@@ -1,0 +1,197 @@
+"""Casts for the interleaver: people at work beside runs, zombies and one another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+
+from distcommit.engine.ingest import ingest_partition
+from distcommit.engine.settings import RunSettings
+from distcommit.model.errors import ConflictError
+from distcommit.model.log_records import Done, SequenceName, SetWatermark
+from distcommit.model.watermark import Watermark
+from distcommit.protocol.paths.store import SEGMENT_SUFFIX
+from distcommit.stores import by_hand
+from distcommit.stores.job_store import JobStore
+from distcommit.stores.segment import decode_segment
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.simulation.casts.parts import (
+    SOURCE,
+    WORLD,
+    Act,
+    Cast,
+    Scene,
+    drains,
+    finishes,
+    ingests,
+    new_run,
+    quarantine,
+    runs,
+)
+from tests.simulation.log_watch import set_back
+from tests.simulation.programs.parts import publishing_at_most, violation_after_set_back
+from tests.simulation.simulated_posix import Crashed, SimulatedPosix
+from tests.simulation.world import World
+
+_SET = Watermark({"0": 1, "1": 0})
+_BEFORE = ModelSource({"a": ModelDataset({"0": 1, "1": 1}), "b": ModelDataset({"0": 1})})
+
+
+def _sets(store: JobStore, scene: Scene) -> None:
+    """A person sets a dataset's watermark, if nothing of it was ever committed."""
+    if store.bucket_log(0).refresh().state_of("a").watermark is None:
+        by_hand.set_watermark(store, "a", _SET, "person")
+
+
+def _person_sets(machine: SimulatedPosix) -> Mapping[str, Act]:
+    return {"run": finishes(new_run(machine)), "person": _sets}
+
+
+def _violation_after_set(cast: Cast, machine: SimulatedPosix, before: Mapping[str, Watermark]) -> str:
+    """Dataset a begins where the person said. Who comes too late, between a look and the command, sets it back."""
+    store = WORLD.store(machine)
+    folder = store.bucket_log(0).folder
+    paths = sorted(f"{folder}/{e.name}" for e in store.fs.list_folder(folder) if e.name.endswith(SEGMENT_SUFFIX))
+    records = [decode_segment(store.fs.read(path), path).record for path in paths]
+    was_set = any(isinstance(record, SetWatermark) for record in records)
+    for record in records:
+        if isinstance(record, SetWatermark):
+            break
+        if isinstance(record, Done) and any(name.dataset_urn == "a" for name in record.sequences):
+            return (
+                violation_after_set_back(machine, WORLD, SOURCE, 3)
+                if was_set
+                else WORLD.violation(machine, SOURCE, before)
+            )
+    return WORLD.violation(machine, SOURCE, before, set_by_hand=True)
+
+
+def _quarantined(machine: SimulatedPosix) -> RunSettings:
+    """A run has sealed a sequence, died before it published a file, and the sequence is quarantined."""
+    settings = new_run(machine)
+    with publishing_at_most(machine, 0), suppress(Crashed):
+        ingest_partition(settings, 0)
+    quarantine(settings.store.bucket_log(0, settings.epoch), SequenceName("a", settings.epoch))
+    return settings
+
+
+def _abandons(store: JobStore, scene: Scene) -> None:
+    by_hand.abandon(store, "a", "person")
+
+
+def _changes_their_mind(store: JobStore, scene: Scene) -> None:
+    """A person tries one thing after the other, as long as it is allowed."""
+    for act in (
+        partial(by_hand.retry, store, "a", "person"),
+        partial(by_hand.abandon, store, "a", "person"),
+        partial(by_hand.retry, store, "a", "person"),
+    ):
+        with suppress(ConflictError):
+            act()
+
+
+def _person_abandons(machine: SimulatedPosix) -> Mapping[str, Act]:
+    """A sequence is quarantined while a zombie is about to execute it; a person abandons it, and a run comes."""
+    return {"zombie": drains(_quarantined(machine)), "person": _abandons, "run": runs(beside_people=True)}
+
+
+def _person_retries(machine: SimulatedPosix) -> Mapping[str, Act]:
+    return {"zombie": drains(_quarantined(machine)), "person": _changes_their_mind, "run": runs(beside_people=True)}
+
+
+def _stops(store: JobStore, scene: Scene) -> None:
+    """A person lets nobody go on with what is pending, and then lets it go."""
+    for act in (by_hand.quarantine, by_hand.abandon, by_hand.retry):
+        with suppress(ConflictError):
+            act(store, "a", "person")
+
+
+def _person_stops(machine: SimulatedPosix) -> Mapping[str, Act]:
+    """A sequence is pending, and a zombie is about to execute it; a person stops it, and a run comes."""
+    settings = new_run(machine)
+    with publishing_at_most(machine, 0), suppress(Crashed):
+        ingest_partition(settings, 0)
+    return {"zombie": drains(settings), "person": _stops, "run": runs(beside_people=True)}
+
+
+def _confirms(urn: str) -> Act:
+    """A person says that a watermark is right as it is: what was planned on it may not be sealed any more."""
+
+    def act(store: JobStore, scene: Scene) -> None:
+        log = store.bucket_log(0)
+        by_hand.set_watermark(store, urn, log.refresh().state_of(urn).watermark, "person")
+        fold = log.refresh()
+        if fold.state_of(urn).closed_epoch < fold.fence_epoch:
+            raise AssertionError(f"the run that is alive may still seal {urn}")
+
+    return act
+
+
+def _imports(store: JobStore, scene: Scene) -> None:
+    """As above, of many datasets at once."""
+    log = store.bucket_log(0)
+    found = {urn: state.watermark for urn, state in log.refresh().datasets.items()}
+    wanted = {urn: watermark for urn, watermark in found.items() if watermark is not None}
+    by_hand.set_watermarks(store, wanted, wanted, "person")
+    fold = log.refresh()
+    if any(fold.state_of(urn).closed_epoch < fold.fence_epoch for urn in wanted):
+        raise AssertionError("the run that is alive may still seal what was imported")
+
+
+def _people_confirm(machine: SimulatedPosix) -> Mapping[str, Act]:
+    WORLD.run(machine, _BEFORE)
+    return {"run": finishes(new_run(machine)), "person": _confirms("a"), "other": _imports}
+
+
+def _violation_after_confirming(cast: Cast, machine: SimulatedPosix, before: Mapping[str, Watermark]) -> str:
+    """Who confirms what was right as they looked, and is not any more, sets it back."""
+    return violation_after_set_back(machine, WORLD, SOURCE, set_back(WORLD.store(machine)))
+
+
+def _two_people(machine: SimulatedPosix) -> Mapping[str, Act]:
+    """One lets a quarantined sequence be tried again, another abandons it, and a run comes."""
+    _quarantined(machine)
+
+    def retries(store: JobStore, scene: Scene) -> None:
+        by_hand.retry(store, "a", "person")
+        runs(beside_people=True)(store, scene)
+
+    return {"one": _abandons, "two": retries}
+
+
+_STOPPING = World(stop_after_failed_runs=2)
+_BROKEN = ModelSource({**SOURCE.datasets, "a": replace(SOURCE.datasets["a"], fails=frozenset("1"))})
+
+
+def _reads_again(store: JobStore, scene: Scene) -> None:
+    """A person lets a dataset be read again that was stopped, if it was."""
+    with suppress(ConflictError):
+        by_hand.retry(store, "a", "person")
+
+
+def _person_reads_again(machine: SimulatedPosix) -> Mapping[str, Act]:
+    """The second run that can't read a dataset is about to say so, twice at once; a person lets it be read, and a run
+    comes."""
+    _STOPPING.run(machine, _BROKEN)
+    settings = new_run(machine, _STOPPING, _BROKEN)
+    ingests(settings)(settings.store, Scene())
+    drain, run = drains(settings), runs(_STOPPING, beside_people=True)
+    return {"one": drain, "two": drain, "person": _reads_again, "run": run}
+
+
+def _let_go_and_run(cast: Cast, machine: SimulatedPosix) -> bool:
+    by_hand.retry_all(cast.world.store(machine), "person")
+    return cast.world.run(machine, cast.source).succeeded
+
+
+PEOPLE = (
+    Cast("person-sets", _person_sets, _violation_after_set),
+    Cast("person-abandons", _person_abandons),
+    Cast("person-retries", _person_retries),
+    Cast("person-stops", _person_stops),
+    Cast("people-confirm", _people_confirm, _violation_after_confirming),
+    Cast("two-people", _two_people),
+    Cast("person-reads-again", _person_reads_again, world=_STOPPING, last_run=_let_go_and_run),
+)

@@ -1,0 +1,116 @@
+"""Casts for the interleaver: readers of snapshots, with the steps of runs between any two of theirs.
+
+A reader opens the newest snapshot and reads all of it, as `distcommit.read` does. It gets whole commits, or is refused
+because the snapshot was deleted meanwhile; of a job whose datasets are published together it gets all or none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+
+from distcommit.app.reading.readers import Cut, read_store
+from distcommit.model.errors import CutGoneError, StaleStoreError
+from distcommit.model.work import MAIN_BRANCH
+from distcommit.sinks.files.sink import FileSink
+from distcommit.stores.job_store import JobStore
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.simulation.casts.parts import Act, Cast, Scene, runs, violation_of_exact
+from tests.simulation.programs.retained import TIMED, retain_old, timed_source
+from tests.simulation.simulated_posix import SimulatedPosix
+from tests.simulation.world import ROOTS, World
+
+_READS = 3
+
+
+def _source(end: int) -> ModelSource:
+    return ModelSource({urn: ModelDataset({"0": end}, units=2) for urn in "ab"})
+
+
+_ENDS = (1, 3, 5)
+_APPENDS = World(buckets=2, partitions=2)
+_TOGETHER = replace(_APPENDS, job_level=True)
+_REPLACES = World(files=FileSink(compression="none", publish="replace"))
+
+
+def _offsets_of(cut: Cut, urn: str) -> list[tuple[str, int]]:
+    table = cut.to_arrow(urn)
+    return sorted(zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True)) if len(table) else []
+
+
+def _wrong_with(world: World, cut: Cut, seen: Mapping[str, list[tuple[str, int]]], aged_epoch: int) -> str:
+    """What is not a whole commit: the watermark of a dataset at a snapshot says which records there are. What retention
+    takes is whole up to `aged_epoch`, and gone after it."""
+    for urn, offsets in seen.items():
+        reached = cut.datasets[urn].watermark
+        ends = {} if reached is None else {partition: int(str(end)) for partition, end in reached.positions.items()}
+        for partition, end in ends.items():
+            first = max([0, *(each for each in _ENDS if each < end)]) if world.files.publish == "replace" else 0
+            found = [at for of_partition, at in offsets if of_partition == partition]
+            if partition == "0" and 0 < aged_epoch < cut.datasets[urn].done_epoch:
+                first = end
+            if found != [*range(first, end)]:
+                return f"of {urn} at {cut.epoch}.{cut.phase} a reader gets {offsets}, expected {first} to {end}"
+    if world.job_level and len({tuple(offsets) for offsets in seen.values()}) > 1:
+        return f"half a job is read at {cut.epoch}.{cut.phase}: {seen}"
+    return ""
+
+
+def _reads(world: World, *, aged_epoch: int = 0) -> Act:
+    """A reader that opens the newest snapshot, reads it, and does so again; a newer one never shows less. With
+    `aged_epoch` retention takes what that epoch has published, and the snapshots that show it."""
+
+    def act(store: JobStore, scene: Scene) -> None:
+        newest = (0, 0)
+        for _ in range(_READS):
+            try:
+                cut = read_store(store, ROOTS.output, MAIN_BRANCH, None, None)
+                seen = {urn: _offsets_of(cut, urn) for urn in cut.datasets}
+            except CutGoneError:
+                if aged_epoch:
+                    continue
+                raise AssertionError("a snapshot that is kept went while it was read") from None
+            except StaleStoreError as error:
+                raise AssertionError(f"a reader is refused beside a run: {error}") from error
+            wrong = _wrong_with(world, cut, seen, aged_epoch)
+            if wrong or (cut.epoch, cut.phase) < newest:
+                raise AssertionError(wrong or f"a reader is taken back from {newest} to {cut.epoch}.{cut.phase}")
+            newest = (cut.epoch, cut.phase)
+
+    return act
+
+
+def _beside_runs(world: World, machine: SimulatedPosix) -> Mapping[str, Act]:
+    for end in _ENDS[:2]:
+        world.run(machine, _source(end))
+    last = _source(_ENDS[2])
+    return {"reader": _reads(world), "run": runs(world, last), "other": runs(world, last)}
+
+
+def _retains(store: JobStore, scene: Scene) -> None:
+    try:
+        retain_old(store.fs._calls)  # type: ignore[attr-defined]
+    except AssertionError:
+        if not scene.disturbed:
+            raise
+
+
+def _beside_retention(machine: SimulatedPosix) -> Mapping[str, Act]:
+    """Files of partition 0 are old: they go, with the snapshots that show them. Those of partition 1 stay."""
+    for source in _AGED:
+        TIMED.run(machine, source)
+    states = TIMED.store(machine).bucket_log(0).refresh().datasets.values()
+    return {"reader": _reads(TIMED, aged_epoch=max(state.done_epoch for state in states)), "retain": _retains}
+
+
+_AGED = (timed_source(1, 1), timed_source(2, 2))
+_BLIND = frozenset({"reader"})
+
+READERS = (
+    *(
+        Cast(name, partial(_beside_runs, world), violation_of_exact, world, _source(_ENDS[2]), blind=_BLIND)
+        for name, world in (("reader", _APPENDS), ("reader-of-a-job", _TOGETHER), ("reader-of-replaced", _REPLACES))
+    ),
+    Cast("reader-of-retained", _beside_retention, violation_of_exact, TIMED, _AGED[1], blind=_BLIND),
+)

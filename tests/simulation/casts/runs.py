@@ -1,0 +1,190 @@
+"""Casts for the interleaver: runs beside others that begin, sweep, look on, or want the same lock or folders."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+
+from distcommit.app.looking.status import read_status
+from distcommit.app.output.audit import audit_store
+from distcommit.engine.progress import progress_folder, read_progress
+from distcommit.engine.settings import RunSettings
+from distcommit.model.errors import ConfigurationError, LockHeldError
+from distcommit.model.watermark import Watermark
+from distcommit.stores.claims import read_owner
+from distcommit.stores.fencing import claim_folders, end_run, newer_runs
+from distcommit.stores.job_store import JobStore, Roots, open_store
+from tests.simulation.casts.parts import (
+    LEASE_S,
+    SOURCE,
+    WORLD,
+    Act,
+    Cast,
+    Scene,
+    finishes,
+    new_run,
+    runs,
+    violation_of,
+)
+from tests.simulation.programs.parts import require_refused
+from tests.simulation.simulated_posix import SimulatedPosix
+from tests.simulation.stepped_lock import SteppedLock
+from tests.simulation.world import ROOTS, SimulatedFileSystem
+
+
+def _sweeps(store: JobStore, scene: Scene) -> None:
+    """Runs that get no further than their recovery, which takes away what older ones left."""
+    for _ in range(2):
+        WORLD.recover(store.fs._calls, SOURCE)  # type: ignore[attr-defined]
+        for log in (store.job_log(), store.bucket_log(0)):
+            log.sweep_temporary()
+
+
+def _sweeper(machine: SimulatedPosix) -> Mapping[str, Act]:
+    """The next run's recovery sweeps attempt folders and temporary files while a zombie ingests."""
+    return {"zombie": finishes(new_run(machine)), "sweeper": _sweeps}
+
+
+def _looks(settings: RunSettings) -> Act:
+    """Somebody looks at progress, status and audit, which change nothing and never fail; no watermark goes back."""
+
+    def act(store: JobStore, scene: Scene) -> None:
+        reached: dict[str, Watermark] = {}
+        for _ in range(4):
+            read_progress(store.fs, progress_folder(store.roots.store, settings.run_id))
+            for row in read_status(store).datasets:
+                now = Watermark(row.positions, row.incarnation)
+                if not now.covers(reached.setdefault(row.dataset, now)):
+                    raise AssertionError(f"the watermark of {row.dataset} went back to {now}")
+                reached[row.dataset] = now
+            audit = audit_store(store, SOURCE.provenance, deep=False)
+            if audit.duplicates or audit.unreadable:
+                raise AssertionError(f"the audit finds {audit}")
+
+    return act
+
+
+def _onlooker(machine: SimulatedPosix) -> Mapping[str, Act]:
+    settings = new_run(machine, replace(WORLD, watched=True))
+    return {"run": finishes(settings), "onlooker": _looks(settings)}
+
+
+def _lock(store: JobStore, scene: Scene, run: str) -> SteppedLock:
+    return SteppedLock(store.fs, store.roots.store, run, LEASE_S, scene.clock)
+
+
+def _wants_lock(run: str) -> Act:
+    """Takes the lock as soon as it can, keeps it for a while, renews it once and lets go of it."""
+
+    def act(store: JobStore, scene: Scene) -> None:
+        lock = _lock(store, scene, run)
+        for _ in range(4):
+            since = scene.clock.monotonic_s()
+            try:
+                lock.__enter__()
+            except LockHeldError:
+                scene.clock.sleep(LEASE_S / 2)
+                continue
+            scene.holds(run, since)
+            scene.clock.sleep(LEASE_S / 2)
+            since = scene.clock.monotonic_s()
+            lock.renew()
+            if lock.is_mine():
+                scene.holds(run, since)
+            scene.lets_go(run)
+            lock.__exit__(None, None, None)
+            return
+
+    return act
+
+
+def _locks(machine: SimulatedPosix) -> Mapping[str, Act]:
+    return {run: _wants_lock(run) for run in ("one", "two", "three")}
+
+
+def _take_over(machine: SimulatedPosix) -> Mapping[str, Act]:
+    """A run holds the lock and is frozen at any operation: its lease runs out, and another takes its lock and work."""
+    settings = new_run(machine)
+
+    def frozen(store: JobStore, scene: Scene) -> None:
+        with _lock(store, scene, "frozen"):
+            finishes(settings)(store, scene)
+
+    def newcomer(store: JobStore, scene: Scene) -> None:
+        for _ in range(10):
+            with suppress(LockHeldError), _lock(store, scene, "newcomer"):
+                runs()(store, scene)
+                return
+            scene.clock.sleep(LEASE_S / 2)
+
+    return {"frozen": frozen, "newcomer": newcomer}
+
+
+def _begins(store: JobStore, scene: Scene) -> None:
+    """Runs that die as soon as they have begun."""
+    for _ in range(4):
+        settings = WORLD.begin(store.fs._calls, SOURCE)  # type: ignore[attr-defined]
+        end_run(settings.store, settings.epoch, clean=False)
+
+
+def _is_newest(store: JobStore, scene: Scene) -> None:
+    """Whoever looks is never told that there is a newer store."""
+    for _ in range(30):
+        if newer := newer_runs(store):
+            raise AssertionError(f"the newest store is taken for an old one: {newer}")
+
+
+def _beginners(machine: SimulatedPosix) -> Mapping[str, Act]:
+    return {"run": _begins, "onlooker": _is_newest}
+
+
+_OTHERS = Roots("/job/other", ROOTS.staging, ROOTS.output)
+
+
+def _claims(roots: Roots, job: str) -> Act:
+    """Takes the folders for a store; who was told that they are its own finds them to be."""
+
+    def act(store: JobStore, scene: Scene) -> None:
+        mine = open_store(store.fs, roots, job, create=False)
+        try:
+            claim_folders(mine)
+        except ConfigurationError:
+            return  # the other one was first
+        for root in (roots.output, roots.staging):
+            owner = read_owner(store.fs, root)
+            if owner is None or owner.store_id != mine.store_id:
+                raise AssertionError(f"{job} was told that {root} is its own, which is {owner}")
+
+    return act
+
+
+def _two_jobs(machine: SimulatedPosix) -> Mapping[str, Act]:
+    """Two jobs are configured with the same folders, and begin at once, each with its store."""
+    open_store(SimulatedFileSystem(machine), _OTHERS, "other", WORLD.buckets, create=True)
+    return {"one": _claims(ROOTS, "job"), "other": _claims(_OTHERS, "other")}
+
+
+def _owners_run(cast: Cast, machine: SimulatedPosix) -> bool:
+    """A run of whichever job the output is; the other one's are refused."""
+    owner = read_owner(SimulatedFileSystem(machine), ROOTS.output)
+    if owner is not None and owner.job != "job":
+        require_refused([partial(cast.world.run, machine, cast.source)])
+        return True
+    return cast.world.run(machine, cast.source).succeeded
+
+
+def _violation_of_owner(cast: Cast, machine: SimulatedPosix, before: Mapping[str, Watermark]) -> str:
+    owner = read_owner(SimulatedFileSystem(machine), ROOTS.output)
+    return violation_of(cast, machine, before) if owner is not None and owner.job == "job" else ""
+
+
+RUNS = (
+    Cast("sweeper", _sweeper),
+    Cast("onlooker", _onlooker, blind=frozenset({"onlooker"})),
+    Cast("lock", _locks),
+    Cast("beginners", _beginners, blind=frozenset({"onlooker"})),
+    Cast("two-jobs", _two_jobs, _violation_of_owner, last_run=_owners_run),
+    Cast("take-over", _take_over),
+)

@@ -1,0 +1,236 @@
+"""A tree of files and folders in memory that knows what would survive a power loss.
+
+Every change is one atomic effect on the volatile state; what is durable is tracked apart, so that the states a crash
+may leave can be enumerated.
+
+What is assumed of the real file system: a synced file keeps its bytes, a synced folder its names; unsynced names may
+survive or not, each by itself, but those of one name in one folder in their order; the old name of a rename goes only
+if the new one survives; a folder is never in two places: its rename survives as a whole or not at all, and is durable
+with either of the folders it went from and to; unsynced bytes may be absent, cut short or whole.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import random
+from collections.abc import Iterator
+from operator import itemgetter
+from typing import Self
+
+from distcommit.model.ports import FileStatus
+from tests.simulation.power_loss import File, Folder, Link, NameChange, Sketch, bind, kept_bytes, picks
+
+
+class DurableTree:
+    """Names and inodes as they are now, and as they would be after a crash."""
+
+    def __init__(self) -> None:
+        self._inodes: dict[int, File | Folder | Link] = {1: Folder()}
+        self._durable_names: dict[int, dict[str, int]] = {1: {}}
+        self._changes: list[NameChange] = []
+        self._known_folders: dict[str, int] = {}  # where lookups have led, until a folder or link goes away
+        self._numbers = itertools.count(2)
+        self._ticks = itertools.count(1)
+
+    def after_kill(self) -> Self:
+        """What the next process finds when this one was killed: everything, synced or not."""
+        return self._copy()
+
+    def after_power_loss(self, rng: random.Random, bound: int, samples: int) -> Iterator[Self]:
+        """States that a power loss may leave: durable names with a subset of the unsynced changes, and for each file
+        with unsynced bytes none of them, all of them, or part.
+
+        All subsets where at most `bound` choices are open; beyond that none, all, each one alone, each one missing, and
+        `samples` at random.
+        """
+        return (survivor for _, survivor in self.power_losses(rng, bound, samples, set()))
+
+    def power_losses(self, rng: random.Random, bound: int, samples: int, known: set[int]) -> Iterator[tuple[int, Self]]:
+        """The same, numbered from 1, without those that are in `known`: states of this machine, or of one that it is a
+        copy of, that were given before. A number is a state's whatever is known."""
+        torn = [
+            n for n, f in self._inodes.items() if type(f) is File and f.durable is not f.data and f.durable != f.data
+        ]
+        choices: list[list[int]] = [[0, 1]] * len(self._changes) + [[0, 1, 2]] * len(torn)
+        seen: set[tuple[object, ...]] = set()
+        number, sketch = 0, Sketch(self._durable_names, self._inodes, torn)
+        for picked in picks(choices, rng, bound, samples):
+            changes, bytes_kept = self._possible(picked[: len(self._changes)]), picked[len(self._changes) :]
+            key = (*(change.number for change in changes), *bytes_kept)
+            if key in seen:
+                continue
+            seen.add(key)
+            number += 1
+            kept = dict(zip(torn, bytes_kept, strict=True))
+            state = sketch.of(changes, kept)
+            if state not in known:
+                known.add(state)
+                yield number, self._survivor(changes, kept)
+
+    def files(self) -> Iterator[tuple[int, str, bytes | None]]:
+        """All files and folders in the order of their making: inode, path, and bytes (None for a folder)."""
+        for path, inode in sorted(self.walk("/"), key=itemgetter(1)):
+            found = self._inodes[inode]
+            if type(found) is File:
+                yield inode, path, found.data
+            elif type(found) is Folder:
+                yield inode, path, None
+
+    def contents(self) -> Iterator[tuple[int, str, bytes | None, int]]:
+        """The same in any order, with when it was changed last, as `lstat` says it."""
+        for path, inode in self.walk("/"):
+            found = self._inodes[inode]
+            if type(found) is File:
+                yield inode, path, found.data, found.mtime_ns
+            elif type(found) is Folder:
+                yield inode, path, None, 0
+
+    def has_links(self) -> bool:
+        """Whether there is a symbolic link, or was one, of which `files` says nothing."""
+        return any(type(found) is Link for found in self._inodes.values())
+
+    def walk(self, path: str) -> list[tuple[str, int]]:
+        """All paths below `path` with their inodes."""
+        root = self._lookup(path)
+        found, inodes = [], self._inodes
+        folders = [(path.rstrip("/"), self._folder(root).names)]
+        for above, names in folders:  # which grows meanwhile
+            for name, inode in names.items():
+                there, below = inodes[inode], f"{above}/{name}"
+                found.append((below, inode))
+                if type(there) is Folder:
+                    folders.append((below, there.names))
+        return found
+
+    # -- inside
+
+    def _possible(self, picked: tuple[int, ...]) -> list[NameChange]:
+        """Of the picked changes those that may survive without the others."""
+        numbers: set[int] = set()
+        blocked: set[tuple[int, str]] = set()
+        possible: list[NameChange] = []
+        for change, pick in zip(self._changes, picked, strict=True):
+            stopped = not pick or any(place in blocked for place in change.places)
+            if stopped or (change.needs >= 0 and not self._survives(change.needs, numbers)):
+                blocked.update(change.places)
+            else:
+                numbers.add(change.number)
+                possible.append(change)
+        return possible
+
+    def _survivor(self, changes: list[NameChange], kept: dict[int, int]) -> Self:
+        after = type(self)()
+        durable = {inode: dict(entries) for inode, entries in self._durable_names.items()}
+        for change in changes:
+            change.apply(durable)
+        after._inodes = {}
+        for inode, found in self._inodes.items():
+            if type(found) is Folder:
+                after._inodes[inode] = Folder(dict(durable.get(inode, {})))
+            elif type(found) is File and inode in kept:
+                left = kept_bytes(found, kept[inode])
+                after._inodes[inode] = File(left, left, found.mtime_ns)
+            else:
+                after._inodes[inode] = found
+        after._collect()
+        after._numbers, after._ticks = itertools.count(max(self._inodes) + 1), itertools.count(1_000_000 + len(changes))
+        return after
+
+    def _survives(self, number: int, chosen: set[int]) -> bool:
+        """Whether the change was chosen now or was synced before."""
+        return number in chosen or all(change.number != number for change in self._changes)
+
+    def _collect(self) -> None:
+        """Drops what no name reaches, and takes what is left for durable."""
+        reached = {1: self._inodes[1], **{inode: self._inodes[inode] for _, inode in self.walk("/")}}
+        self._inodes = reached
+        self._durable_names = {n: dict(f.names) for n, f in reached.items() if type(f) is Folder}
+
+    def _copy(self) -> Self:
+        after = type(self)()
+        after._inodes = {
+            inode: Folder(dict(found.names)) if type(found) is Folder else found
+            for inode, found in self._inodes.items()
+        }
+        after._durable_names = {n: dict(entries) for n, entries in self._durable_names.items()}
+        after._changes = list(self._changes)
+        after._known_folders = dict(self._known_folders)
+        after._numbers = itertools.count(max(self._inodes) + 1)
+        after._ticks = itertools.count(next(self._ticks) + 1_000_000)
+        return after
+
+    def _change(self, folder: int, name: str, inode: int, needs: int = -1, frees: tuple[int, str] | None = None) -> int:
+        number = next(self._ticks)
+        bind(self._folder(folder).names, name, inode)
+        self._changes.append(NameChange(number, folder, name, inode, needs, frees))
+        return number
+
+    def _settle(self, folder: int = 0) -> None:
+        """Makes the names durable that changed in a folder, or, without one, everywhere."""
+        left: list[NameChange] = []
+        for change in self._changes:
+            if not folder or change.folder == folder or (change.frees is not None and change.frees[0] == folder):
+                change.apply(self._durable_names)
+            else:
+                left.append(change)
+        self._changes = left
+
+    def _sync_file(self, inode: int) -> None:
+        file = self._file(inode)
+        if not file.given_up:
+            self._inodes[inode] = File(file.data, file.data, file.mtime_ns)
+
+    def _lookup(self, path: str, *, follow: bool = True) -> int:
+        known = self._known_folders
+        inode = known.get(path, 0)
+        if inode:
+            return inode
+        above, _, name = path.rstrip("/").rpartition("/")
+        if not name:
+            return 1
+        try:
+            folder = self._inodes[known.get(above, 0) or self._lookup(above)]
+        except OSError as error:
+            raise failed(error.errno or 0, path) from None
+        if type(folder) is not Folder:
+            raise failed(errno.ENOTDIR, path)
+        inode = folder.names.get(name, 0)
+        if not inode:
+            raise failed(errno.ENOENT, path)
+        found = self._inodes[inode]
+        if type(found) is Folder:
+            known[path] = inode
+        elif type(found) is Link and follow:
+            return self._lookup(found.path)
+        return inode
+
+    def _parent(self, path: str) -> tuple[int, str]:
+        folder, _, name = path.rpartition("/")
+        return self._lookup(folder), name
+
+    def _folder(self, inode: int) -> Folder:
+        found = self._inodes[inode]
+        if type(found) is not Folder:
+            raise failed(errno.ENOTDIR, str(inode))
+        return found
+
+    def _file(self, inode: int) -> File:
+        found = self._inodes[inode]
+        if type(found) is not File:
+            raise failed(errno.EISDIR, str(inode))
+        return found
+
+    def _status(self, inode: int) -> FileStatus:
+        found = self._inodes[inode]
+        if isinstance(found, Folder):
+            return FileStatus(0, 0, inode, True)
+        if isinstance(found, Link):
+            return FileStatus(len(found.path), 0, inode)
+        return FileStatus(len(found.data), found.mtime_ns, inode)
+
+
+def failed(code: int, path: str) -> OSError:
+    """The error of a system call."""
+    return OSError(code, os.strerror(code), path)

@@ -1,0 +1,187 @@
+"""Faults one upon another: what is done is killed, or loses power, what comes after it meets an I/O error, and then the
+power fails in that or after it; at the end an undisturbed run must make all exact.
+
+A chain in its printed form is `name:STAGE > STAGE > ...`: what is done first is struck by the first stage, what is done
+after it by the second, and so on. A stage is
+
+- `kill@N`: it dies before its N-th operation that changes something; `power@N.S`: the power fails there, and leaves the
+  S-th of the states that it may leave;
+- `ERRNO@N`: the N-th operation fails; with `+` all from there on, with ` lost` only its answer is an error; with `/C`
+  the power fails after that, at the C-th of four places between the error and the end.
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+import re
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import count, islice
+from typing import cast
+
+from distcommit.fs.posix import PosixCalls
+from distcommit.model.errors import DistcommitError
+from distcommit.testing.fakes.faulty_calls import ERRORS, Fault, FaultyCalls, Operation
+from tests.simulation.simulated_posix import SimulatedPosix
+
+NEXT = " > "
+_STAGE = re.compile(
+    r"(?P<who>(?:\w+ )?)(?P<kind>[a-zA-Z]+)@(?P<number>\d+)(?:\.(?P<state>\d+))?(?P<ever>\+?)(?P<lost>(?: lost)?)"
+    r"(?:/(?P<place>\d+))?"
+)
+_EVER, _NEVER = 1_000_000, 1_000_000_000
+_PLACES, _STATES, _CHOICES, _SAMPLES = 4, 6, 5, 6
+
+Act = Callable[[PosixCalls], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What chains strike.
+
+    Attributes:
+        find: the machine as it is found.
+        first: what is done first.
+        again: what may be done after that, by the word that a stage begins with; "" for none.
+        violation: what is wrong after an undisturbed run, if anything.
+    """
+
+    find: Callable[[], SimulatedPosix]
+    first: Act
+    again: Mapping[str, Act]
+    violation: Callable[[SimulatedPosix], str]
+
+
+class NoSuchStageError(ValueError):
+    """The text is no stage, or there is no such operation."""
+
+
+class Chains:
+    """Chains of faults on some subjects, by name."""
+
+    def __init__(self, subjects: Mapping[str, Subject]) -> None:
+        self._subjects = subjects
+        self._after = lru_cache(128)(self._struck)  # chains that begin alike share what they begin with
+
+    def play(self, history: str) -> str:
+        """Plays a chain; what was violated, if anything."""
+        name, _, text = history.partition(":")
+        if name not in self._subjects:
+            return f"no history: {history}"
+        try:
+            machine = self._after(name, tuple(text.split(NEXT)))
+        except NoSuchStageError as error:
+            return f"no history: {history} ({error})"
+        except Exception as error:  # noqa: BLE001 - what is not typed is a finding
+            return f"an error that is not typed: {''.join(traceback.format_exception(error))}"
+        return self._subjects[name].violation(machine.after_kill())
+
+    def of(self, name: str, rng: random.Random) -> Iterator[str]:
+        """Chains on a subject, without an end. Of each first stage a few, as all of them share what it leaves."""
+        again = self._subjects[name].again
+        while True:
+            operations = self._count(name, (), "")[1]
+            number = rng.randrange(operations + 1)
+            first = f"kill@{number}" if rng.random() < 0.7 else f"power@{number}.{rng.randrange(_STATES)}"
+            for who in [*again, *again]:
+                calls, operations = self._count(name, (first,), who)
+                yield f"{name}:{NEXT.join([first, *self._later(who, calls, operations, rng)])}"
+
+    def _later(self, who: str, calls: int, operations: int, rng: random.Random) -> Iterator[str]:
+        """An error in what comes next, and a power loss in that; or in what follows it, by itself or after another
+        error."""
+        how = rng.choice(("", "+", " lost"))
+        struck = f"{who}{errno.errorcode[rng.choice(ERRORS)]}@{rng.randrange(calls)}{how}"
+        if rng.random() < 0.5:
+            yield f"{struck}/{rng.randrange(_PLACES)}"
+            return
+        yield struck
+        if rng.random() < 0.5:
+            yield f"{who}power@{rng.randrange(operations + 1)}.{rng.randrange(_STATES)}"
+        else:
+            yield f"{who}EIO@{rng.randrange(calls)}/{rng.randrange(_PLACES)}"
+
+    def _count(self, name: str, stages: tuple[str, ...], who: str) -> tuple[int, int]:
+        """How many calls, and how many that change something, what comes after these stages has undisturbed."""
+        machine, operations = self._at(name, stages).after_kill(), list[Operation]()
+        fault = Fault(errno.EIO, _NEVER)
+        machine.gate = operations.append
+        _failed(machine, self._act(name, stages, who), fault)
+        return max(1, fault.seen), len(operations)
+
+    def _at(self, name: str, stages: tuple[str, ...]) -> SimulatedPosix:
+        return self._after(name, stages) if stages else self._subjects[name].find()
+
+    def _act(self, name: str, before: Sequence[str], who: str) -> Act:
+        subject = self._subjects[name]
+        acts = subject.again if before else {"": subject.first}
+        if who not in acts:
+            raise NoSuchStageError(f"nobody is {who!r}")
+        return acts[who]
+
+    def _struck(self, name: str, stages: tuple[str, ...]) -> SimulatedPosix:
+        """What these stages leave."""
+        *before, text = stages
+        stage = _STAGE.fullmatch(text)
+        if stage is None:
+            raise NoSuchStageError(text)
+        machine = self._at(name, tuple(before)).after_kill()
+        act = self._act(name, before, stage["who"])
+        rng = random.Random(f"{name}{stages}")
+        if stage["kind"] in ("kill", "power"):
+            return _dead(machine, act, int(stage["number"]), stage["state"], rng)
+        code = getattr(errno, stage["kind"], None)
+        if code is None:
+            raise NoSuchStageError(text)
+        fault = Fault(code, int(stage["number"]), _EVER if stage["ever"] else 1, bool(stage["lost"]))
+        if stage["place"] is None:
+            return _failed(machine, act, fault)
+        return _failed_and_dark(machine, act, fault, int(stage["place"]), rng)
+
+
+def _dead(machine: SimulatedPosix, act: Act, number: int, state: str | None, rng: random.Random) -> SimulatedPosix:
+    """What a kill or a power loss before that operation leaves; the operation after the last one is the end."""
+    found: list[SimulatedPosix] = []
+    places = count()
+
+    def gate(operation: Operation) -> None:
+        if next(places) == number:
+            found.append(machine.after_kill())
+
+    machine.gate = gate
+    with suppress(DistcommitError, OSError):
+        act(cast(PosixCalls, machine))
+    machine.gate = None
+    left = found[0] if found else machine.after_kill()
+    return left if state is None else _power_loss(left, int(state), rng)
+
+
+def _power_loss(machine: SimulatedPosix, state: int, rng: random.Random) -> SimulatedPosix:
+    states = list(islice(machine.after_power_loss(rng, _CHOICES, _SAMPLES), state + 1))
+    return states[-1]
+
+
+def _failed(machine: SimulatedPosix, act: Act, fault: Fault) -> SimulatedPosix:
+    with suppress(DistcommitError, OSError):  # it may fail; it may not do harm
+        act(cast(PosixCalls, FaultyCalls(machine, fault)))
+    return machine
+
+
+def _failed_and_dark(machine: SimulatedPosix, act: Act, fault: Fault, place: int, rng: random.Random) -> SimulatedPosix:
+    """What a power loss leaves at one of a few places after the error."""
+    found: list[SimulatedPosix] = []
+
+    def gate(operation: Operation) -> None:
+        if fault.seen > fault.first:
+            found.append(machine.after_kill())
+
+    machine.gate = gate
+    _failed(machine, act, fault)
+    machine.gate = None
+    found.append(machine.after_kill())
+    last = len(found) - 1
+    return _power_loss(found[last * min(place, _PLACES - 1) // (_PLACES - 1)], rng.randrange(_STATES), rng)

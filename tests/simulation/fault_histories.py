@@ -1,0 +1,301 @@
+"""Histories with a fault: every operation of every scenario's run goes wrong, one at a time. Whatever the run says, an
+undisturbed run afterwards must make all exact. The same for every operation of what people do by hand: afterwards the
+next run and the command once more, in this order or the other, must make all right; what was answered is durable.
+
+A history in its printed form is `name:KIND@N`, of a scenario or of a program by hand; N counts operations. KIND is
+
+- an errno: the operation fails, before it takes effect; with `+` all fail from there on, with ` lost` it takes effect
+  and only the answer is an error; with `/C` the power fails later on, at the C-th of the crashes that are tried;
+- `unsynced`: the N-th sync fails, and what it was to write is given up, as kernels do: a later sync succeeds and does
+  not write it; with `+` all syncs fail from there on. The power fails when all is over, or at one of a few places
+  before, and keeps nothing unsynced;
+- `full`, `readonly`: from there on the storage takes nothing more, or no change; it can be read. Operations that change
+  nothing are not counted, and the error must say that nothing was written;
+- `slow`, `ahead`, `back`: the operation outlasts the lock's lease, or the clock is set while it goes on, and another
+  run comes that wants the lock, too (scenarios alone: people take no lock);
+- a kind of damage: the N-th read of a file of the store gives damaged bytes; with `+` so do all from there on.
+
+Faults one upon another are in turn with these (see `fault_chains`), in the order of `fault_orders`.
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+import re
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any, cast
+
+from distcommit.fs.posix import PosixCalls
+from distcommit.model.errors import REFUSALS, DistcommitError, OutcomeUnknownError
+from distcommit.model.log_records import DatasetState
+from distcommit.model.watermark import Watermark
+from distcommit.testing.fakes.faulty_calls import READS, SYNCS, Fault, FaultyCalls, Operation
+from tests.simulation.damage import WHOLE
+from tests.simulation.explore import crashes_of, program_violation, recovery_violation
+from tests.simulation.fault_chains import NEXT, Chains, Subject
+from tests.simulation.programs.by_hand import BY_HAND
+from tests.simulation.programs.parts import SOURCE, Program
+from tests.simulation.scenarios import SCENARIOS, Scenario
+from tests.simulation.simulated_posix import SimulatedPosix
+from tests.simulation.stepped_lock import SteppedLock
+from tests.simulation.world import ROOTS, SimulatedClock, World
+
+_LEASE_S = 30
+_DAY_S = 86_400.0
+TIMES: dict[str, Callable[[SimulatedClock], None]] = {
+    "slow": lambda clock: clock.sleep(_LEASE_S),
+    "ahead": lambda clock: clock.jump(_DAY_S),
+    "back": lambda clock: clock.jump(-_DAY_S),
+}
+REFUSING = {"full": (errno.ENOSPC, {*READS, "unlink", "rmdir"}), "readonly": (errno.EROFS, READS)}
+"""A storage that refuses all changes, or all that take space, from there on: the errno, and calls that it serves."""
+_HISTORY = re.compile(
+    r"(?P<name>[^:]+):(?P<kind>\w+)@(?P<number>\d+)(?P<ever>\+?)(?P<lost>(?: lost)?)(?:/(?P<crash>\d+))?"
+)
+PEOPLE = {program.name: program for program in BY_HAND}
+NAMES = [*SCENARIOS, *PEOPLE]
+"""What histories are of."""
+UNSYNCED = "unsynced"
+_EVER, _NEVER = 1_000_000, 1_000_000_000
+_POWER_LOSSES = 4
+"""How many power losses are tried, of one history, before all is over."""
+CRASHES = 4
+"""How many places a power loss after a fault is tried at, of one history."""
+
+
+def replay(history: str) -> str:
+    """Plays one history and returns what was violated, if anything."""
+    if NEXT in history:
+        return CHAINS.play(history)
+    found = _HISTORY.fullmatch(history)
+    if found is None or found["name"] not in NAMES or (found["kind"] in TIMES and found["name"] in PEOPLE):
+        return f"no history: {history}"
+    name, number, times = found["name"], int(found["number"]), _EVER if found["ever"] else 1
+    machine = _machine(name)
+    fault, run = _disturbed(name, machine, found["kind"], number, times, lost=bool(found["lost"]))
+    try:
+        if found["kind"] == UNSYNCED:
+            return _violation_without_power(name, machine, run, fault, history)
+        if found["crash"] is not None:
+            return _violation_after(name, _crashed(machine, run, history, int(found["crash"])))
+        played = run()
+        if wrong := _untold_refusal(found["kind"], found["lost"], played.error):
+            return wrong
+    except Exception as error:  # noqa: BLE001 - what is not typed is a finding
+        return f"an error that is not typed: {''.join(traceback.format_exception(error))}"
+    return (lost_answer(machine) if name in PEOPLE and played.answered else "") or _violation_after(name, machine)
+
+
+def _violation_without_power(
+    name: str, machine: SimulatedPosix, run: Callable[[], _Played], fault: Fault, history: str
+) -> str:
+    """What is wrong if the power fails once all is over, or somewhere after the fault; nothing unsynced is left."""
+    rng = random.Random(history)
+    places: list[SimulatedPosix] = []
+
+    def gate(operation: Operation) -> None:
+        if len(fault.sites) > fault.first:
+            places.append(machine.after_kill())
+
+    machine.gate = gate
+    answered = run().answered
+    machine.gate = None
+    known = _watermarks(name, machine) if answered else {}
+    after = _powerless(machine)
+    try:
+        now = _watermarks(name, after)
+    except DistcommitError as error:
+        return f"a power loss leaves what can't be read: {error}"
+    if any(urn not in now or not now[urn].covers(watermark) for urn, watermark in known.items()):
+        return f"a power loss takes back what was answered: {known} is {now}"
+    before = rng.sample(places, min(len(places), _POWER_LOSSES))
+    return next(filter(None, (_violation_after(name, m) for m in (after, *map(_powerless, before)))), "")
+
+
+def _powerless(machine: SimulatedPosix) -> SimulatedPosix:
+    return next(machine.after_power_loss(random.Random(0), 0, 0))
+
+
+def _violation_after(name: str, machine: SimulatedPosix) -> str:
+    """What is wrong once undisturbed runs came, or the command was given again."""
+    if name in PEOPLE:
+        return _violation_by_hand(PEOPLE[name], machine)
+    return _violation_of_runs(SCENARIOS[name], machine)
+
+
+def _violation_of_runs(scenario: Scenario, machine: SimulatedPosix) -> str:
+    """What is wrong after some runs: what failed to be replayed is tried again by the next one."""
+    wrong = ""
+    for _ in range(scenario.world.max_attempts):
+        wrong = recovery_violation(scenario, machine)
+        if not wrong:
+            return ""
+    return wrong
+
+
+def _untold_refusal(kind: str, lost: str, error: Exception | None) -> str:
+    """What is wrong with the error of a storage that refused whole operations: surely none of them had an effect."""
+    refused = kind in REFUSING or (not lost and getattr(errno, kind, 0) in REFUSALS)
+    unknown = isinstance(error, OutcomeUnknownError)
+    return f"a refusal is told as an unknown outcome: {error}" if refused and unknown else ""
+
+
+def _violation_by_hand(program: Program, machine: SimulatedPosix) -> str:
+    """What is wrong once the command was given again and a run came, and once a run came first."""
+    other = machine.after_kill()
+    wrong = program_violation(program, machine)
+    if not wrong:
+        with suppress(DistcommitError):
+            World().run(other, SOURCE)
+        wrong = program_violation(program, other)
+        wrong = wrong and f"with a run before the command was given again: {wrong}"
+    return wrong
+
+
+def _watermarks(name: str, machine: SimulatedPosix) -> dict[str, Watermark]:
+    return (SCENARIOS[name].world if name in SCENARIOS else World()).watermarks(machine)
+
+
+def lost_answer(machine: SimulatedPosix) -> str:
+    """Which state a power loss takes back of those that the command was answered on."""
+    now = _states(machine)
+    for survivor in machine.after_power_loss(random.Random(0), 5, 6):
+        then = _states(survivor)
+        if then != now:
+            return f"a power loss takes back what was answered: {now} is {then}"
+    return ""
+
+
+def _states(machine: SimulatedPosix) -> dict[str, DatasetState]:
+    store = World().store(machine)
+    return store.bucket_log(0).refresh().datasets
+
+
+def _machine(name: str) -> SimulatedPosix:
+    return _found(name).after_kill()
+
+
+@cache
+def _found(name: str) -> SimulatedPosix:
+    return SCENARIOS[name].machine() if name in SCENARIOS else PEOPLE[name].find()
+
+
+def _subject(name: str) -> Subject:
+    """A scenario or program as chains of faults strike it."""
+    if name in SCENARIOS:
+        scenario = SCENARIOS[name]
+        return Subject(
+            partial(_machine, name),
+            lambda calls: scenario.run(calls, scenario.disturbed),
+            {"": lambda calls: scenario.run(calls, scenario.after)},
+            partial(_violation_of_runs, scenario),
+        )
+    program = PEOPLE[name]
+    by_hand = cast(Callable[[PosixCalls], None], program.act)
+    return Subject(
+        partial(_machine, name),
+        by_hand,
+        {"": by_hand, "run ": lambda calls: World().run(calls, SOURCE)},
+        partial(_violation_by_hand, program),
+    )
+
+
+CHAINS = Chains({name: _subject(name) for name in NAMES})
+
+
+@dataclass(frozen=True, slots=True)
+class _Played:
+    """Whether there was an answer, or else the error."""
+
+    answered: bool
+    error: Exception | None = None
+
+
+def _disturbed(
+    name: str, machine: SimulatedPosix, kind: str, number: int, times: int, *, lost: bool = False
+) -> tuple[Fault, Callable[[], _Played]]:
+    """The fault, and the scenario's run, or what the person does, with it, which tells whether there was an answer; it
+    may fail instead, with a typed error."""
+    clock = SimulatedClock()
+
+    def act(calls: PosixCalls) -> None:
+        if name in PEOPLE:
+            PEOPLE[name].act(cast(SimulatedPosix, calls))
+        else:
+            SCENARIOS[name].run(calls, SCENARIOS[name].disturbed)
+
+    def under_lock(calls: PosixCalls, run: str) -> None:
+        scenario = SCENARIOS[name]
+        fs = scenario.world.store(calls).fs
+        with SteppedLock(fs, ROOTS.store, run, _LEASE_S, clock):
+            scenario.run(calls, scenario.disturbed, clock)
+
+    def meanwhile() -> None:
+        TIMES[kind](clock)
+        with suppress(DistcommitError, OSError):  # it may fail as any run
+            under_lock(machine, "second")
+
+    if kind in TIMES:
+        fault = Fault(0, number, meanwhile=meanwhile)
+    elif kind == UNSYNCED:
+        fault = Fault(errno.EIO, number, times, besides=machine.give_up, concerns=_syncs)
+    elif kind in REFUSING:
+        code, spared = REFUSING[kind]
+        fault = Fault(code, number, _EVER, concerns=lambda name, arguments: name not in spared)
+    elif kind in WHOLE:
+        fault = Fault(0, number, times, damage=WHOLE[kind], concerns=_reads_store)
+    else:
+        fault = Fault(getattr(errno, kind), number, times, lost)
+    calls = cast(PosixCalls, FaultyCalls(machine, fault))
+
+    def run() -> _Played:
+        try:
+            if kind in TIMES:
+                under_lock(calls, "first")
+            else:
+                act(calls)
+        except (DistcommitError, OSError) as error:  # a run may fail; it may not do harm
+            return _Played(False, error)
+        return _Played(True)
+
+    return fault, run
+
+
+def _syncs(name: str, arguments: tuple[Any, ...]) -> bool:
+    return name in SYNCS
+
+
+def _reads_store(name: str, arguments: tuple[Any, ...]) -> bool:
+    return name == "read_file" and str(arguments[0]).startswith(f"{ROOTS.store}/")
+
+
+def sites(name: str, kind: str) -> list[str]:
+    """The kinds of operations and places, where nothing is disturbed, that the fault may strike, one by one."""
+    if kind in (UNSYNCED, *REFUSING):
+        return _traced(name, kind)
+    return _traced(name, "cut" if kind in WHOLE else "slow" if kind in TIMES else "EIO")
+
+
+@cache
+def _traced(name: str, kind: str) -> list[str]:
+    fault, run = _disturbed(name, _machine(name), kind, _NEVER, 1)
+    run()
+    return fault.sites
+
+
+def _crashed(machine: SimulatedPosix, run: Callable[[], _Played], history: str, number: int) -> SimulatedPosix:
+    """What a power loss leaves at one of a few places in that run."""
+    rng = random.Random(history)
+    crashes = [
+        survivor for crash, survivor, _ in crashes_of(machine, lambda calls: run(), rng, _few(rng)) if crash.state
+    ]
+    return crashes[len(crashes) * number // CRASHES] if crashes else machine.after_kill()
+
+
+def _few(rng: random.Random) -> Callable[[int], bool]:
+    return lambda operation: rng.randrange(20) == 0

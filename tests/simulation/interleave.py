@@ -1,0 +1,292 @@
+"""Interleavings: several actors on one store, stepping at each storage operation, reads included.
+
+A deterministic scheduler lets exactly one actor go at a time; which one is the seed's choice, so a seed replays. Each
+actor is the product's own code in a thread of its own, above system calls that wait for their turn.
+
+A history in its printed form is `cast:seed`, or `cast:seed:trouble`, where the seed also chooses whom it strikes, where
+and for how long:
+
+- `slow`: one actor's operation takes effect only when all others have come to their end;
+- `full`: for one actor or all of them the disk is full, for a while or from then on;
+- `bad`: operations of one actor fail, once or for a while; `lost`: one takes effect, and its answer is an error;
+- `killed`: one actor dies before an operation.
+
+Whatever happens, every record in the logs is valid where it stands, no file of a sealed sequence is lost, and an
+undisturbed run afterwards makes all exact; with errors as many runs as replay has attempts.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import random
+import threading
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, cast
+
+from distcommit.fs.posix import PosixCalls
+from distcommit.model.errors import ConflictError, DistcommitError, StaleStoreError
+from distcommit.protocol.paths.store import SEGMENT_SUFFIX
+from distcommit.stores.job_store import has_store
+from distcommit.testing.fakes.faulty_calls import Fault, FaultyCalls
+from tests.simulation.casts import CASTS
+from tests.simulation.casts.parts import Act, Cast, Scene, let_go
+from tests.simulation.explore import shares
+from tests.simulation.log_watch import LogWatch, lost_files
+from tests.simulation.simulated_posix import Crashed, SimulatedPosix
+
+TROUBLES = ("", "slow", "full", "bad", "lost", "killed")
+_WRITES = frozenset({"open_new", "write", "mkdir", "link", "rename_noreplace"})
+_UNSEEN = frozenset({"close", "fstat", "write", "realpath"})
+"""Operations of one actor that no other can tell."""
+_EVER = 1_000_000
+
+
+class Turns:
+    """Lets one actor go at a time, from one storage operation to the next."""
+
+    def __init__(self, names: Sequence[str], rng: random.Random, stickiness: float, slow: tuple[str, int]) -> None:
+        self._rng, self._stickiness, self._slow = rng, stickiness, slow
+        self.taken: Counter[str] = Counter()
+        self._waiting = dict.fromkeys(names, True)
+        self._wake = {name: threading.Semaphore(0) for name in names}
+        self._scheduler = threading.Semaphore(0)
+        self.trace: list[str] = []
+
+    def take(self, name: str, operation: str) -> None:
+        """An actor is about to do something; returns when it is its turn."""
+        self._scheduler.release()
+        self._wake[name].acquire()
+        self.taken[name] += 1
+        self.trace.append(f"{name}.{operation}")
+
+    def end(self, name: str) -> None:
+        """An actor has ended."""
+        del self._waiting[name]
+        self._scheduler.release()
+
+    def conduct(self) -> None:
+        """Wakes one actor after the other until all have ended. Before each choice all have called `take` or `end`."""
+        for _ in range(len(self._waiting)):
+            self._scheduler.acquire()
+        last = ""
+        while self._waiting:
+            able = [name for name in sorted(self._waiting) if not self._is_slow(name)] or sorted(self._waiting)
+            if last not in able or self._rng.random() >= self._stickiness:
+                last = self._rng.choice(able)
+            self._wake[last].release()
+            self._scheduler.acquire()
+
+    def _is_slow(self, name: str) -> bool:
+        """Whether the actor's next operation is the one that takes so long."""
+        return (name, self.taken[name]) == self._slow
+
+
+class _GatedCalls:
+    """System calls of one actor: each waits for its turn first."""
+
+    def __init__(self, calls: PosixCalls, turns: Turns, name: str) -> None:
+        self._calls, self._turns, self._name = calls, turns, name
+
+    def __getattr__(self, operation: str) -> Callable[..., Any]:
+        call = getattr(self._calls, operation)
+
+        def gated(*arguments: Any) -> Any:
+            if operation not in _UNSEEN:
+                self._turns.take(self._name, operation)
+            return call(*arguments)
+
+        return gated
+
+
+class _WatchedCalls:
+    """System calls on a machine; files that are put in a log are told."""
+
+    def __init__(self, machine: SimulatedPosix, watch: LogWatch) -> None:
+        self._machine, self._watch = machine, watch
+
+    def __getattr__(self, operation: str) -> Callable[..., Any]:
+        call: Callable[..., Any] = getattr(self._machine, operation)
+        return call
+
+    def rename_noreplace(self, source: str, target: str) -> None:
+        self._machine.rename_noreplace(source, target)
+        if target.endswith(SEGMENT_SUFFIX):
+            self._watch.saw(target, self._machine.read_file(target))
+
+
+class _KilledCalls:
+    """System calls of one actor, which dies before the one of that number."""
+
+    def __init__(self, calls: PosixCalls, left: int) -> None:
+        self._calls, self._left = calls, left
+
+    def __getattr__(self, operation: str) -> Callable[..., Any]:
+        call = getattr(self._calls, operation)
+
+        def passed_on(*arguments: Any) -> Any:
+            if operation not in _UNSEEN:
+                self._left -= 1
+            if self._left < 0:
+                raise Crashed
+            return call(*arguments)
+
+        return passed_on
+
+
+@dataclass(slots=True)
+class Interleaved:
+    """What was seen: distinct interleavings (hashes of who did what when), and violations by history."""
+
+    traces: set[int] = field(default_factory=set)
+    violations: list[dict[str, str]] = field(default_factory=list)
+
+
+@cache
+def _staged(name: str) -> tuple[SimulatedPosix, Mapping[str, Act], Mapping[str, int]]:
+    """The machine as the cast's actors find it, their parts, and how many operations each has, more or less."""
+    machine = SimulatedPosix()
+    machine.mkdir("/job")
+    CASTS[name].world.store(machine)
+    parts = CASTS[name].stage(machine)
+    machine.syncfs("/")
+    rehearsal = machine.after_kill()
+    turns = Turns(sorted(parts), random.Random(name), 0.9, ("", 0))
+    _act(CASTS[name], parts, turns, Scene(), dict.fromkeys(parts, cast(PosixCalls, rehearsal)))
+    return machine, parts, turns.taken
+
+
+def play(name: str, seed: int, trouble: str = "") -> tuple[int, str]:
+    """Plays one interleaving; returns its hash and what was violated, if anything.
+
+    Args:
+        name: the cast.
+        seed: chooses who goes when, and whom the trouble strikes.
+        trouble: one of `TROUBLES`.
+    """
+    staged, parts, operations = _staged(name)
+    machine, cast_ = staged.after_kill(), CASTS[name]
+    rng = random.Random(f"{name}{seed}{trouble}")
+    watch = LogWatch(cast_.open(cast(PosixCalls, machine)))
+    watched = cast(PosixCalls, _WatchedCalls(machine, watch))
+    calls, slow = dict.fromkeys(parts, watched), ("", 0)
+    victim = rng.choice(sorted(set(parts) - cast_.blind))
+    at = rng.randrange(operations[victim])
+    if trouble == "slow":
+        slow = (victim, at)
+    elif trouble == "killed":
+        calls[victim] = cast(PosixCalls, _KilledCalls(watched, at))
+    elif trouble:
+        fault = _fault(trouble, at, rng)
+        struck = sorted(set(parts) - cast_.blind) if trouble == "full" and rng.random() < 0.5 else [victim]
+        calls |= {role: cast(PosixCalls, FaultyCalls(watched, fault)) for role in struck}
+    scene = Scene(disturbed=trouble not in ("", "slow", "killed"))
+    turns = Turns(sorted(parts), rng, rng.choice((0.0, 0.5, 0.9, 0.98)), slow)
+    wrong = _act(cast_, parts, turns, scene, calls)
+    wrong = wrong or _violation(cast_, machine, watch, disturbed=trouble not in ("", "slow"))
+    return hash(tuple(turns.trace)), wrong
+
+
+def _fault(trouble: str, at: int, rng: random.Random) -> Fault:
+    match trouble:
+        case "full":
+            place, times = rng.randrange(at + 1), rng.choice((1, rng.randrange(1, 40), _EVER))
+            return Fault(errno.ENOSPC, place, times, concerns=lambda name, arguments: name in _WRITES)
+        case "bad":
+            return Fault(errno.EIO, at, rng.choice((1, 1, rng.randrange(1, 20), _EVER)))
+        case "lost":
+            return Fault(errno.EIO, at, takes_effect=True)
+    raise ValueError(trouble)
+
+
+def _act(cast_: Cast, parts: Mapping[str, Act], turns: Turns, scene: Scene, calls: Mapping[str, PosixCalls]) -> str:
+    """Lets all actors act to their end; what they did wrong, if anything."""
+    wrong: list[str] = []
+
+    def actor(role: str, act: Act) -> None:
+        try:
+            act(cast_.open(cast(PosixCalls, _GatedCalls(calls[role], turns, role))), scene)
+        except (Crashed, ConflictError, StaleStoreError):
+            pass  # killed, fenced, or somebody else was first: the rules at work
+        except (DistcommitError, OSError) as error:
+            if not scene.disturbed:
+                wrong.append(f"{role} fails: {''.join(traceback.format_exception(error))}")
+        except Exception as error:  # noqa: BLE001 - what is not typed is a finding
+            wrong.append(f"{role} fails: {''.join(traceback.format_exception(error))}")
+        finally:
+            turns.end(role)
+
+    threads = [threading.Thread(target=actor, args=item, daemon=True) for item in parts.items()]
+    for thread in threads:
+        thread.start()
+    turns.conduct()
+    for thread in threads:
+        thread.join()
+    return "; ".join(wrong)
+
+
+def _violation(cast_: Cast, machine: SimulatedPosix, watch: LogWatch, *, disturbed: bool) -> str:
+    """What is wrong once the actors are gone, and once a run came; after an error it may take some more runs."""
+    calls = cast(SimulatedPosix, _WatchedCalls(machine, watch))
+    try:
+        before = cast_.world.watermarks(machine)
+        store = cast_.open(calls)
+        if has_store(store.fs, store.roots):
+            if wrong := lost_files(store):
+                return wrong
+            if disturbed:
+                let_go(store)
+        for _ in range(cast_.world.max_attempts if disturbed else 1):
+            succeeded = cast_.last_run(cast_, calls)
+            if wrong := watch.violation(cast_.world.store(machine)):
+                return wrong
+            wrong = cast_.violation(cast_, machine, before) or ("" if succeeded else "the last run does not succeed")
+            if not wrong:
+                return ""
+    except (DistcommitError, OSError, AssertionError, ValueError, KeyError) as error:
+        return f"what comes afterwards fails: {''.join(traceback.format_exception(error))}"
+    return wrong
+
+
+def interleave(seconds: float, seed: int, processes: int = 2, casts: Sequence[str] = ()) -> dict[str, object]:
+    """Plays interleavings for a time and adds up the findings of all processes."""
+    names = list(casts) or list(CASTS)
+    began = time.monotonic()
+    total = Interleaved()
+    with shares(processes, _play_share, names, seconds, seed) as parts:
+        for part in parts:
+            total.traces |= part.traces
+            total.violations += part.violations
+    return {
+        "interleavings": len(total.traces),
+        "violations": total.violations,
+        "seconds": round(time.monotonic() - began, 1),
+        "seed": seed,
+        "casts": names,
+    }
+
+
+def _play_share(names: Sequence[str], seconds: float, seed: int, share: int, shares: int) -> Interleaved:
+    until = time.monotonic() + seconds
+    found = Interleaved()
+    for history, trace, wrong in plays(names, itertools.count(seed * 1_000_000 + share, shares)):
+        found.traces.add(trace)
+        if wrong:
+            found.violations.append({"history": history, "violation": wrong})
+        if time.monotonic() > until:
+            break
+    return found
+
+
+def plays(names: Sequence[str], seeds: Iterable[int]) -> Iterator[tuple[str, int, str]]:
+    """Histories, hashes of interleavings and what is wrong after each, if anything: all casts for each seed in turn,
+    each with another trouble than the one before it, and than last time."""
+    for turn, seed in enumerate(seeds):
+        for place, name in enumerate(names):
+            trouble = TROUBLES[(turn + place) % len(TROUBLES)]
+            yield ":".join(filter(None, (name, str(seed), trouble))), *play(name, seed, trouble)

@@ -1,0 +1,203 @@
+"""What stands in the logs, held against the reference model: each record is valid where it stands and of the epoch of
+who wrote it, each checkpoint is what the records below it say, and so is the product's own fold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from distcommit.model.log_records import (
+    ByHand,
+    Checkpoint,
+    DatasetStatus,
+    Decide,
+    Done,
+    Dropped,
+    Failed,
+    Fence,
+    Gate,
+    Intent,
+    Rebuilt,
+    Record,
+    SequenceName,
+    SetWatermark,
+    SetWatermarks,
+)
+from distcommit.model.ports import FileSystem
+from distcommit.model.steps import StepContext
+from distcommit.model.unread import Unread
+from distcommit.model.watermark import Watermark, as_offset, at_or_past
+from distcommit.protocol.fold import Fold
+from distcommit.protocol.paths.store import segment_number
+from distcommit.steps.registry import load_steps
+from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.stores.job_store import JobStore
+from distcommit.stores.log import CommitLog
+from distcommit.stores.segment import Segment, decode_segment
+from tests.models.log_model import LogModel
+
+ANOTHERS_ID = "00112233445566778899aabbccddeeff"
+"""The writer of records that programs leave as somebody else's, which need not be valid where they stand."""
+Placed = tuple[int, Segment]
+_BY_PEOPLE = (ByHand, SetWatermark, SetWatermarks)
+_OF_THEIR_WRITER = (Intent, Done, Failed, Decide, Dropped, Rebuilt, Unread)
+
+
+class LogWatch:
+    """Every record that was ever put into the logs of a store, also of segments that were truncated since; in logs
+    of every generation.
+
+    Args:
+        store: the store as it is when the watch begins.
+    """
+
+    def __init__(self, store: JobStore) -> None:
+        self._records = {log.folder: _standing(log) for log in _logs(store)}
+
+    def saw(self, path: str, data: bytes) -> None:
+        """Takes in that somebody has put a file. Of a number that was truncated away nobody takes notice."""
+        folder, _, name = path.rpartition("/")
+        number, records = segment_number(name), self._records.setdefault(folder, [])
+        if number is not None and (not records or number > records[-1][0]):
+            records.append((number, decode_segment(data, path)))
+
+    def violation(self, store: JobStore) -> str:
+        """What is wrong with the logs, if anything."""
+        return _violation(store, self._records)
+
+
+def log_violation(store: JobStore) -> str:
+    """What is wrong with the logs as they stand, if anything."""
+    return _violation(store, {log.folder: _standing(log) for log in _logs(store)})
+
+
+def _logs(store: JobStore) -> list[CommitLog]:
+    return [store.job_log(), *map(store.bucket_log, range(store.buckets))]
+
+
+def _standing(log: CommitLog) -> list[Placed]:
+    """The segments from the lowest checkpoint on of which all up to the newest are there, and sound."""
+    found: list[Placed] = []
+    for number, segment in log.segments():
+        if found and number != found[-1][0] + 1:
+            found.clear()
+        if isinstance(segment, Segment):
+            found.append((number, segment))
+        else:  # where it matters the product says so
+            found.clear()
+    while found and not isinstance(found[0][1].record, Checkpoint):
+        found.pop(0)
+    return found
+
+
+def _violation(store: JobStore, records: Mapping[str, Sequence[Placed]]) -> str:
+    job_log = store.job_log()
+    decided = _decided(records[job_log.folder])
+    ended = records.keys() - {log.folder for log in _logs(store)}
+    for log in [*_logs(store), *(CommitLog(store.fs, folder) for folder in sorted(ended))]:
+        mine = records[log.folder]
+        wrong = _log_violation(mine, log.refresh()) or (
+            "" if log.folder == job_log.folder else _held_violation(mine, decided)
+        )
+        if wrong:
+            return f"{log.folder}: {wrong}"
+    return ""
+
+
+def _log_violation(records: Sequence[Placed], fold: Fold) -> str:
+    if not records or not isinstance(records[0][1].record, Checkpoint):
+        return "no checkpoint to begin at"
+    model = LogModel.beginning_at(records[0][1].record)
+    by_hand: dict[str, Watermark] = {}
+    for number, segment in records[1:]:
+        record = segment.record
+        if wrong := _undone(record, by_hand):
+            return f"segment {number} undoes what a person did since its rebuild began: {wrong}"
+        ours = segment.writer_id != ANOTHERS_ID  # of programs that leave foreign records
+        if not model.append(record) and ours:
+            return f"segment {number} is not valid where it stands: {record}"
+        wanted = 0 if isinstance(record, _BY_PEOPLE) else segment.epoch
+        if isinstance(record, _OF_THEIR_WRITER):
+            wanted = record.epoch
+        if segment.epoch != wanted and ours:
+            return f"segment {number} was written by epoch {segment.epoch}, and says {record}"
+    return model.difference(fold)
+
+
+def _undone(record: Record, by_hand: dict[str, Watermark]) -> str:
+    """Return a dataset that a rebuild puts behind the watermark that an operator has set since its fence."""
+    match record:
+        case Fence():
+            by_hand.clear()
+        case SetWatermark(urn, Watermark() as watermark):
+            by_hand[urn] = watermark
+        case Rebuilt(_, states):
+            for state in states:
+                said = by_hand.get(state.dataset_urn)
+                reached = state.watermark.positions if state.watermark else {}
+                if said is not None and not all(
+                    p in reached and at_or_past(reached[p], at) for p, at in said.positions.items()
+                ):
+                    return f"{said} is {state}"
+    return ""
+
+
+def _decided(records: Sequence[Placed]) -> dict[int, bool]:
+    """Whether an epoch was decided on, of those whose fence stands in the job log: a decision comes after it, and older
+    ones are forgotten once nobody needs them."""
+    found: dict[int, bool] = {}
+    for _, segment in records:
+        match segment.record:
+            case Fence(epoch):
+                found[epoch] = False
+            case Decide(epoch) if epoch in found:
+                found[epoch] = True
+    return found
+
+
+def _held_violation(records: Sequence[Placed], decided: Mapping[int, bool]) -> str:
+    """Held sequences are published if and only if their epoch was decided."""
+    held: set[SequenceName] = set()
+    for number, segment in records:
+        match segment.record:
+            case Intent(epoch, sequences, Gate.HELD):
+                held |= {SequenceName(sequence.dataset_urn, epoch) for sequence in sequences}
+            case Done(_, names) if any(name in held and not decided.get(name.epoch, True) for name in names):
+                return f"segment {number} closes what nobody has decided on: {names}"
+            case Dropped(_, names) if any(decided.get(name.epoch, False) for name in names):
+                return f"segment {number} drops what was decided on: {names}"
+    return ""
+
+
+def set_back(store: JobStore) -> int:
+    """How many records, by the logs as they stand, people have let be read a second time."""
+    records = 0
+    for log in map(store.bucket_log, range(store.buckets)):
+        model = LogModel()
+        for _, segment in _standing(log):
+            match segment.record:
+                case Checkpoint() as record:
+                    model = LogModel.beginning_at(record)
+                case SetWatermark(urn, Watermark(positions)):
+                    before = model.dataset(urn).watermark
+                    reached = before.positions.items() if before else ()
+                    records += sum(as_offset(position) - as_offset(positions.get(p, 0)) for p, position in reached)
+            model.append(segment.record)
+    return records
+
+
+def lost_files(store: JobStore) -> str:
+    """A file of a sequence that is to be finished, and is neither staged nor published; empty if there is none."""
+    context = StepContext(store.fs, store.roots.staging, store.roots.output)
+    for bucket in range(store.buckets):
+        for state in store.bucket_log(bucket).refresh().datasets.values():
+            if state.sequence is None or state.status is DatasetStatus.REVOKING:
+                continue
+            for step in load_steps(state.sequence.steps, context):
+                if isinstance(step, FsRenameCommitStep) and not _is_there(store.fs, step):
+                    return f"{step.file.staged_path} of {state.dataset_urn} ({state.status.value}) is nowhere"
+    return ""
+
+
+def _is_there(fs: FileSystem, step: FsRenameCommitStep) -> bool:
+    return any(fs.status(path) is not None for path in (step.source, step.target, step.source, step.target))

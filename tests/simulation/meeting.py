@@ -1,0 +1,178 @@
+"""Where recoveries meet: many crashes leave different images, of which recovery makes the same one.
+
+A run recovers first, and reads on from what it has made of the crash. That rest of it follows from the image, from what
+the run holds in memory, and from the source, so that it needs to be seen once: a recovery that comes to where another
+one was, which ended as it must, would end like that one.
+
+Two images are the same if they have the same bytes, but for ids that the recovering runs have made themselves: run ids,
+ids of writers, and the checksums of segments, of beginnings of runs and of cuts, which cover them. One's are then the
+other's at every place. What a run's times and requests say is left out: no run reads it, and requests are counted for
+the whole process. An id in bytes that are neither makes them another image, and so does any other difference, such
+as another inode of a file that commit steps name. What has symbolic links is like no other.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+import msgspec
+from xxhash import xxh3_128_digest
+
+from distcommit.engine.launch import Launch, Result
+from distcommit.engine.planner import plan_partition
+from distcommit.engine.recover import RecoverReport, recover_partition
+from distcommit.engine.settings import RunSettings
+from distcommit.model.errors import DistcommitError
+from distcommit.protocol.paths.parts import CLAIM_FOLDER
+from distcommit.protocol.paths.store import BEGUN, CUTS, RUN_TIMES, SEGMENT_SUFFIX
+from distcommit.stores.cuts import CUT_VERSION, CutRoot
+from distcommit.stores.documents import decode_document
+from distcommit.stores.run_records import BEGINNING_VERSION, RunBeginning
+from distcommit.stores.segment import decode_segment
+from tests.simulation.simulated_posix import SimulatedPosix
+from tests.simulation.world import ROOTS
+
+_IDS = re.compile(r"([0-9a-f]{32}|\d{8}T\d{6}-[0-9a-f]{12}|[0-9a-f]{16})")
+_CHECKSUM_LETTERS = 16
+_BEGINNING = f"-{BEGUN}.json"
+_TIMES = f"{ROOTS.store}/{RUN_TIMES}/"
+_CUT = re.compile(rf"{CUTS}/\d+-[12]\.json$")
+
+
+class Met(BaseException):
+    """From here on the run would be one that was seen before. Not an Exception: nothing may handle it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A file or folder. Texts are in pieces, of which every second may be an id; `said`: what a whole segment says.
+
+    `data`: all other bytes, None of a folder. `identity`: inode and time, where commit steps name them.
+    """
+
+    path: tuple[str, ...]
+    said: tuple[str, ...]
+    data: bytes | None
+    identity: tuple[int, ...]
+    checksum: str
+
+
+class Meeting:
+    """One recovering run, on its way to where another one may have been.
+
+    Args:
+        known: images from which runs went on to end as they must. `ended_well` adds this one's.
+        machine: as the run finds it.
+        about: what its end depends on beside the machine, in plain text.
+    """
+
+    def __init__(self, known: set[bytes], machine: SimulatedPosix, about: str) -> None:
+        self._known, self._machine, self._about = known, machine, about
+        self._older = ids_in(machine)
+        self._recovered: list[RecoverReport] = []
+        self._image = b""
+
+    def watching(self, launch: Launch) -> Launch:
+        """The same launch, which raises `Met` where the run begins to plan on a known image."""
+
+        def watched(
+            function: Callable[[RunSettings, int], Result], settings: RunSettings, tasks: int, kind: type[Result]
+        ) -> list[Result]:
+            if function is plan_partition:
+                self._look(settings)
+            found = launch(function, settings, tasks, kind)
+            if function is recover_partition:
+                self._recovered = [each for each in found if isinstance(each, RecoverReport)]
+            return found
+
+        return watched
+
+    def ended_well(self) -> None:
+        """The run has ended as it must: no other one need go on from where it began to plan."""
+        if self._image:
+            self._known.add(self._image)
+
+    def _look(self, settings: RunSettings) -> None:
+        reports = [each.report for each in self._recovered]
+        if any(report.reasons or report.counts.sequences_left for report in reports):
+            return  # what could not be done is in memory alone, and the run ends by it
+        if self._machine.has_links():
+            return
+        held = [each.oldest_held_epoch for each in self._recovered]
+        memory = repr(
+            (settings.epoch, settings.clock.now_ms(), held, [(report.heads, report.seen) for report in reports])
+        )
+        self._image = image(self._machine, self._older, f"{self._about} {memory}")
+        if self._image in self._known:
+            raise Met
+
+
+def image(machine: SimulatedPosix, older: AbstractSet[str], memory: str) -> bytes:
+    """What a machine and a process's memory are: the same for others that differ in ids alone, these not `older`."""
+    places = _places(machine)
+    checksums = {place.checksum for place in places}
+    numbers: dict[str, int] = {}
+
+    def is_own(each: str) -> bool:
+        return each not in older and (len(each) != _CHECKSUM_LETTERS or each in checksums)
+
+    def without_ids(pieces: tuple[str, ...]) -> str:
+        return "".join("#" if at % 2 and is_own(each) else each for at, each in enumerate(pieces))
+
+    def numbered(pieces: tuple[str, ...]) -> list[str | int]:
+        return [
+            numbers.setdefault(each, len(numbers)) if at % 2 and is_own(each) else each
+            for at, each in enumerate(pieces)
+        ]
+
+    lines = [
+        (numbered(place.path), numbered(place.said), place.data, place.identity)
+        for place in sorted(places, key=lambda place: without_ids(place.path))
+    ]
+    return xxh3_128_digest(msgspec.msgpack.encode((lines, numbered(tuple(_IDS.split(memory))))))
+
+
+def ids_in(machine: SimulatedPosix) -> set[str]:
+    """What looks like an id in its paths and segments."""
+    return {each for place in _places(machine) for each in (*place.path[1::2], *place.said[1::2])}
+
+
+def _places(machine: SimulatedPosix) -> list[_Place]:
+    found = []
+    for inode, path, there, mtime_ns in machine.contents():
+        data = b"" if there and path.startswith(_TIMES) else there
+        named = data is not None and not path.startswith(ROOTS.store) and f"/{CLAIM_FOLDER}/" not in path
+        identity = (inode, mtime_ns) if named else ()
+        said, checksum = _said(path, data) if data and _has_ids(path) else ((), "")
+        found.append(_Place(_pieces(path), said, None if said else data, identity, checksum))
+    return found
+
+
+@functools.lru_cache(200_000)
+def _pieces(text: str) -> tuple[str, ...]:
+    return tuple(_IDS.split(text))
+
+
+def _has_ids(path: str) -> bool:
+    """Whether it is of a kind that may say ids of the run that made it."""
+    return path.endswith((SEGMENT_SUFFIX, _BEGINNING)) or _CUT.search(path) is not None
+
+
+@functools.lru_cache(50_000)
+def _said(path: str, data: bytes) -> tuple[tuple[str, ...], str]:
+    """What a segment, the beginning of a run or a cut says, in pieces, and its checksum; nothing if it is not whole."""
+    try:
+        if not path.endswith(SEGMENT_SUFFIX):
+            if path.endswith(_BEGINNING):
+                decode_document(data, RunBeginning, BEGINNING_VERSION, "", path)
+            else:
+                decode_document(data, CutRoot, CUT_VERSION, "", path)
+            return tuple(_IDS.split(data.decode())), data[-_CHECKSUM_LETTERS - 1 : -1].decode()
+        segment = decode_segment(data, path)
+    except DistcommitError:
+        return (), ""
+    return tuple(_IDS.split(repr(segment))), segment.checksum

@@ -1,0 +1,70 @@
+"""Programs for the crash explorer beyond runs of the usual job: what people do by hand, own commit steps and sinks, the
+lock, damage.
+
+Each has three parts: a machine as it is found, what is done on it (crashed at every operation), and what is done after
+the crash, which must end with everything as it has to be. They must not do the product's work for it. `parts` is what
+programs are made of, and where to start reading; then `by_hand`.
+"""
+
+from __future__ import annotations
+
+from tests.simulation.programs.attempts import ATTEMPTS
+from tests.simulation.programs.broken_steps import BROKEN_STEPS
+from tests.simulation.programs.by_hand import BY_HAND
+from tests.simulation.programs.cuts import CUTS
+from tests.simulation.programs.damage import DAMAGE
+from tests.simulation.programs.delivery import DELIVERY
+from tests.simulation.programs.files import FILES
+from tests.simulation.programs.kept import KEPT
+from tests.simulation.programs.lock import LOCK
+from tests.simulation.programs.losers import LOSERS
+from tests.simulation.programs.moves import MOVES
+from tests.simulation.programs.own_steps import OWN_STEPS
+from tests.simulation.programs.partial import PARTIAL
+from tests.simulation.programs.rebucket import REBUCKET
+from tests.simulation.programs.rebuild import REBUILD
+from tests.simulation.programs.rebuilt_beside import REBUILT_BESIDE
+from tests.simulation.programs.replaced import REPLACED
+from tests.simulation.programs.replacing import REPLACING
+from tests.simulation.programs.reprocess import REPROCESS
+from tests.simulation.programs.restored_targets import RESTORED_TARGETS
+from tests.simulation.programs.restores import RESTORES
+from tests.simulation.programs.retained import RETAINED
+from tests.simulation.programs.retention import RETENTION
+from tests.simulation.programs.settings import SETTINGS
+from tests.simulation.programs.sink import SINK
+from tests.simulation.programs.stuck import STUCK
+from tests.simulation.programs.unread import UNREAD
+from tests.simulation.programs.wholes import WHOLES
+
+_ALL = (
+    *BY_HAND,
+    *OWN_STEPS,
+    *SINK,
+    *LOSERS,
+    *BROKEN_STEPS,
+    *STUCK,
+    *FILES,
+    *LOCK,
+    *RETENTION,
+    *DAMAGE,
+    *MOVES,
+    *REBUILD,
+    *REBUILT_BESIDE,
+    *REBUCKET,
+    *REPLACED,
+    *RESTORES,
+    *RESTORED_TARGETS,
+    *DELIVERY,
+    *ATTEMPTS,
+    *SETTINGS,
+    *REPROCESS,
+    *REPLACING,
+    *RETAINED,
+    *UNREAD,
+    *PARTIAL,
+    *CUTS,
+    *KEPT,
+    *WHOLES,
+)
+PROGRAMS = {program.name: program for program in _ALL}

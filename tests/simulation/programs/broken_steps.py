@@ -1,0 +1,154 @@
+"""Programs for the crash explorer: commit steps in a job's log that fail, or that this program does not know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, ClassVar
+
+import msgspec
+
+from distcommit.engine.recover import recover_partition
+from distcommit.model.errors import LostError, TransientError
+from distcommit.model.log_records import DatasetStatus, SealedSequence, StepBatch
+from distcommit.model.steps import StepContext
+from distcommit.model.watermark import Watermark
+from distcommit.protocol import next_record
+from distcommit.steps import registry
+from distcommit.steps.registry import dump_steps, register
+from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.steps.sink import SinkCommitStep
+from distcommit.steps.watermark import HighWatermarkCommitStep
+from distcommit.stores import by_hand
+from tests.simulation.programs.own_steps import NoticeCommitStep
+from tests.simulation.programs.parts import SOURCE, Program, new_machine, put_file
+from tests.simulation.simulated_posix import SimulatedPosix
+from tests.simulation.world import ROOTS, SimulatedFileSystem, World
+
+_WORLD = World(max_attempts=1)
+_BROKEN = f"{ROOTS.staging}.broken"
+
+
+@register
+class BrokenCommitStep(NoticeCommitStep):
+    """A user's step that fails in one of many ways for as long as a certain file is there."""
+
+    type_name: ClassVar[str] = "testing-broken"
+
+    def __init__(self, context: StepContext, name: str, way: str) -> None:
+        super().__init__(context, name)
+        self.way = way
+
+    def verify(self) -> bool:
+        self._fail("verify")
+        return super().verify()
+
+    def execute(self) -> None:
+        self._fail("execute")
+        super().execute()
+
+    def to_row(self) -> list[Any]:
+        return [self.name, self.way]
+
+    def _fail(self, where: str) -> None:
+        if self.way.startswith(where) and self.context.fs.status(_BROKEN) is not None:
+            raise _WAYS[self.way]
+
+
+_WAYS: dict[str, Exception] = {
+    "verify by the system": OSError("the device is gone"),
+    "verify by us": TransientError("not now"),
+    "execute by the system": OSError("the device is gone"),
+    "execute by itself": KeyError("no such key"),
+    "execute by loss": LostError("it is lost", expected="it", found="nothing"),
+}
+
+
+def _sealed(batches: dict[str, tuple[StepBatch, ...]]) -> SimulatedPosix:
+    """A job whose log has sequences of these steps, by dataset, sealed by a run that is gone."""
+    machine = new_machine()
+    settings = _WORLD.begin(machine, SOURCE)
+    recover_partition(settings, 0)
+    epoch = settings.epoch
+    sequences = tuple(SealedSequence(urn, epoch, None, None, steps) for urn, steps in batches.items())
+    settings.store.bucket_log(0, epoch).settle(partial(next_record.seal, epoch=epoch, sequences=sequences))
+    put_file(machine, _BROKEN, b"")
+    machine.syncfs("/")
+    return machine
+
+
+def _failing() -> SimulatedPosix:
+    context = StepContext(SimulatedFileSystem(SimulatedPosix()), ROOTS.staging, ROOTS.output)
+    return _sealed({way: dump_steps([BrokenCommitStep(context, f"note-{way}", way)]) for way in ("well", *_WAYS)})
+
+
+def _rows(*rows: object) -> bytes:
+    return msgspec.msgpack.encode(rows)
+
+
+def _unknown() -> SimulatedPosix:
+    """Steps of a newer program, and steps that no program ever wrote."""
+    back = ["back", [{"": 2}, ""], [{"": 1}, ""]]
+    return _sealed(
+        {
+            "late type": (StepBatch("testing-late", 1, _rows(["note-late type"])),),
+            "late version": (StepBatch(NoticeCommitStep.type_name, 2, _rows(["note-late version"])),),
+            "corrupt": (StepBatch(NoticeCommitStep.type_name, 1, b"\xc1"),),
+            "no commit": (StepBatch(SinkCommitStep.type_name, 1, _rows(["sink", "no commit", "1", []])),),
+            "no rename": (StepBatch(FsRenameCommitStep.type_name, 1, _rows(["one", "two"])),),
+            "goes back": (StepBatch(HighWatermarkCommitStep.type_name, 1, _rows(back)),),
+            "unbound": dump_steps([HighWatermarkCommitStep("unbound", None, Watermark({"": 1}))]),
+            "well": (StepBatch(NoticeCommitStep.type_name, 1, _rows(["note-well"])),),
+        }
+    )
+
+
+def _replay(machine: SimulatedPosix) -> None:
+    recover_partition(_WORLD.begin(machine, SOURCE), 0)
+
+
+@contextmanager
+def _newer_program() -> Iterator[None]:
+    """As if the program that wrote the newer steps had come back."""
+    registry._types["testing-late"] = NoticeCommitStep
+    NoticeCommitStep.version = 2
+    try:
+        yield
+    finally:
+        del registry._types["testing-late"]
+        NoticeCommitStep.version = 1
+
+
+def _mend_and_replay(machine: SimulatedPosix) -> str:
+    """The run leaves what it can't do and publishes the rest; people and a newer program do what is left."""
+    store = _WORLD.store(machine)
+    store.fs.delete(_BROKEN)
+    _WORLD.run(machine, SOURCE)
+    log = store.bucket_log(0)
+    known = _WORLD.watermarks(machine)
+    if set(known) != set(SOURCE.datasets):
+        return f"the other datasets are at {known}"
+    with _newer_program():
+        for _ in range(2):  # what was left to a newer program may be quarantined by it
+            for state in log.refresh().datasets.values():
+                if state.status is DatasetStatus.QUARANTINED:
+                    can_be_mended = state.dataset_urn in _WAYS
+                    (by_hand.retry if can_be_mended else by_hand.accept)(store, state.dataset_urn, "person")
+            _WORLD.run(machine, SOURCE)
+    for state in log.refresh().datasets.values():
+        note = f"{ROOTS.output}/note-{state.dataset_urn}"
+        if state.status is not DatasetStatus.IDLE:
+            return f"{state.dataset_urn} is {state.status}: {state.reason}"
+        if state.dataset_urn not in SOURCE.datasets and not state.accepted_epochs and store.fs.status(note) is None:
+            return f"no {note}"
+    for entry in store.fs.list_folder(ROOTS.output):
+        if not entry.is_folder:  # notes, and what a note's step left as it was killed: the user's, not the job's
+            store.fs.delete(f"{ROOTS.output}/{entry.name}")
+    return _WORLD.violation(machine, SOURCE, known)
+
+
+BROKEN_STEPS = (
+    Program("own-steps-fail", _failing, _replay, _mend_and_replay),
+    Program("unknown-steps", _unknown, _replay, _mend_and_replay),
+)

@@ -1,0 +1,193 @@
+"""Programs for the crash explorer: what people do by hand, to a quarantined dataset or to a watermark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+
+from distcommit.model.errors import DistcommitError
+from distcommit.model.log_records import DatasetStatus, SetWatermark, StepBatch
+from distcommit.model.ports import FileSystem
+from distcommit.model.steps import StepContext
+from distcommit.model.watermark import Position, Watermark
+from distcommit.steps.registry import load_steps
+from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.stores import by_hand
+from distcommit.stores.by_hand import Release
+from distcommit.stores.job_store import open_store
+from distcommit.testing.fakes.model_source import ModelSource
+from tests.simulation.programs.parts import (
+    ASIDE,
+    SOURCE,
+    Program,
+    half_done,
+    new_machine,
+    require_refused,
+    run_and_look,
+    staged,
+    unsettled,
+    violation_after_set_back,
+)
+from tests.simulation.simulated_posix import SimulatedPosix
+from tests.simulation.world import ROOTS, SimulatedFileSystem, World
+
+
+def _quarantined() -> SimulatedPosix:
+    """Of a sealed sequence one file is published and the other gone: the next run quarantines its dataset. The file
+    lies aside."""
+    machine, world = new_machine(), World()
+    half_done(machine, world, moved=2)
+    machine.rename_noreplace(staged(machine)[0], ASIDE)
+    world.run(machine, SOURCE)
+    machine.syncfs("/")
+    return machine
+
+
+def _abandon(machine: SimulatedPosix) -> None:
+    if urn := unsettled(machine).dataset_urn:
+        by_hand.release(World().store(machine), urn, Release.ABANDON, "person")
+
+
+def _abandon_and_run(machine: SimulatedPosix) -> str:
+    _abandon(machine)
+    return run_and_look(machine, World(), SOURCE)
+
+
+def _mend_and_retry(machine: SimulatedPosix) -> None:
+    state = unsettled(machine)
+    if state.status is DatasetStatus.QUARANTINED:
+        fs, store = SimulatedFileSystem(machine), World().store(machine)
+        lost = next(
+            (
+                file.source
+                for batch in (state.sequence.steps if state.sequence else ())
+                for file in _renames(batch, store.fs)
+                if fs.status(file.source) is None and fs.status(file.target) is None
+            ),
+            None,
+        )
+        if lost is not None:
+            fs.rename(ASIDE, lost)
+            fs.sync([lost.rpartition("/")[0]], ROOTS.staging)
+        by_hand.release(store, state.dataset_urn, Release.RETRY, "person")
+
+
+def _renames(batch: StepBatch, fs: FileSystem) -> list[FsRenameCommitStep]:
+    steps = load_steps([batch], StepContext(fs, ROOTS.staging, ROOTS.output))
+    return [step for step in steps if isinstance(step, FsRenameCommitStep)]
+
+
+def _retry_and_run(machine: SimulatedPosix) -> str:
+    _mend_and_retry(machine)
+    return run_and_look(machine, World(), SOURCE)
+
+
+def _accept(machine: SimulatedPosix) -> None:
+    if urn := unsettled(machine).dataset_urn:
+        by_hand.release(World().store(machine), urn, Release.ACCEPT, "person")
+
+
+def _accept_and_run(machine: SimulatedPosix) -> str:
+    _accept(machine)
+    wrong = run_and_look(machine, World(), SOURCE)
+    accepted = [s for s in World().store(machine).bucket_log(0).refresh().datasets.values() if s.accepted_epochs]
+    if len(accepted) != 1 or accepted[0].status is not DatasetStatus.IDLE:
+        return f"accepted: {accepted}"
+    only_a_gap = "duplicates=0" in wrong and "past_watermark=0" in wrong and "unreadable=[]" in wrong
+    return "" if only_a_gap else wrong or "what was lost is not missing"
+
+
+def _refusals(machine: SimulatedPosix) -> None:
+    """What people may not do is refused, and changes nothing; nor does a source that plans what is quarantined."""
+    store = World().store(machine)
+    if World().run(machine, ModelSource(SOURCE.datasets, careless=True)).succeeded:
+        raise AssertionError("a run succeeds though a dataset is quarantined")
+    urn = unsettled(machine).dataset_urn
+    idle = next(other for other in SOURCE.datasets if other != urn)
+    require_refused(
+        (
+            partial(by_hand.retry, store, idle, "person"),
+            partial(by_hand.accept, store, idle, "person"),
+            partial(by_hand.abandon, store, idle, "person"),
+            partial(by_hand.quarantine, store, idle, "person"),
+            partial(by_hand.set_watermark, store, urn, None, "person"),
+            partial(open_store, SimulatedFileSystem(machine), ROOTS, "another job", create=False),
+            partial(open_store, SimulatedFileSystem(machine), ROOTS, "job", 7, create=True),
+            partial(open_store, SimulatedFileSystem(machine), replace(ROOTS, store="/job/none"), "job", create=False),
+            partial(open_store, SimulatedFileSystem(machine), replace(ROOTS, store="/job/none"), "job", create=True),
+        )
+    )
+
+
+_ONLY_B = ModelSource({"b": SOURCE.datasets["b"]})
+_ORIGIN = {"0": 0, "1": 0}
+_AHEAD, _BACK = Watermark({"0": 1, "1": 1}), Watermark({"0": 1, "1": 0})
+
+
+def _read(source: ModelSource) -> SimulatedPosix:
+    machine = new_machine()
+    World().run(machine, source)
+    machine.syncfs("/")
+    return machine
+
+
+def _set(watermark: Watermark, machine: SimulatedPosix) -> None:
+    by_hand.set_watermark(World().store(machine), "a", watermark, "person")
+
+
+def _begins(machine: SimulatedPosix) -> Mapping[str, Position]:
+    """From where on all of dataset a has to be there."""
+    return World().store(machine).bucket_log(0).refresh().state_of("a").origin
+
+
+def _set_ahead_and_run(machine: SimulatedPosix) -> str:
+    """A dataset of which nothing was read begins where a person says."""
+    if "a" not in World().watermarks(machine):
+        _set(_AHEAD, machine)
+    World().run(machine, SOURCE)
+    begins = _begins(machine)
+    if begins not in (_AHEAD.positions, _ORIGIN):  # the second, if a run came before the person
+        return f"dataset a begins at {begins}"
+    return World().violation(machine, SOURCE, {}, set_by_hand=True)
+
+
+def _set_back_and_run(machine: SimulatedPosix) -> str:
+    """What lies above the place that a person set is published a second time, and no more."""
+    log = World().store(machine).bucket_log(0)
+    records = [segment.record for _, segment in log.segments() if not isinstance(segment, DistcommitError)]
+    if not any(isinstance(record, SetWatermark) for record in records):
+        _set(_BACK, machine)
+    World().run(machine, SOURCE)
+    return violation_after_set_back(machine, World(), SOURCE, 2)
+
+
+def _stopped() -> SimulatedPosix:
+    """A dataset that a run could not read, and has stopped."""
+    machine = new_machine()
+    broken = replace(SOURCE.datasets["a"], fails=frozenset("1"))
+    World(stop_after_failed_runs=1).run(machine, ModelSource({**SOURCE.datasets, "a": broken}))
+    machine.syncfs("/")
+    return machine
+
+
+def _read_again(machine: SimulatedPosix) -> None:
+    store = World().store(machine)
+    if store.bucket_log(0).refresh().state_of("a").is_stopped:
+        by_hand.release(store, "a", Release.RETRY, "person")
+
+
+def _read_again_and_run(machine: SimulatedPosix) -> str:
+    _read_again(machine)
+    return run_and_look(machine, World(), SOURCE)
+
+
+BY_HAND = (
+    Program("abandon", _quarantined, _abandon, _abandon_and_run),
+    Program("retry", _quarantined, _mend_and_retry, _retry_and_run),
+    Program("accept", _quarantined, _accept, _accept_and_run),
+    Program("refusals", _quarantined, _refusals, _abandon_and_run),
+    Program("read-again", _stopped, _read_again, _read_again_and_run),
+    Program("set-ahead", partial(_read, _ONLY_B), partial(_set, _AHEAD), _set_ahead_and_run),
+    Program("set-back", partial(_read, SOURCE), partial(_set, _BACK), _set_back_and_run),
+)

@@ -1,0 +1,95 @@
+"""Programs for the crash explorer: what readers see at cuts, wherever a run dies that makes more of them, finishes a
+whole job, or deletes what was replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+
+from distcommit.model.cuts import CutName
+from distcommit.model.errors import DistcommitError
+from distcommit.sinks.files.sink import FileSink
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.simulation.cut_watch import Seen, cut_violation, seen_at_cuts
+from tests.simulation.programs.parts import Program, new_machine, publishing_at_most
+from tests.simulation.simulated_posix import Crashed, SimulatedPosix
+from tests.simulation.world import World
+
+
+def _source(end: int) -> ModelSource:
+    return ModelSource({name: ModelDataset({"0": end}) for name in "abc"})
+
+
+_JOB = World(buckets=2, partitions=2, job_level=True)
+_REPLACES = World(buckets=2, files=FileSink(compression="none", publish="replace"))
+_ENDS = (1, 3, 6)
+
+
+def _ran(world: World, *ends: int) -> SimulatedPosix:
+    machine = new_machine()
+    for end in ends:
+        world.run(machine, _source(end))
+    return machine
+
+
+def _named(world: World, passed: int) -> int:
+    """How many records a cut names of a dataset that is so far: all, or those since the run before."""
+    before = 0 if world.files.publish == "append" else max([0, *(end for end in _ENDS if end < passed)])
+    return passed - before
+
+
+def _wrong_at(name: CutName, seen: Seen, world: World) -> str:
+    counts = {records for _, records, _ in seen.values()}
+    if any(records != _named(world, passed) for _, records, passed in seen.values()):
+        return f"the cut {name} names what is not there, or a part of it: {seen}"
+    if world.job_level and seen and (len(counts) > 1 or len(seen) < 3):
+        return f"at the cut {name} half a job is seen: {seen}"
+    return ""
+
+
+def _look(machine: SimulatedPosix, world: World, before: Mapping[CutName, Seen]) -> tuple[dict[CutName, Seen], str]:
+    """What is seen at each cut, and what is wrong with that: one is another than it was, or a part."""
+    store = world.store(machine)
+    found = dict(seen_at_cuts(store))
+    other = [name for name, seen in found.items() if before.get(name, seen) != seen]
+    wrong = next(filter(None, (_wrong_at(name, seen, world) for name, seen in found.items())), "")
+    return found, f"the cuts {other} are not what they were" if other else wrong or cut_violation(store)
+
+
+def _program(name: str, world: World, find_ends: tuple[int, ...], end: int, *, half: bool = False) -> Program:
+    """Looks at all cuts after the crash, and after each of two runs that follow."""
+
+    def find() -> SimulatedPosix:
+        machine = _ran(world, *find_ends)
+        if half:
+            with publishing_at_most(machine, 1), suppress(Crashed):
+                world.run(machine, _source(end))
+        return machine
+
+    def act(machine: SimulatedPosix) -> None:
+        world.run(machine, _source(end))
+
+    def recover(machine: SimulatedPosix) -> str:
+        seen, wrong = _look(machine, world, {})
+        for _ in range(2):
+            if wrong:
+                return wrong
+            with suppress(DistcommitError):
+                world.run(machine, _source(end))
+            seen, wrong = _look(machine, world, seen)
+        newest = next(iter(seen.values()), {})
+        expected = end if world.files.publish == "append" else end - find_ends[-1]
+        if {records for _, records, _ in newest.values()} != {expected}:
+            return f"the newest cut shows {newest}, expected {expected} records of each"
+        return wrong
+
+    return Program(name, find, act, recover)
+
+
+CUTS = (
+    _program("cuts-of-a-job", _JOB, _ENDS[:1], _ENDS[1]),
+    _program("cuts-of-a-half-done-job", _JOB, _ENDS[:1], _ENDS[1], half=True),
+    _program("cuts-of-what-is-replaced", _REPLACES, _ENDS[:2], _ENDS[2]),
+    _program("cuts-of-datasets", replace(_JOB, job_level=False), _ENDS[:1], _ENDS[1], half=True),
+)

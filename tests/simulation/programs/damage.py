@@ -1,0 +1,349 @@
+"""Programs for the crash explorer: damaged and foreign files in the store, and unfit file systems."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import Any, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from msgspec import structs
+
+from distcommit.app.output.audit import audit_store
+from distcommit.engine.drain import drain_partition
+from distcommit.engine.ingest import ingest_partition
+from distcommit.engine.recover import recover_partition
+from distcommit.engine.settings import RunSettings
+from distcommit.fs.posix import PosixCalls
+from distcommit.model.errors import ConfigurationError, CorruptError
+from distcommit.model.log_records import Decide, Done, Record, SequenceName
+from distcommit.model.watermark import Watermark
+from distcommit.model.work import TaskOutcome, TaskState
+from distcommit.protocol.paths.store import MANIFEST, partition_name, segment_name
+from distcommit.protocol.paths.temporary import TEMPORARY
+from distcommit.stores.job_store import open_store
+from distcommit.stores.plans import PlanReader, put_manifest, read_manifest
+from distcommit.stores.segment import Segment, encode_segment
+from distcommit.stores.table_schemas import PLAN_SCHEMA, TASK_STATE_SCHEMA
+from distcommit.stores.tables import table_name
+from distcommit.stores.task_states import TaskStateWriter, record_ingest_ended, run_folder
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.simulation.altered_files import footer_in, with_values_swapped
+from tests.simulation.log_watch import ANOTHERS_ID
+from tests.simulation.programs.parts import (
+    ASIDE,
+    SOURCE,
+    Program,
+    files_below,
+    half_done,
+    new_machine,
+    planned,
+    put_file,
+    run_and_look,
+)
+from tests.simulation.simulated_posix import SimulatedPosix
+from tests.simulation.world import ROOTS, SimulatedFileSystem, World
+
+_MORE = ModelSource({"a": ModelDataset({"0": 3, "1": 1}), "b": ModelDataset({"0": 2})})
+_ELSEWHERE = ModelSource({"a": ModelDataset({"0": 1}), "g": ModelDataset({"0": 1})})
+_TWO_BUCKETS = World(buckets=2, partitions=2)
+_DAMAGED = f"{ROOTS.store}/log/bucket=00001/000000000001.seg"
+
+
+def _damaged() -> SimulatedPosix:
+    """The first segment of one of two buckets is gone; it lies aside."""
+    machine = new_machine()
+    half_done(machine, _TWO_BUCKETS)
+    machine.rename_noreplace(_DAMAGED, ASIDE)
+    machine.syncfs("/")
+    return machine
+
+
+def _run_damaged(machine: SimulatedPosix) -> None:
+    result = _TWO_BUCKETS.run(machine, _MORE)
+    if result.succeeded:
+        raise AssertionError("a run succeeds though a bucket can't be read")
+
+
+def _mend_and_run(machine: SimulatedPosix) -> str:
+    try:
+        _TWO_BUCKETS.watermarks(machine)
+    except CorruptError:
+        machine.rename_noreplace(ASIDE, _DAMAGED)
+    return run_and_look(machine, _TWO_BUCKETS, _MORE)
+
+
+def _foreign_records() -> SimulatedPosix:
+    """Records that may not stand where they do, whoever wrote them."""
+    machine = new_machine()
+    half_done(machine, World())
+    store = World().store(machine)
+    records: tuple[Record, ...] = (Decide(99), Done(99, (SequenceName("a", 1),)))
+    for log in (store.job_log(), store.bucket_log(0)):
+        for number, record in enumerate(records, log.refresh().number + 1):
+            segment = Segment(0, ANOTHERS_ID, record)
+            put_file(machine, f"{log.folder}/{segment_name(number)}", encode_segment(segment))
+    machine.syncfs("/")
+    return machine
+
+
+def _recover_with_a_stale_view(machine: SimulatedPosix) -> None:
+    """An executor that does not see the run's own fence yet does nothing; one that does replays."""
+    settings = World().begin(machine, SOURCE)
+    report = recover_partition(replace(settings, epoch=settings.epoch + 1, run_id="not seen"), 0).report
+    if report.counts.buckets or not report.reasons:
+        raise AssertionError("an executor went on with a stale view")
+    recover_partition(settings, 0)
+
+
+def _run_again(machine: SimulatedPosix) -> str:
+    return run_and_look(machine, World(), SOURCE)
+
+
+def _table(schema: pa.Schema, **values: object) -> bytes:
+    """A table of one row of empty values, besides those given, under this version's name."""
+    empty: dict[pa.DataType, object] = {pa.string(): "", pa.int64(): 0}
+    row = {field.name: empty.get(field.type, []) for field in schema} | values
+    columns = {name: pa.array([value], schema.field(name).type) for name, value in row.items()}
+    loose = pa.schema([field.with_nullable(True) for field in schema] if None in values.values() else schema)
+    return _parquet(pa.table(columns, schema=loose.with_metadata(schema.metadata)))
+
+
+def _parquet(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    return bytes(sink.getvalue())
+
+
+def _newer(schema: pa.Schema) -> bytes:
+    return _parquet(schema.with_metadata(dict.fromkeys(schema.metadata or (), b"3")).empty_table())
+
+
+@cache
+def _foreign_run() -> tuple[SimulatedPosix, RunSettings]:
+    """A run that has planned. Among its task states lie tables that it can't use, and so is one bucket's plan, all
+    under names that fit their bytes."""
+    machine = new_machine()
+    settings = planned(machine, _TWO_BUCKETS, _ELSEWHERE)
+    manifest = read_manifest(settings.store.fs, ROOTS.store, settings.run_id)
+    bucket, spoilt = manifest.files
+    for number, data in enumerate(
+        (
+            b"not a table",
+            _newer(TASK_STATE_SCHEMA),
+            _parquet(pa.table({"a": [1]})),
+            _table(TASK_STATE_SCHEMA, outcome=None),
+            _table(TASK_STATE_SCHEMA, outcome="no such outcome"),
+        )
+    ):
+        owner = partition_name(bucket % settings.partitions, settings.partitions)
+        folder = f"{run_folder(ROOTS.store, settings.run_id)}/{owner}"
+        put_file(machine, f"{folder}/{table_name(str(number), data)}", data)
+    put_file(machine, f"{folder}/{table_name('altered', data)}", data[:-1])
+    plan = _table(PLAN_SCHEMA, start="no watermark")
+    name = table_name("plan", plan)
+    put_file(machine, f"{ROOTS.store}/plans/run={settings.run_id}/{name}", plan)
+    settings.store.fs.delete(f"{ROOTS.store}/plans/run={settings.run_id}/{MANIFEST}")
+    put_manifest(settings.store.fs, ROOTS.store, structs.replace(manifest, files={**manifest.files, spoilt: name}))
+    machine.syncfs("/")
+    return machine, settings
+
+
+def _foreign_tables() -> SimulatedPosix:
+    return _foreign_run()[0].after_kill()
+
+
+def _ingest_and_drain(machine: SimulatedPosix) -> None:
+    """What can be read is published all the same."""
+    settings = replace(_foreign_run()[1], store=_TWO_BUCKETS.store(machine))
+    for partition in range(2):
+        ingest_partition(settings, partition)
+    record_ingest_ended(settings.store.fs, ROOTS.store, settings.run_id)
+    drained = [drain_partition(settings, partition) for partition in range(2)]
+    if [report.counts.datasets_published for report in drained].count(1) != 1:
+        raise AssertionError(f"not one of two datasets is published: {drained}")
+
+
+def _strange_states() -> SimulatedPosix:
+    """A run that has planned two datasets. Of one there is a task state of a work unit that it has not, of the other
+    one whose range its work unit can't have."""
+    return _run_with_strange_states()[0].after_kill()
+
+
+@cache
+def _run_with_strange_states() -> tuple[SimulatedPosix, RunSettings]:
+    machine = new_machine()
+    settings = planned(machine, World(), SOURCE)
+    fs, run_id = settings.store.fs, settings.run_id
+    plans = PlanReader(fs, ROOTS.store, read_manifest(fs, ROOTS.store, run_id)).of(0)
+    units = {plan.dataset_urn: plan.work_units[0] for plan in plans}
+    high = Watermark({"0": 99})
+    states = [
+        TaskState(run_id, settings.epoch, urn, unit_id, "stranger", TaskOutcome.SUCCEEDED, units[urn].low, high, high)
+        for urn, unit_id in (("a", units["a"].work_unit_id), ("b", "no such unit"))
+    ]
+    TaskStateWriter(fs, ROOTS.store, run_id, settings.partitions).append({0: states})
+    machine.syncfs("/")
+    return machine, settings
+
+
+def _commit_beside_strange_states(machine: SimulatedPosix) -> None:
+    """What can't be is left out: one dataset fails, the other is published."""
+    settings = replace(_run_with_strange_states()[1], store=World().store(machine))
+    ingest_partition(settings, 0)
+    record_ingest_ended(settings.store.fs, ROOTS.store, settings.run_id)
+    report = drain_partition(settings, 0)
+    if "reports the range" not in str(report.reasons) or set(World().watermarks(machine)) != {"b"}:
+        raise AssertionError(f"not only dataset b is published: {report}")
+
+
+def _run_two_more(machine: SimulatedPosix) -> str:
+    return run_and_look(machine, _TWO_BUCKETS, _ELSEWHERE)
+
+
+Rename = Callable[[SimulatedPosix, str, str], None]
+
+
+class _UnfitCalls:
+    """System calls of a file system that renames in another way. Serves as `PosixCalls`."""
+
+    def __init__(self, machine: SimulatedPosix, rename: Rename) -> None:
+        self._machine, self._rename = machine, rename
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        call: Callable[..., Any] = getattr(self._machine, name)
+        return call
+
+    def rename_noreplace(self, source: str, target: str) -> None:
+        self._rename(self._machine, source, target)
+
+
+def _there(machine: SimulatedPosix, path: str) -> bool:
+    return SimulatedFileSystem(machine).status(path) is not None
+
+
+def _replaces(machine: SimulatedPosix, source: str, target: str) -> None:
+    if _there(machine, target):
+        machine.unlink(target)
+    machine.rename_noreplace(source, target)
+
+
+def _replaces_files(machine: SimulatedPosix, source: str, target: str) -> None:
+    (SimulatedPosix.rename_noreplace if TEMPORARY in source else _replaces)(machine, source, target)
+
+
+def _crosses(machine: SimulatedPosix, source: str, target: str) -> None:
+    if source.startswith(ROOTS.staging) and target.startswith(ROOTS.output):
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), target)
+    machine.rename_noreplace(source, target)
+
+
+def _crosses_late(machine: SimulatedPosix, source: str, target: str) -> None:
+    (SimulatedPosix.rename_noreplace if _there(machine, target) else _crosses)(machine, source, target)
+
+
+def _forgets(machine: SimulatedPosix, source: str, target: str) -> None:
+    if source.startswith(ROOTS.staging):
+        machine.unlink(source)
+    machine.rename_noreplace(source, target)
+
+
+def _forgets_late(machine: SimulatedPosix, source: str, target: str) -> None:
+    try:
+        machine.rename_noreplace(source, target)
+    except FileExistsError:
+        if source.startswith(ROOTS.staging):
+            machine.unlink(source)
+        raise
+
+
+def _knows_no_rename(machine: SimulatedPosix, source: str, target: str) -> None:
+    raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), target)
+
+
+_UNFIT: dict[Rename, str] = {
+    _replaces: "put-if-absent",
+    _replaces_files: "rename without replacing",
+    _crosses: "rename from /job/staging",
+    _crosses_late: "must share one file system",
+    _forgets: "keeping a file",
+    _forgets_late: "keeping a file",
+}
+
+
+def _folders_alone() -> SimulatedPosix:
+    machine = new_machine()
+    for root in (ROOTS.store, ROOTS.staging, ROOTS.output):
+        machine.mkdir(root)
+    machine.syncfs("/")
+    return machine
+
+
+def _probe_unfit(machine: SimulatedPosix) -> None:
+    """File systems that can't do what the protocol needs are refused with the reason; without renameat2 one will do."""
+    for rename, reason in _UNFIT.items():
+        try:
+            open_store(SimulatedFileSystem(_unfit(machine, rename)), ROOTS, "job", 1, create=True)
+        except ConfigurationError as error:
+            if reason not in str(error):
+                raise AssertionError(f"not the reason: {error}") from error
+        else:
+            raise AssertionError(f"not refused: {rename.__name__}")
+    World().store(_unfit(machine, _knows_no_rename))
+
+
+def _run_without_rename(machine: SimulatedPosix) -> str:
+    World().run(_unfit(machine, _knows_no_rename), SOURCE)
+    return World().violation(machine, SOURCE, {})
+
+
+def _unfit(machine: SimulatedPosix, rename: Rename) -> PosixCalls:
+    return cast(PosixCalls, _UnfitCalls(machine, rename))
+
+
+def _altered() -> SimulatedPosix:
+    """All is published, and two records of a file have each other's value since; the file as it was lies aside."""
+    machine = new_machine()
+    World().run(machine, _MORE)
+    path = min(path for path in files_below(machine, f"{ROOTS.output}/a"))
+    machine.rename_noreplace(path, ASIDE)
+    put_file(machine, path, with_values_swapped(machine.read_file(ASIDE), "parquet"))
+    machine.syncfs("/")
+    return machine
+
+
+def _audit_altered(machine: SimulatedPosix) -> None:
+    """A run goes on as if nothing were; the deep audit tells the file, and no other."""
+    World().run(machine, _MORE)
+    found = audit_store(World().store(machine), _MORE.provenance, deep=True)
+    path = min(path for path in files_below(machine, f"{ROOTS.output}/a")).removeprefix(f"{ROOTS.output}/")
+    if found.exact or found.altered_count != 1 or not found.altered[0].startswith(f"{path}: "):
+        raise AssertionError(f"not the altered file is told: {found}")
+
+
+def _restore_and_run(machine: SimulatedPosix) -> str:
+    if _there(machine, ASIDE):
+        footer = footer_in(machine.read_file(ASIDE), "parquet")
+        name = f"{footer.epoch:010d}-{footer.work_unit_id}-{footer.attempt}-0001.parquet"
+        path = f"{ROOTS.output}/a/{name}"
+        if _there(machine, path):
+            machine.unlink(path)
+        machine.rename_noreplace(ASIDE, path)
+        machine.syncfs("/")
+    wrong = run_and_look(machine, World(), _MORE)
+    found = audit_store(World().store(machine), _MORE.provenance, deep=True)
+    return wrong or ("" if found.exact else f"not exact: {found}")
+
+
+DAMAGE = (
+    Program("altered-records", _altered, _audit_altered, _restore_and_run),
+    Program("damaged-bucket", _damaged, _run_damaged, _mend_and_run),
+    Program("foreign-records", _foreign_records, _recover_with_a_stale_view, _run_again),
+    Program("foreign-tables", _foreign_tables, _ingest_and_drain, _run_two_more),
+    Program("strange-states", _strange_states, _commit_beside_strange_states, _run_again),
+    Program("unfit-file-systems", _folders_alone, _probe_unfit, _run_without_rename),
+)

@@ -1,0 +1,190 @@
+"""Programs for the crash explorer: what runs keep for people to look at, and for later runs to read records by."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from distcommit.app.looking.run_report import make_report
+from distcommit.app.looking.runs import RunStatus, read_run, read_runs
+from distcommit.model.errors import ConfigurationError, CorruptError, DistcommitError
+from distcommit.protocol.paths.store import PAUSED, RUN_DATASETS, RUN_TIMES
+from distcommit.stores import by_hand
+from distcommit.stores.job_store import open_any_store
+from distcommit.stores.kept_schemas import SchemaStore
+from distcommit.stores.run_records import CANCEL_VERSION, CancelRequest, put_cancel, read_cancel, recorded_epochs
+from distcommit.stores.schedule_requests import (
+    Asked,
+    delete_pause,
+    paused_by,
+    put_pause,
+    put_trigger,
+    read_asked,
+    take_triggers,
+)
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.simulation.programs.parts import SOURCE, Program, new_machine, put_file, require_refused
+from tests.simulation.simulated_posix import SimulatedPosix
+from tests.simulation.world import ROOTS, SimulatedClock, SimulatedFileSystem, World
+
+_WORLD = World(buckets=2)
+_MORE = ModelSource({"a": ModelDataset({"0": 3, "1": 1}), "b": ModelDataset({"0": 2}), "c": ModelDataset({"0": 1})})
+_FIRST, _SECOND, _OTHER = {"a": "int64"}, {"a": "int64", "b": "string"}, {"z": "bool"}
+_TOLD = "/job/told"
+
+
+def _lived() -> SimulatedPosix:
+    machine = new_machine()
+    _WORLD.run(machine, SOURCE)
+    machine.syncfs("/")
+    return machine
+
+
+def _runs_and_is_to_end(machine: SimulatedPosix) -> None:
+    """A run, and somebody who wants it to end when it just has."""
+    epoch = _WORLD.run(machine, _MORE).epoch
+    put_cancel(_WORLD.store(machine), CancelRequest(CANCEL_VERSION, epoch, "ann@host", 0))
+
+
+def _each_is_told(machine: SimulatedPosix) -> str:
+    """Whatever a run has left, it is read; then another one goes on, and all that are kept are as they were."""
+    store, clock = _WORLD.store(machine), SimulatedClock()
+    before = {row.epoch: row.status for row in read_runs(store, clock).runs}
+    for epoch in recorded_epochs(store.fs, ROOTS.store):
+        kept = make_report(store, epoch, clock)
+        read_cancel(store.fs, ROOTS.store, epoch)
+        if kept.record is None and kept.run.status in (RunStatus.SUCCESSFUL, RunStatus.COMMITTED):
+            return f"epoch {epoch} is {kept.run.status}, and has left no record"
+    newest = _WORLD.run(machine, _MORE).epoch
+    rows = {row.epoch: row.status for row in read_runs(store, clock).runs}
+    if changed := [epoch for epoch, status in before.items() if rows.get(epoch) != status and epoch in rows]:
+        ended = (RunStatus.PENDING, RunStatus.RUNNING)
+        if any(before[epoch] not in ended for epoch in changed):
+            return f"what became of runs was {before}, and is {rows}"
+    found = read_run(store, newest, clock)
+    if found.run.status not in (RunStatus.SUCCESSFUL, RunStatus.COMMITTED):
+        return f"the last run is {found.run.status}"
+    try:
+        read_run(store, newest + 1, clock)
+        return "a run that nobody has begun is told"
+    except ConfigurationError:
+        return _WORLD.violation(machine, _MORE, {}) or _damaged(machine, newest)
+
+
+def _damaged(machine: SimulatedPosix, epoch: int) -> str:
+    """What can't be read of a run stands for itself alone."""
+    store = _WORLD.store(machine)
+    asked = CancelRequest(CANCEL_VERSION, epoch, "ann@host", 0)
+    if not put_cancel(store, asked) or put_cancel(store, asked):
+        return "a run is told to end more often than once"
+    for _, path, data in list(machine.files()):
+        if data and (
+            path.endswith(f"{epoch:010d}-cancel.json") or f"/{RUN_DATASETS}/" in path or f"/{RUN_TIMES}/" in path
+        ):
+            machine.unlink(path)
+            put_file(machine, path, data[: len(data) // 2])
+    found = make_report(store, epoch, SimulatedClock())
+    request = read_cancel(store.fs, ROOTS.store, epoch)
+    times = [make_report(store, each, SimulatedClock()).no_times for each in recorded_epochs(store.fs, ROOTS.store)]
+    if not any("corrupt" in each for each in times):
+        return f"of damaged times is told {times}"
+    if request is None or request.who != "somebody" or not found.not_kept or found.record is None:
+        return f"of damage is told {request}, {found.not_kept!r}"
+    return _unreadable(machine)
+
+
+def _unreadable(machine: SimulatedPosix) -> str:
+    """A store is opened without its job file, too; a bucket whose log can't be read is named, and others are not."""
+    store = _WORLD.store(machine)
+    if open_any_store(store.fs, ROOTS) != store:
+        return "without its job file the store is another one"
+    require_refused([partial(open_any_store, store.fs, replace(ROOTS, store="/job/elsewhere"))], ConfigurationError)
+    newest = max(path for _, path, _ in machine.files() if path.startswith(store.bucket_log(0).folder + "/"))
+    data = machine.read_file(newest)
+    machine.unlink(newest)
+    put_file(machine, newest, data[: len(data) // 2])
+    told = [each for _, each in store.bucket_log(0).segments() if isinstance(each, DistcommitError)]
+    if len(told) != 1:
+        return f"of one damaged segment is told {told}"
+    named = list(by_hand.retry_all(store, "person").unreadable)
+    return "" if named == ["bucket 0"] else f"{named} can't be read"
+
+
+def _kept(machine: SimulatedPosix, epoch: int) -> SchemaStore:
+    fs = SimulatedFileSystem(machine)
+    fs.make_folders(ROOTS.store)
+    return SchemaStore(fs, ROOTS.store, epoch)
+
+
+def _inferred() -> SimulatedPosix:
+    """A run has put columns that came to nothing."""
+    machine = new_machine()
+    kept = _kept(machine, 5).of("a", "json")
+    kept.put_next(kept.put_next(0, _OTHER)[0], {**_OTHER, "y": "bool"})
+    machine.syncfs("/")
+    return machine
+
+
+def _infers(machine: SimulatedPosix) -> None:
+    """Two tasks of a run, the first of which is told what it puts, and so is the second."""
+    one, two = (_kept(machine, 7).of("a", "json") for _ in range(2))
+    number, schema = one.put_next(0, _FIRST)
+    put_file(machine, _TOLD, repr((number, dict(schema))).encode())
+    machine.syncfs("/job")
+    two.put_next(two.put_next(0, _OTHER)[0], _SECOND)
+
+
+def _agrees(machine: SimulatedPosix) -> str:
+    """Who goes on in that run is told what others were; who runs later knows what is named, and nothing else."""
+    told = [data for _, path, data in machine.files() if path == _TOLD]
+    number, schema = _kept(machine, 7).of("a", "json").put_next(0, _FIRST)
+    if (number, schema) != (7000, _FIRST):
+        return f"columns {number} are {schema}, and were {_FIRST}"
+    if told and told[0] not in (b"", repr((number, dict(schema))).encode()):
+        return f"a task was told {told[0]!r}"
+    later = _kept(machine, 9).of("a", "json")
+    if later.schema(number) != _FIRST or later.put_next(number, _SECOND) != (9000, _SECOND):
+        return "a later run reads by other columns"
+    require_refused([partial(later.schema, 4242)], CorruptError)
+    require_refused([partial(later.put_next, 9999, _SECOND)], ConfigurationError)
+    left = [path for _, path, _ in machine.files() if "/schemas/" in path and "/00000000500" in path]
+    return f"left behind: {left}" if left else ""
+
+
+def _asks(machine: SimulatedPosix) -> None:
+    """Somebody pauses the job, wants it to run, and lets it go on."""
+    store = _WORLD.store(machine)
+    put_pause(store, "ann@host", 1)
+    put_trigger(store, "bob@host", 2)
+    take_triggers(store.fs, ROOTS.store, read_asked(store.fs, ROOTS.store).triggers)
+    delete_pause(store)
+
+
+def _is_asked(machine: SimulatedPosix) -> str:
+    """What was asked is there or is not, and can be asked again; a pause that can't be read is one. Runs go on."""
+    store = _WORLD.store(machine)
+    if (before := paused_by(store.fs, ROOTS.store)) not in ("", "ann@host"):
+        return f"it is paused by {before}"
+    if put_pause(store, "eve@host", 3) == bool(before) or paused_by(store.fs, ROOTS.store) != (before or "eve@host"):
+        return "a second one has paused it"
+    name = put_trigger(store, "eve@host", 4)
+    asked = read_asked(store.fs, ROOTS.store)
+    if name not in asked.triggers or len(asked.triggers) > 2:
+        return f"of triggers there are {asked.triggers}"
+    take_triggers(store.fs, ROOTS.store, asked.triggers)
+    (path,) = (path for _, path, _ in machine.files() if path.endswith(PAUSED))
+    machine.unlink(path)
+    put_file(machine, path, b"{")
+    if paused_by(store.fs, ROOTS.store) != "somebody" or not delete_pause(store) or delete_pause(store):
+        return "of a pause that can't be read another is told, or it does not end"
+    if read_asked(store.fs, ROOTS.store) != Asked():
+        return "something is still asked"
+    _WORLD.run(machine, _MORE)
+    return _WORLD.violation(machine, _MORE, {})
+
+
+KEPT = (
+    Program("schedule-is-asked", _lived, _asks, _is_asked),
+    Program("runs-are-told", _lived, _runs_and_is_to_end, _each_is_told),
+    Program("schemas-inferred", _inferred, _infers, _agrees),
+)

@@ -1,0 +1,245 @@
+"""Programs for the crash explorer: watermarks that come from elsewhere, a store that is older than its output, and its
+rebuilding."""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import replace
+from functools import cache, partial
+
+from distcommit.app.by_hand.rebuild import keep_store, known_states, plan_rebuild, rebuild_store
+from distcommit.model.errors import ConfigurationError, CorruptError, DistcommitError, StaleStoreError
+from distcommit.model.watermark import Watermark
+from distcommit.stores.apart import first_published
+from distcommit.stores.by_hand import set_watermarks
+from distcommit.stores.claims import Mark, read_marks
+from distcommit.stores.fencing import require_newest
+from distcommit.stores.job_store import open_store
+from distcommit.testing.fakes.faulty_calls import Operation
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.simulation.programs.parts import (
+    Program,
+    files_below,
+    half_done,
+    new_machine,
+    put_file,
+    replace_files,
+    require_refused,
+    unsettled,
+)
+from tests.simulation.simulated_posix import SimulatedPosix
+from tests.simulation.world import ROOTS, SimulatedFileSystem, World
+
+_WORLD = World()
+_FIRST = ModelSource({"a": ModelDataset({"0": 2}), "b": ModelDataset({"0": 1})})
+_SECOND = ModelSource({"a": ModelDataset({"0": 4}, units=2), "b": ModelDataset({"0": 2}), "c": ModelDataset({"0": 1})})
+_THIRD = ModelSource({"a": ModelDataset({"0": 5}), "b": ModelDataset({"0": 3}), "c": ModelDataset({"0": 2})})
+_MARKS = f"{ROOTS.output}/.distcommit"
+_ANOTHER = replace(ROOTS, store="/job/another")
+_POSITIONS = {"b": Watermark({"0": 1}), "c": Watermark({"0": 1})}
+
+
+def _only_a() -> SimulatedPosix:
+    machine = new_machine()
+    _WORLD.run(machine, ModelSource({"a": _SECOND.datasets["a"]}))
+    machine.syncfs("/")
+    return machine
+
+
+def _import(machine: SimulatedPosix) -> None:
+    set_watermarks(_WORLD.store(machine), _POSITIONS, dict.fromkeys(_POSITIONS), "person")
+
+
+def _import_and_run(machine: SimulatedPosix) -> str:
+    _import(machine)
+    _WORLD.run(machine, _THIRD)
+    found = known_states(_WORLD.store(machine))
+    origins = {urn: dict(found[urn].origin) for urn in _POSITIONS}
+    if origins != {urn: dict(watermark.positions) for urn, watermark in _POSITIONS.items()}:
+        return f"imported datasets begin at {origins}"
+    return _WORLD.violation(machine, _THIRD, {}, set_by_hand=True)
+
+
+def _pending() -> SimulatedPosix:
+    machine = new_machine()
+    half_done(machine, _WORLD)
+    machine.syncfs("/")
+    return machine
+
+
+def _no_imports(machine: SimulatedPosix) -> None:
+    """Where a sequence is pending, or a watermark has moved, the whole bucket is left alone."""
+    store, urn = _WORLD.store(machine), unsettled(machine).dataset_urn
+    wanted = {**_POSITIONS, urn: Watermark({"0": 1})}
+    require_refused(
+        [
+            partial(set_watermarks, store, wanted, dict.fromkeys(wanted), "person"),
+            partial(set_watermarks, store, _POSITIONS, dict.fromkeys(_POSITIONS, Watermark({"0": 9})), "person"),
+        ]
+    )
+
+
+def _nothing_was_set(machine: SimulatedPosix) -> str:
+    found = {urn: state.watermark for urn, state in known_states(_WORLD.store(machine)).items()}
+    was_set = [urn for urn, watermark in _POSITIONS.items() if found.get(urn) == watermark]
+    return f"watermarks of {was_set} were set" if was_set else ""
+
+
+def _stale() -> SimulatedPosix:
+    """The first run's store under the output of the second, of which it is not sure that it left nothing open; one of
+    its files is missing."""
+    machine = new_machine()
+    _WORLD.run(machine, _FIRST)
+    backup = files_below(machine, ROOTS.store)
+    _WORLD.run(machine, _SECOND)
+    replace_files(machine, ROOTS.store, backup)
+    for path in files_below(machine, _MARKS):
+        if path.endswith(f"-{Mark.CLEAN.value}"):
+            machine.unlink(path)
+    machine.unlink(max(path for path in files_below(machine, f"{ROOTS.output}/a") if path.endswith(".parquet")))
+    machine.syncfs("/")
+    return machine
+
+
+def _copied_in_mid_run() -> SimulatedPosix:
+    """A store that was copied as the second run published its first file, under the output that this run has left."""
+    machine = new_machine()
+    _WORLD.run(machine, _FIRST)
+    backup: dict[str, bytes] = {}
+
+    def copy(operation: Operation) -> None:
+        publishes = operation.path.startswith(f"{ROOTS.output}/") and operation.path.endswith(".parquet")
+        if publishes and operation.kind == "rename" and not backup:
+            backup.update(files_below(machine, ROOTS.store))
+
+    machine.gate = copy
+    _WORLD.run(machine, _SECOND)
+    machine.gate = None
+    replace_files(machine, ROOTS.store, backup)
+    machine.syncfs("/")
+    return machine
+
+
+@cache
+def _after_first() -> SimulatedPosix:
+    machine = new_machine()
+    _WORLD.run(machine, _FIRST)
+    machine.syncfs("/")
+    return machine
+
+
+def _second_run(machine: SimulatedPosix) -> None:
+    _WORLD.run(machine, _SECOND)
+
+
+def _restore_and_run(machine: SimulatedPosix) -> str:
+    """The store is put back as it was before the run that crashed. It is refused, or that run has published nothing."""
+    replace_files(machine, ROOTS.store, files_below(_after_first(), ROOTS.store))
+    try:
+        _WORLD.run(machine, _THIRD)
+    except StaleStoreError:
+        _rebuild(machine)
+        _WORLD.run(machine, _THIRD)
+    return _WORLD.violation(machine, _THIRD, {})
+
+
+def _left_open() -> SimulatedPosix:
+    """The first run's store under the output of the second, which could not publish one file and ended."""
+    machine = _after_first().after_kill()
+    refused: list[str] = []
+
+    def refuse(operation: Operation) -> None:
+        if operation.kind == "rename" and operation.path.startswith(f"{ROOTS.output}/a/"):
+            if operation.path.endswith(".parquet") and not refused:
+                refused.append(operation.path)
+            if operation.path in refused:
+                raise OSError(errno.EACCES, os.strerror(errno.EACCES), operation.path)
+
+    machine.gate = refuse
+    _WORLD.run(machine, _SECOND)
+    machine.gate = None
+    replace_files(machine, ROOTS.store, files_below(_after_first(), ROOTS.store))
+    machine.syncfs("/")
+    return machine
+
+
+def _rebuild(machine: SimulatedPosix) -> None:
+    store = _WORLD.store(machine)
+    found = plan_rebuild(store, known_states(store), accept_gaps=False)
+    if not rebuild_store(store, found, "rebuild", "person", accept_gaps=False).written:
+        raise AssertionError("nothing was written")
+
+
+def _rebuild_and_run(machine: SimulatedPosix) -> str:
+    marks = read_marks(SimulatedFileSystem(machine), ROOTS.output)
+    if not 0 < marks[Mark.REBUILD] <= marks[Mark.CLEAN]:
+        require_refused([partial(_WORLD.run, machine, _THIRD)], StaleStoreError)
+        _rebuild(machine)
+    _WORLD.run(machine, _THIRD)
+    return _WORLD.violation(machine, _THIRD, {})
+
+
+def _refuse(machine: SimulatedPosix) -> None:
+    """No run begins on an old store, on none, on another job's folders, and where nobody can say whose they are."""
+    fs, store = SimulatedFileSystem(machine), _WORLD.store(machine)
+    require_refused(
+        [
+            partial(require_newest, store),
+            partial(open_store, fs, _ANOTHER, "job", 1, create=True),
+            partial(require_newest, replace(store, store_id="0" * 32)),
+        ],
+        StaleStoreError,
+    )
+    require_refused(
+        [
+            partial(open_store, fs, _ANOTHER, "another job", 1, create=True),
+            partial(require_newest, replace(store, job="another job", store_id="0" * 32)),
+        ],
+        ConfigurationError,
+    )
+    if first_published(fs, ROOTS.output) is None:
+        raise AssertionError("nothing is published")
+
+
+def _no_owner(machine: SimulatedPosix) -> None:
+    fs = SimulatedFileSystem(machine)
+    machine.unlink(f"{_MARKS}/owner.json")
+    require_refused([partial(open_store, fs, _ANOTHER, "another job", 1, create=True)], StaleStoreError)
+    put_file(machine, f"{_MARKS}/owner.json", b"?")
+    require_refused([partial(require_newest, _WORLD.store(machine))], CorruptError)
+
+
+def _still_refused(machine: SimulatedPosix) -> str:
+    try:
+        require_newest(_WORLD.store(machine))
+    except DistcommitError:
+        return ""
+    return "an old store is taken for the newest"
+
+
+def _keep(machine: SimulatedPosix) -> None:
+    if not keep_store(_WORLD.store(machine), "rebuild", "person").written:
+        raise AssertionError("nothing was written")
+
+
+def _keep_and_begin(machine: SimulatedPosix) -> str:
+    before = known_states(_WORLD.store(machine))
+    if read_marks(SimulatedFileSystem(machine), ROOTS.output)[Mark.ENDED] == 0:
+        _keep(machine)
+    _WORLD.begin(machine, _THIRD)
+    after = known_states(_WORLD.store(machine))
+    return "" if before == after else f"the store knew {before}, and knows {after}"
+
+
+MOVES = (
+    Program("imported", _only_a, _import, _import_and_run),
+    Program("imports-refused", _pending, _no_imports, _nothing_was_set),
+    Program("rebuilt", _stale, _rebuild, _rebuild_and_run),
+    Program("rebuilt-from-a-copy", _copied_in_mid_run, _rebuild, _rebuild_and_run),
+    Program("rebuilt-of-what-was-open", _left_open, _rebuild, _rebuild_and_run),
+    Program("backup-restored", lambda: _after_first().after_kill(), _second_run, _restore_and_run),
+    Program("kept", _stale, _keep, _keep_and_begin),
+    Program("stale", _stale, _refuse, _still_refused),
+    Program("no-owner", _stale, _no_owner, _still_refused),
+)

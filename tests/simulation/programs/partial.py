@@ -1,0 +1,106 @@
+"""Programs for the crash explorer: attempts that fail half-way, of which what they have read is committed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache, partial
+
+from distcommit.engine.drain import drain_partition
+from distcommit.engine.ingest import ingest_partition
+from distcommit.engine.recover import recover_partition
+from distcommit.engine.settings import RunSettings
+from distcommit.protocol.readiness import CommitPolicy
+from distcommit.stores.task_states import record_ingest_ended
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.models.model_flow import model_flow
+from tests.simulation.programs.parts import Program, new_machine, planned, run_and_look
+from tests.simulation.simulated_posix import SimulatedPosix
+from tests.simulation.world import FILE_A_RECORD, ROOTS, World
+
+_WORLD = World(policy=CommitPolicy.PARTIAL, files=FILE_A_RECORD)
+_FORKS = World(policy=CommitPolicy.PARTIAL, flow=model_flow)
+_SOURCE = ModelSource({"a": ModelDataset({"0": 4, "1": 2}, units=2), "b": ModelDataset({"0": 1})})
+
+
+def _planned(world: World) -> tuple[SimulatedPosix, RunSettings]:
+    return _planned_once(forks=world is _FORKS)
+
+
+@cache
+def _planned_once(*, forks: bool) -> tuple[SimulatedPosix, RunSettings]:
+    machine = new_machine()
+    settings = planned(machine, _FORKS if forks else _WORLD, _SOURCE)
+    machine.syncfs("/")
+    return machine, replace(settings, min_interval_s=0)
+
+
+def _ingest(world: World, machine: SimulatedPosix, *, bad: int = -1) -> RunSettings:
+    """An attempt at the run's only task, which can't read that offset of partition 0."""
+    settings = replace(_planned(world)[1], store=world.store(machine))
+    dataset = replace(_SOURCE.datasets["a"], bad={"0": bad})
+    source = ModelSource({**_SOURCE.datasets, "a": dataset})
+    settings = replace(settings, flow=settings.flow.with_source(source))
+    ingest_partition(settings, 0)
+    return settings
+
+
+def _drain(settings: RunSettings) -> int:
+    """How many datasets are published once ingest has ended."""
+    record_ingest_ended(settings.store.fs, ROOTS.store, settings.run_id)
+    return drain_partition(settings, 0).counts.datasets_published
+
+
+def _about_to_ingest(world: World) -> SimulatedPosix:
+    return _planned(world)[0].after_kill()
+
+
+def _failed_twice(world: World) -> SimulatedPosix:
+    """Two attempts have read different parts of a work unit."""
+    machine = _about_to_ingest(world)
+    _ingest(world, machine, bad=1)
+    _ingest(world, machine, bad=3)
+    machine.syncfs("/")
+    return machine
+
+
+def _stumble(world: World, machine: SimulatedPosix) -> None:
+    _ingest(world, machine, bad=3)
+
+
+def _commit(world: World, machine: SimulatedPosix) -> None:
+    _drain(replace(_planned(world)[1], store=world.store(machine)))
+
+
+def _take_over(world: World, machine: SimulatedPosix) -> str:
+    """The task's second attempt reads all, and a late twin of the recovery comes: nothing that the first attempt has
+    left is in the way."""
+    settings = _ingest(world, machine)
+    recover_partition(settings, 0)
+    found = _drain(settings)
+    if found != len(_SOURCE.datasets):
+        return f"the run publishes {found} datasets"
+    return world.violation(machine, _SOURCE, {})
+
+
+def _come_late(world: World, machine: SimulatedPosix) -> str:
+    """An attempt that reads all comes once what the others had read was sealed, or as it was about to be."""
+    _drain(_ingest(world, machine))
+    return run_and_look(machine, world, _SOURCE)
+
+
+def _program(
+    name: str,
+    world: World,
+    find: Callable[[World], SimulatedPosix],
+    act: Callable[[World, SimulatedPosix], None],
+    recover: Callable[[World, SimulatedPosix], str],
+) -> Program:
+    return Program(name, partial(find, world), partial(act, world), partial(recover, world))
+
+
+PARTIAL = (
+    _program("partial-then-success", _WORLD, _about_to_ingest, _stumble, _take_over),
+    _program("partial-late-success", _WORLD, _failed_twice, _commit, _come_late),
+    _program("partial-late-success-forks", _FORKS, _failed_twice, _commit, _come_late),
+)

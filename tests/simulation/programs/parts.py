@@ -1,0 +1,200 @@
+"""What programs for the crash explorer are made of: see `simulation.programs`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from msgspec import structs
+
+from distcommit.app.output.audit import audit_store
+from distcommit.engine.planner import plan_partition, share_out
+from distcommit.engine.recover import recover_partition
+from distcommit.engine.run import run
+from distcommit.engine.settings import RunSettings
+from distcommit.fs.posix import PosixCalls
+from distcommit.model.errors import DistcommitError
+from distcommit.model.log_records import DatasetState, DatasetStatus
+from distcommit.model.pins import PinnedSettings
+from distcommit.model.urn import folder_of
+from distcommit.model.watermark import Watermark
+from distcommit.protocol.paths.parts import CLAIM_FOLDER
+from distcommit.stores.fencing import end_run
+from distcommit.stores.pinned import require_settings
+from distcommit.stores.plans import put_manifest
+from distcommit.testing.fakes.faulty_calls import Operation
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.simulation.simulated_posix import Crashed, SimulatedPosix
+from tests.simulation.world import ROOTS, SimulatedFileSystem, World, launch_here
+
+SOURCE = ModelSource({"a": ModelDataset({"0": 2, "1": 1}), "b": ModelDataset({"0": 2})})
+ASIDE = "/job/aside"
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """`find` makes the machine, `act` is crashed, `recover` is done after it and returns what is wrong then."""
+
+    name: str
+    find: Callable[[], SimulatedPosix]
+    act: Callable[[SimulatedPosix], None]
+    recover: Callable[[SimulatedPosix], str]
+
+
+class Meddling:
+    """System calls that pass on to a machine, where somebody else does something just before calls that fit.
+
+    Args:
+        machine: where the calls go.
+        fits: whether a call, by name and arguments, is one of them.
+        meddles: what the other does, the first thing at the first such call, and so on.
+    """
+
+    def __init__(
+        self,
+        machine: SimulatedPosix | Meddling,
+        fits: Callable[[str, tuple[Any, ...]], bool],
+        *meddles: Callable[[], object],
+    ) -> None:
+        self._machine, self._fits, self._left = machine, fits, list(meddles)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        call = getattr(self._machine, name)
+
+        def passed_on(*arguments: Any) -> Any:
+            if self._left and self._fits(name, arguments):
+                self._left.pop(0)()
+            return call(*arguments)
+
+        return passed_on
+
+    def as_calls(self) -> PosixCalls:
+        """Itself, as what it stands for."""
+        return cast(PosixCalls, self)
+
+
+def new_machine() -> SimulatedPosix:
+    """A machine with the job's parent folder and nothing else."""
+    machine = SimulatedPosix()
+    machine.mkdir("/job")
+    return machine
+
+
+def planned(machine: SimulatedPosix, world: World, source: ModelSource) -> RunSettings:
+    """A run that has fenced, recovered and planned, and will seal each bucket's datasets at once."""
+    settings = replace(world.begin(machine, source), min_interval_s=1_000_000)
+    for partition in range(world.partitions):
+        recover_partition(settings, partition)
+    plans = [plan_partition(settings, partition) for partition in range(world.partitions)]
+    put_manifest(settings.store.fs, ROOTS.store, structs.replace(share_out(settings, plans), large=(), lent=()))
+    return settings
+
+
+def half_done(machine: SimulatedPosix, world: World, *, moved: int = 1) -> None:
+    """A run that dies in its commit, with one file published and the others staged."""
+    world.store(machine)  # which probes the output with renames of its own
+    with publishing_at_most(machine, moved), suppress(Crashed):
+        world.run(machine, SOURCE)
+
+
+@contextmanager
+def publishing_at_most(machine: SimulatedPosix, files: int) -> Iterator[None]:
+    """Lets the process die as it publishes one file more. Folders are there, so that files go one by one."""
+    fs = SimulatedFileSystem(machine)
+    for urn in SOURCE.datasets:
+        fs.make_folders(f"{ROOTS.output}/{folder_of(urn)}")
+    fs.sync_tree(ROOTS.output)
+    left = [files]
+
+    def gate(operation: Operation) -> None:
+        if operation.kind == "rename" and operation.path.startswith(ROOTS.output) and ".parquet" in operation.path:
+            left[0] -= 1
+            if left[0] < 0:
+                raise Crashed
+
+    machine.gate = gate
+    try:
+        yield
+    finally:
+        machine.gate = None
+
+
+def staged(machine: SimulatedPosix) -> list[str]:
+    """Paths of the staged files."""
+    return sorted(
+        path
+        for _, path, data in machine.files()
+        if path.startswith(f"{ROOTS.staging}/") and f"/{CLAIM_FOLDER}/" not in path and data is not None
+    )
+
+
+def unsettled(machine: SimulatedPosix) -> DatasetState:
+    """The first dataset whose sequence is not done; one without a name if there is none."""
+    found = World().store(machine).bucket_log(0).refresh().datasets.values()
+    return next((state for state in found if state.status is not DatasetStatus.IDLE), DatasetState(""))
+
+
+def run_and_look(machine: SimulatedPosix, world: World, source: ModelSource) -> str:
+    """One more run; what is wrong after it, if anything."""
+    before = world.watermarks(machine)
+    world.run(machine, source)
+    return world.violation(machine, source, before)
+
+
+def violation_after_set_back(machine: SimulatedPosix, world: World, source: ModelSource, again: int) -> str:
+    """What is wrong once all was read, a person set a watermark back by `again` records, and a run came: these, and no
+    others, are there a second time."""
+    store = world.store(machine)
+    audit = audit_store(store, source.provenance, deep=True)
+    records = sum(sum(dataset.partitions.values()) for dataset in source.datasets.values())
+    found = (audit.records, audit.duplicates, audit.gaps, audit.pending, audit.unreadable, audit.unknown_files)
+    if found != (records + again, again, 0, [], [], []):
+        return f"not {again} records are there a second time: {audit}"
+    reached = world.watermarks(machine)
+    ends = {urn: Watermark(dict(dataset.partitions)) for urn, dataset in source.datasets.items()}
+    return "" if reached == ends else f"watermarks are {reached}, expected {ends}"
+
+
+def put_file(machine: SimulatedPosix, path: str, data: bytes) -> None:
+    """A file that somebody else's program makes."""
+    fd = machine.open_new(path)
+    machine.write(fd, data)
+    machine.fsync(fd)
+    machine.close(fd)
+
+
+def files_below(machine: SimulatedPosix, root: str) -> dict[str, bytes]:
+    """All files below a folder."""
+    return {path: data for _, path, data in machine.files() if path.startswith(f"{root}/") and data is not None}
+
+
+def replace_files(machine: SimulatedPosix, root: str, files: Mapping[str, bytes]) -> None:
+    """Somebody puts other files, such as a backup, in the place of all that are below a folder."""
+    for path in files_below(machine, root):
+        machine.unlink(path)
+    for path, data in files.items():
+        put_file(machine, path, data)
+
+
+def require_refused(refused: Iterable[Callable[[], object]], kind: type[DistcommitError] = DistcommitError) -> None:
+    """Calls each.
+
+    Raises:
+        AssertionError: if one does not raise an error of that kind.
+    """
+    for call in refused:
+        try:
+            call()
+        except kind:
+            continue
+        raise AssertionError(f"not refused: {call}")
+
+
+def run_pinned(world: World, machine: SimulatedPosix, source: ModelSource, pinned: PinnedSettings) -> None:
+    """A whole run, as a job does it whose settings are held against those of the store."""
+    require_settings(world.store(machine), pinned)
+    settings = world.begin(machine, source)
+    result = run(launch_here, settings, pinned=pinned)
+    end_run(settings.store, settings.epoch, clean=result.succeeded)

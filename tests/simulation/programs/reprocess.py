@@ -1,0 +1,169 @@
+"""Programs for the crash explorer: records that were turned away are fed again, killed anywhere, given up in its midst,
+and beside what else runs do."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+
+from distcommit.app.output.audit import AuditResult, audit_store
+from distcommit.model.errors import DistcommitError
+from distcommit.model.log_records import DatasetStatus
+from distcommit.stores import by_hand
+from distcommit.testing.fakes.faulty_calls import Operation
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.models.model_flow import model_flow, without_right
+from tests.models.turning_away import TurningAway
+from tests.simulation.programs.parts import Program, new_machine, staged, unsettled
+from tests.simulation.simulated_posix import Crashed, SimulatedPosix
+from tests.simulation.world import ROOTS, World
+
+_SOURCE = ModelSource({"a": ModelDataset({"0": 3, "1": 2}, units=2), "b": ModelDataset({"0": 2})})
+_MORE = ModelSource({"a": ModelDataset({"0": 5, "1": 2}), "b": ModelDataset({"0": 2})})
+_BEFORE = World(max_attempts=1, flow=TurningAway(frozenset({"a/0/1", "a/0/2", "a/1/0", "b/0/1"})))
+_NOW = replace(_BEFORE, flow=TurningAway(frozenset({"a/1/0", "b/0/1"}), frozenset({"a/0/2"})))
+"""Of what was turned away of dataset a, one is good now, one is dropped on purpose, one is turned away again."""
+_FIXED = replace(_BEFORE, flow=TurningAway())
+
+
+def _turned_away() -> SimulatedPosix:
+    machine = new_machine()
+    _BEFORE.run(machine, _SOURCE)
+    machine.syncfs("/")
+    return machine
+
+
+def _fed_again() -> SimulatedPosix:
+    machine = _turned_away()
+    _reprocess(machine)
+    machine.syncfs("/")
+    return machine
+
+
+def _reprocess(machine: SimulatedPosix, world: World = _NOW) -> None:
+    if not world.reprocess(machine, _SOURCE, "a").succeeded:
+        raise AssertionError("what was turned away can't be fed again")
+
+
+def _audit(machine: SimulatedPosix) -> AuditResult:
+    return audit_store(_NOW.store(machine), _SOURCE.provenance, deep=True)
+
+
+def _wrong(machine: SimulatedPosix, world: World, source: ModelSource, rejected: tuple[int, ...]) -> str:
+    """What is wrong after a whole run: each record is in one place, and so many of dataset a are errors."""
+    before = world.watermarks(machine)
+    world.run(machine, source)
+    audit = _audit(machine)
+    found = sum(row.rejected for row in audit.partitions if row.dataset == "a")
+    ends = {urn: dict(dataset.partitions) for urn, dataset in source.datasets.items()}
+    reached = {urn: dict(watermark.positions) for urn, watermark in world.watermarks(machine).items()}
+    records = sum(sum(dataset.partitions.values()) for dataset in source.datasets.values())
+    if not audit.exact or audit.records + audit.rejected_records + audit.filtered != records or found not in rejected:
+        return f"{found} of {rejected} are errors, {records} records: {audit}"
+    if reached != ends or any(not world.watermarks(machine)[urn].covers(low) for urn, low in before.items()):
+        return f"watermarks are {reached}, expected {ends}"
+    return ""
+
+
+def _deleted(machine: SimulatedPosix, world: World, source: ModelSource, rejected: tuple[int, ...]) -> str:
+    """The same, and that two runs later nothing is left of what was retired."""
+    wrong = _wrong(machine, world, source, rejected) or _wrong(machine, world, source, rejected)
+    left = _audit(machine).retired
+    return wrong or (f"{left} retired files are left" if left else "") or _left_staged(machine)
+
+
+def _left_staged(machine: SimulatedPosix) -> str:
+    left = staged(machine)
+    return f"left behind in task output: {left}" if left else ""
+
+
+def _run_and_reprocess(machine: SimulatedPosix) -> str:
+    wrong = _wrong(machine, _NOW, _SOURCE, (1, 3))
+    if wrong:
+        return wrong
+    _reprocess(machine)
+    wrong = _wrong(machine, _NOW, _SOURCE, (1,))
+    if wrong:
+        return wrong
+    _reprocess(machine, _FIXED)
+    return _deleted(machine, _FIXED, _MORE, (0,))
+
+
+def _reprocess_at_once(machine: SimulatedPosix) -> str:
+    """The command once more, without a run in between."""
+    _reprocess(machine)
+    return _wrong(machine, _NOW, _MORE, (1,)) or _deleted(machine, _NOW, _MORE, (1,))
+
+
+def _ingest(machine: SimulatedPosix) -> None:
+    _NOW.run(machine, _MORE)
+
+
+def _ingest_again(machine: SimulatedPosix) -> str:
+    return _deleted(machine, _NOW, _MORE, (1,))
+
+
+def _quarantined() -> SimulatedPosix:
+    """A reprocess dies in its commit, with one file published; a person stops the dataset."""
+    machine = _turned_away()
+    left = [1]
+
+    def gate(operation: Operation) -> None:
+        if operation.kind == "rename" and operation.path.startswith(f"{ROOTS.output}/") and "-00000_" in operation.path:
+            left[0] -= 1
+            if left[0] < 0:
+                raise Crashed
+
+    machine.gate = gate
+    with suppress(Crashed):
+        _reprocess(machine)
+    machine.gate = None
+    by_hand.quarantine(_NOW.store(machine), "a", "person")
+    machine.syncfs("/")
+    return machine
+
+
+def _abandon(machine: SimulatedPosix) -> None:
+    by_hand.abandon(_NOW.store(machine), "a", "person")
+
+
+def _abandon_and_reprocess(machine: SimulatedPosix) -> str:
+    if unsettled(machine).status is not DatasetStatus.IDLE:
+        with suppress(DistcommitError):
+            _abandon(machine)
+    return _wrong(machine, _NOW, _SOURCE, (3,)) or _run_and_reprocess(machine)
+
+
+_WITHOUT_RIGHT, _WITH_RIGHT = World(flow=without_right), World(flow=model_flow)
+_OFFSETS = ModelSource({"a": ModelDataset({"0": 6}, units=2)})
+
+
+def _without_right() -> SimulatedPosix:
+    machine = new_machine()
+    _WITHOUT_RIGHT.run(machine, _OFFSETS)
+    machine.syncfs("/")
+    return machine
+
+
+def _mended(machine: SimulatedPosix) -> None:
+    _WITH_RIGHT.reprocess(machine, _OFFSETS, "a")
+
+
+def _mended_again(machine: SimulatedPosix) -> str:
+    """The command until nothing of the branch is among its errors but what it turns away itself."""
+    before = _WITH_RIGHT.watermarks(machine)
+    _WITH_RIGHT.run(machine, _OFFSETS)
+    _mended(machine)
+    for _ in range(2):
+        _WITH_RIGHT.run(machine, _OFFSETS)
+    return _WITH_RIGHT.violation(machine, _OFFSETS, before)
+
+
+REPROCESS = (
+    Program("reprocess-optional", _without_right, _mended, _mended_again),
+    Program("reprocess", _turned_away, _reprocess, _run_and_reprocess),
+    Program("reprocess-at-once", _turned_away, _reprocess, _reprocess_at_once),
+    Program("reprocess-again", _fed_again, _reprocess, _run_and_reprocess),
+    Program("reprocess-then-ingest", _fed_again, _ingest, _ingest_again),
+    Program("reprocess-abandoned", _quarantined, _abandon, _abandon_and_reprocess),
+)

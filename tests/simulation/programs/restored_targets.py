@@ -1,0 +1,158 @@
+"""Programs for the crash explorer: a sink with a ledger; its target, or all but the target, is put back to what
+it was before the run that crashed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, partial
+from typing import ClassVar
+
+import msgspec
+import pyarrow as pa
+
+from distcommit.decoding import from_json
+from distcommit.fs.posix import PosixCalls
+from distcommit.model.committer import CommitOutcome, CommitRequest, Committed, CommitterContext, SinkCommitter
+from distcommit.model.errors import StaleStoreError
+from distcommit.model.ledger import LedgerRow
+from distcommit.model.log_records import DatasetStatus
+from distcommit.model.ports import FileSystem
+from distcommit.model.sink import AttemptIdentity, Origin, Origins, Prepared, SinkWriter, StagingArea
+from distcommit.model.urn import folder_of
+from distcommit.protocol.paths.temporary import is_temporary
+from distcommit.sinks.committer_sink import CommitterSink
+from distcommit.sinks.ledgers import answered, committed
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.simulation.programs.parts import Program, files_below, new_machine, replace_files
+from tests.simulation.simulated_posix import SimulatedPosix
+from tests.simulation.world import ROOTS, SimulatedFileSystem, World
+
+_TABLE = "/job/table"
+_WORLD = World()
+_BEFORE = ModelSource({"a": ModelDataset({"0": 2}), "g": ModelDataset({"0": 1})})
+_THEN = ModelSource({"a": ModelDataset({"0": 4}, units=2), "g": ModelDataset({"0": 2})})
+_AFTER = ModelSource({"a": ModelDataset({"0": 5}), "g": ModelDataset({"0": 3})})
+
+
+class _Version(msgspec.Struct, frozen=True):
+    """A dataset's table: all of its records, and the ledger's row. The newest one counts."""
+
+    row: LedgerRow
+    values: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class VersionedSink(CommitterSink):
+    """One document for each version of a dataset's table, put if absent: data and ledger change at once."""
+
+    name: ClassVar[str] = "testing-versions"
+    fs: FileSystem
+
+    def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
+        return ValuesWriter()
+
+    def open_committer(self, context: CommitterContext) -> SinkCommitter:
+        self.fs.make_folders(_TABLE)
+        return _Committer(self.fs)
+
+
+@dataclass(slots=True)
+class ValuesWriter(SinkWriter):
+    """Prepares the values of its records."""
+
+    values: list[str] = field(default_factory=list)
+
+    def write(self, batch: pa.RecordBatch, origins: Origins | None = None) -> None:
+        self.values += batch["value"].to_pylist()
+
+    def prepare_commit(self) -> Prepared:
+        return Prepared([self.values] if self.values else [])
+
+    def abort(self) -> None:
+        pass
+
+
+@dataclass(slots=True)
+class _Committer(SinkCommitter):
+    fs: FileSystem
+
+    def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
+        return [self._commit(request) for request in requests]
+
+    def _commit(self, request: CommitRequest) -> CommitOutcome:
+        prefix = folder_of(request.dataset_urn)
+        while True:
+            number, version = _newest(self.fs).get(prefix, (0, None))
+            row = version.row if version else None
+            if (answer := answered(row, request)) is not None:
+                self.fs.sync([_TABLE], _TABLE)  # it may be a crashed process's
+                return answer
+            values = [*(version.values if version else ()), *(value for info in request.infos for value in info)]
+            after = msgspec.json.encode(_Version(committed(row, request, ()), values))
+            if self.fs.put_if_absent(f"{_TABLE}/{prefix}-{number + 1:06d}", after):
+                return Committed()
+
+
+def _newest(fs: FileSystem) -> dict[str, tuple[int, _Version]]:
+    found: dict[str, tuple[int, _Version]] = {}
+    for name in sorted(entry.name for entry in fs.list_folder(_TABLE)):
+        if not is_temporary(name):
+            prefix, _, number = name.rpartition("-")
+            found[prefix] = int(number), from_json(fs.read(f"{_TABLE}/{name}"), _Version)
+    return found
+
+
+def _run(machine: PosixCalls, source: ModelSource) -> bool:
+    return _WORLD.run(machine, source, sink=VersionedSink(SimulatedFileSystem(machine))).succeeded
+
+
+def _visible(machine: SimulatedPosix) -> dict[str, list[str]]:
+    return {prefix: version.values for prefix, (_, version) in _newest(SimulatedFileSystem(machine)).items()}
+
+
+@cache
+def _before() -> SimulatedPosix:
+    machine = new_machine()
+    _run(machine, _BEFORE)
+    machine.syncfs("/")
+    return machine
+
+
+def _put_back(roots: Sequence[str], machine: SimulatedPosix) -> str:
+    for root in roots:
+        replace_files(machine, root, files_below(_before(), root))
+    table = _visible(machine)
+    try:
+        _run(machine, _AFTER)
+    except StaleStoreError:
+        return "" if _visible(machine) == table else "a run that was refused has written"
+    return _wrong(machine, table)
+
+
+def _wrong(machine: SimulatedPosix, table: Mapping[str, list[str]]) -> str:
+    """Each dataset is whole, or quarantined with its table as it was put back."""
+    states = _WORLD.store(machine).bucket_log(0).refresh().datasets
+    visible = _visible(machine)
+    for urn, dataset in _AFTER.datasets.items():
+        found = visible.get(folder_of(urn), [])
+        if states[urn].status is DatasetStatus.QUARANTINED:
+            if found != table.get(folder_of(urn), []):
+                return f"{urn} is quarantined, and was written to: {found}"
+        elif found != [f"{urn}/0/{offset}" for offset in range(dataset.partitions["0"])]:
+            return f"{urn} has {found}"
+    return ""
+
+
+def _then(machine: SimulatedPosix) -> None:
+    _run(machine, _THEN)
+
+
+def _program(name: str, *roots: str) -> Program:
+    return Program(name, lambda: _before().after_kill(), _then, partial(_put_back, roots))
+
+
+RESTORED_TARGETS = (
+    _program("target-restored", _TABLE),
+    _program("all-but-target-restored", ROOTS.store, ROOTS.staging, ROOTS.output),
+)

@@ -1,0 +1,159 @@
+"""Programs for the crash explorer: one part of a job, the output or a bucket's log, put back to what it was before the
+run that crashed, or emptied, or cut."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache, partial
+
+from distcommit.app.by_hand.rebuild import known_states, plan_rebuild, rebuild_store
+from distcommit.app.output.audit import audit_store
+from distcommit.model.errors import DistcommitError, LostError, LostTailError, StaleStoreError
+from distcommit.model.log_records import DatasetState, Intent, Record
+from distcommit.protocol.paths.parts import bucket_name
+from distcommit.protocol.paths.store import SEGMENT_SUFFIX
+from distcommit.stores.log import CommitLog
+from distcommit.stores.retention import Retention
+from distcommit.stores.segment import decode_segment
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.simulation.programs.parts import Program, files_below, new_machine, replace_files
+from tests.simulation.simulated_posix import SimulatedPosix
+from tests.simulation.world import ROOTS, World
+
+WORLD = World(buckets=2)
+BEFORE = ModelSource({"a": ModelDataset({"0": 2}), "g": ModelDataset({"0": 1})})
+THEN = ModelSource({"a": ModelDataset({"0": 4}, units=2), "g": ModelDataset({"0": 2})})
+AFTER = ModelSource({"a": ModelDataset({"0": 5}), "g": ModelDataset({"0": 3})})
+LOG_OF_A = f"{ROOTS.store}/log/{bucket_name(1)}"
+_PARTITIONS = 2
+_REPARTITIONED = tuple(replace(WORLD, partitions=each, kept=Retention(tables=1)) for each in (3, 1, _PARTITIONS))
+
+
+@cache
+def _before(partitions: int) -> SimulatedPosix:
+    machine = new_machine()
+    replace(WORLD, partitions=partitions).run(machine, BEFORE)
+    machine.syncfs("/")
+    return machine
+
+
+@cache
+def _ended() -> SimulatedPosix:
+    """All is done, and so long ago that no log tells any more what was published: only the output's marks do."""
+    machine = _before(1).after_kill()
+    _act(1, machine)
+    logs = [WORLD.store(machine).bucket_log(bucket) for bucket in range(WORLD.buckets)]
+    while any(isinstance(record, Intent) for log in logs for record in _records(log)):
+        _act(1, machine)
+    machine.syncfs("/")
+    return machine
+
+
+def _records(log: CommitLog) -> list[Record]:
+    return [segment.record for _, segment in log.segments() if not isinstance(segment, DistcommitError)]
+
+
+def run_after_a_restore(machine: SimulatedPosix, worlds: Sequence[World] = (WORLD,)) -> str:
+    """One more run on folders of which a part was put back, or one in each of these worlds. It is refused, or names the
+    bucket that lost its tail and publishes nothing twice, which a rebuild mends, or quarantines what it can't prove, or
+    nothing was lost. Else the answer says what is wrong."""
+    for number, world in enumerate(worlds):
+        source = ModelSource({**AFTER.datasets, "g": ModelDataset({"0": 3 + number})})
+        try:
+            result = world.run(machine, source)
+        except StaleStoreError:
+            return ""
+        if result.succeeded:
+            return world.violation(machine, source, {})
+        kinds = {reason.kind for reason in result.totals.reasons}
+        if kinds == {LostError.__name__, "skipped, quarantined"}:  # what was sealed, and published where it is no more
+            return ""
+        if kinds != {LostTailError.__name__, "not fenced"}:
+            return f"the run did not succeed: {result.totals.reasons}"
+    store = world.store(machine)
+    found = plan_rebuild(store, known_states(store), accept_gaps=False)
+    if not rebuild_store(store, found, "rebuild", "person", accept_gaps=False).written:
+        return f"a bucket that has lost its tail can't be rebuilt: {found}"
+    world.run(machine, source)
+    return world.violation(machine, source, {})
+
+
+def _put_back(root: str, machine: SimulatedPosix) -> str:
+    replace_files(machine, root, files_below(_before(1), root))
+    return run_after_a_restore(machine)
+
+
+def _cut_and_repartition(machine: SimulatedPosix) -> str:
+    """The log ends before what was sealed last. The runs that follow have other numbers of partitions, and keep the
+    tables of no more runs than one."""
+    found = sorted(
+        (path, data) for path, data in files_below(machine, LOG_OF_A).items() if path.endswith(SEGMENT_SUFFIX)
+    )
+    sealed = max(path for path, data in found if isinstance(decode_segment(data, path).record, Intent))
+    for path, _ in found:
+        if path >= sealed:
+            machine.unlink(path)
+    return run_after_a_restore(machine, _REPARTITIONED)
+
+
+def _empty_output(machine: SimulatedPosix) -> str:
+    replace_files(machine, ROOTS.output, {})
+    try:
+        WORLD.run(machine, AFTER)
+    except StaleStoreError:
+        return ""
+    return "a run begins on an output that was emptied"
+
+
+def _delete_what_was_published(machine: SimulatedPosix) -> str:
+    """People take away what runs that ended have published: nobody is told, and nothing is read again."""
+    for path in files_below(_before(1), ROOTS.output):
+        if path.endswith(".parquet"):
+            machine.unlink(path)
+    result = WORLD.run(machine, AFTER)
+    audit = audit_store(WORLD.store(machine), AFTER.provenance, deep=False)
+    if not result.succeeded or audit.records != 5 or audit.duplicates:
+        return f"after files were deleted: {result.totals.reasons}, {audit}"
+    return ""
+
+
+def _unmount_staging(machine: SimulatedPosix) -> str:
+    """What runs have staged is not there for one run, which is refused if it needs any of it, and then is again."""
+    store, staged = WORLD.store(machine), files_below(machine, ROOTS.staging)
+    is_pending = any(state.open for bucket in range(WORLD.buckets) for state in _states(store.bucket_log(bucket)))
+    replace_files(machine, ROOTS.staging, {})
+    try:
+        WORLD.run(machine, THEN)
+        if is_pending:
+            return "a run begins though what is pending was staged elsewhere"
+    except StaleStoreError:
+        replace_files(machine, ROOTS.staging, staged)
+    result = WORLD.run(machine, AFTER)
+    return WORLD.violation(machine, AFTER, {}) if result.succeeded else f"it does not succeed: {result.totals.reasons}"
+
+
+def _states(log: CommitLog) -> list[DatasetState]:
+    return [*log.refresh().datasets.values()]
+
+
+def _act(partitions: int, machine: SimulatedPosix) -> None:
+    replace(WORLD, partitions=partitions).run(machine, THEN)
+
+
+def _program(name: str, recover: Callable[[SimulatedPosix], str], partitions: int = 1) -> Program:
+    return Program(name, lambda: _before(partitions).after_kill(), partial(_act, partitions), recover)
+
+
+RESTORES = (
+    _program("bucket-log-restored", partial(_put_back, LOG_OF_A)),
+    _program("bucket-log-cut-repartitioned", _cut_and_repartition, _PARTITIONS),
+    _program("output-restored", partial(_put_back, ROOTS.output)),
+    _program("output-emptied", _empty_output),
+    *(
+        Program(f"{name}-idle", lambda: _ended().after_kill(), partial(_act, 1), recover)
+        for name, recover in (("output-restored", partial(_put_back, ROOTS.output)), ("output-emptied", _empty_output))
+    ),
+    _program("staging-unmounted", _unmount_staging),
+    _program("published-files-deleted", _delete_what_was_published),
+)

@@ -1,0 +1,122 @@
+"""Programs for the crash explorer: runs of a job whose settings have been changed, or that began at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from distcommit.model.errors import ConfigurationError
+from distcommit.model.log_records import DatasetStatus
+from distcommit.model.pins import Pin, PinnedSettings
+from distcommit.model.source import Planned, SourceState
+from distcommit.sources.kafka.names import PartitionLog
+from distcommit.sources.kafka.plan import plan_dataset
+from distcommit.stores.pinned import read_settings
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.simulation.programs.parts import Program, new_machine, require_refused, run_pinned
+from tests.simulation.simulated_posix import SimulatedPosix
+from tests.simulation.world import World
+
+_WORLD = World()
+_BY_TOPIC = PinnedSettings({"source.dataset": Pin("topic")})
+_BY_PARTITION = PinnedSettings({"source.dataset": Pin("partition")})
+_TOPICS = ModelSource({"a": ModelDataset({"0": 2, "1": 1})})
+_PARTITIONS = ModelSource({"a@0": ModelDataset({"0": 2}), "a@1": ModelDataset({"1": 1})})
+
+
+def _empty_store() -> SimulatedPosix:
+    machine = new_machine()
+    _WORLD.store(machine)
+    machine.syncfs("/")
+    return machine
+
+
+_run = partial(run_pinned, _WORLD)
+
+
+def _first_run(machine: SimulatedPosix) -> None:
+    _run(machine, _TOPICS, _BY_TOPIC)
+
+
+def _run_with_others(machine: SimulatedPosix) -> str:
+    """After a run that was recorded the other settings are refused; else they count, and nothing was published."""
+    by_topic = read_settings(_WORLD.store(machine)).settings == {"source.dataset": "topic"}
+    if by_topic:
+        require_refused([partial(_run, machine, _PARTITIONS, _BY_PARTITION)], ConfigurationError)
+        _first_run(machine)
+        return _WORLD.violation(machine, _TOPICS, {})
+    _run(machine, _PARTITIONS, _BY_PARTITION)
+    return _WORLD.violation(machine, _PARTITIONS, {})
+
+
+def _pinned(value: str, *, binds: bool) -> PinnedSettings:
+    return PinnedSettings({"sink.partition_by": Pin(value, binds=binds)})
+
+
+def _first_run_that_only_notes(machine: SimulatedPosix) -> None:
+    _run(machine, _TOPICS, _pinned("hour", binds=False))
+
+
+def _run_that_is_bound(machine: SimulatedPosix) -> str:
+    """What a run has published under is what binds as soon as any does; else the job is free."""
+    noted = read_settings(_WORLD.store(machine)).noted == {"sink.partition_by": ("hour",)}
+    now, other = ("hour", "day") if noted else ("day", "hour")
+    if noted:
+        require_refused([partial(_run, machine, _TOPICS, _pinned(other, binds=True))], ConfigurationError)
+    _run(machine, _TOPICS, _pinned(now, binds=True))
+    for binds in (True, False):
+        require_refused([partial(_run, machine, _TOPICS, _pinned(other, binds=binds))], ConfigurationError)
+    return _WORLD.violation(machine, _TOPICS, {})
+
+
+@dataclass(frozen=True, slots=True)
+class _FromItsEnd(ModelSource):
+    """Datasets that are followed from where they end, planned by the rules of Kafka's `start: latest`."""
+
+    expired_offsets: str = "fail"
+    records_per_dataset: int = 0
+    records_per_work_unit: int = 2
+    bytes_per_dataset: int = 0
+
+    def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
+        for urn, dataset in self.datasets.items():
+            state = states.get(urn)
+            if owned(urn) and (state is None or state.status is DatasetStatus.IDLE):
+                logs = {int(p): PartitionLog(0, records, records) for p, records in dataset.partitions.items()}
+                planned = plan_dataset(self, urn, logs, state)
+                if planned is not None:
+                    yield planned
+
+
+_OLD = _FromItsEnd({"a": ModelDataset({"0": 2})})
+_GROWN = _FromItsEnd({"a": ModelDataset({"0": 3, "1": 5})})
+
+
+def _followed_from_its_end() -> SimulatedPosix:
+    machine = new_machine()
+    _WORLD.run(machine, _OLD)
+    machine.syncfs("/")
+    return machine
+
+
+def _run_with_a_new_partition(machine: SimulatedPosix) -> None:
+    _WORLD.run(machine, _GROWN)
+
+
+def _all_since_is_there(machine: SimulatedPosix) -> str:
+    """What was there when the dataset was first read is passed over, and nothing else: the partition that came later is
+    read from its beginning."""
+    before = _WORLD.watermarks(machine)
+    _WORLD.run(machine, _GROWN)
+    origin = _WORLD.store(machine).bucket_log(0).refresh().state_of("a").origin
+    if origin != {"0": 2, "1": 0}:
+        return f"the dataset is read from {origin} on"
+    return _WORLD.violation(machine, _GROWN, before, set_by_hand=True)
+
+
+SETTINGS = (
+    Program("settings", _empty_store, _first_run, _run_with_others),
+    Program("settings-noted", _empty_store, _first_run_that_only_notes, _run_that_is_bound),
+    Program("start-latest", _followed_from_its_end, _run_with_a_new_partition, _all_since_is_there),
+)

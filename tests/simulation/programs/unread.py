@@ -1,0 +1,67 @@
+"""Programs for the crash explorer: a dataset that can't be read is counted, stopped, and read once it is let go."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from distcommit.model.unread import FailedReading
+from distcommit.protocol.retries import RetryPolicy
+from distcommit.stores import by_hand
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.simulation.programs.parts import SOURCE, Program, new_machine, run_and_look
+from tests.simulation.simulated_posix import SimulatedPosix
+from tests.simulation.world import World
+
+_RUNS = 2
+_WORLD = World(stop_after_failed_runs=_RUNS, retry_across_runs=RetryPolicy.ALWAYS)
+_BROKEN = ModelSource({**SOURCE.datasets, "a": replace(SOURCE.datasets["a"], fails=frozenset("1"))})
+_MORE = ModelSource({"a": ModelDataset({"0": 5, "1": 4}), "b": ModelDataset({"0": 3})})
+
+
+def _after(*sources: ModelSource) -> SimulatedPosix:
+    machine = new_machine()
+    for source in sources:
+        _WORLD.run(machine, source)
+    machine.syncfs("/")
+    return machine
+
+
+def _unread(machine: SimulatedPosix) -> FailedReading | None:
+    return _WORLD.store(machine).bucket_log(0).refresh().state_of("a").unread
+
+
+def _fail_again(machine: SimulatedPosix) -> None:
+    _WORLD.run(machine, _BROKEN)
+
+
+def _stopped_and_let_go(machine: SimulatedPosix) -> str:
+    """Wherever the run died that could not read it for the last time: the next one counts it, or finds it counted."""
+    _WORLD.run(machine, _BROKEN)
+    left = _unread(machine)
+    found = left and (left.failed_runs, left.stopped, left.expected_high.positions)
+    if found != (_RUNS, True, {"0": 2, "1": 1}):
+        return f"after {_RUNS} runs that failed, and one that died, there is {left}"
+    return _let_go(machine)
+
+
+def _let_go(machine: SimulatedPosix) -> str:
+    """It is read up to where it was to end, by itself, then up to its end."""
+    by_hand.retry_all(_WORLD.store(machine), "person")
+    if (left := _unread(machine)) is not None and left.stopped:
+        return f"it was let go, and is {left}"
+    _WORLD.run(machine, _MORE)
+    reached = dict(_WORLD.watermarks(machine)["a"].positions)
+    if reached not in ({"0": 2, "1": 1}, {"0": 5, "1": 4}):
+        return f"it was to be read again up to 2 and 1, and was read up to {reached}"
+    return run_and_look(machine, _WORLD, _MORE)
+
+
+def _let_go_and_read(machine: SimulatedPosix) -> None:
+    by_hand.retry(_WORLD.store(machine), "a", "person")
+    _WORLD.run(machine, _MORE)
+
+
+UNREAD = (
+    Program("unread", lambda: _after(_BROKEN), _fail_again, _stopped_and_let_go),
+    Program("unread-released", lambda: _after(_BROKEN, _BROKEN), _let_go_and_read, _let_go),
+)

@@ -1,0 +1,306 @@
+"""A whole job on a simulated machine: the product's own entry functions, run in one process on a POSIX file system in
+memory, and the checks that must hold after any history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from distcommit.app.by_hand.retain import retaining
+from distcommit.app.output.audit import audit_store
+from distcommit.decoding import from_msgpack
+from distcommit.engine.ingest import ingest_partition
+from distcommit.engine.launch import JobFailedError, Launch, Result
+from distcommit.engine.observed import observed
+from distcommit.engine.progress import progress_folder
+from distcommit.engine.run import RecoverResult, RunResult, new_run_id, recover, run
+from distcommit.engine.settings import RunSettings
+from distcommit.fs.local import LocalFileSystem
+from distcommit.fs.posix import PosixCalls
+from distcommit.ingest.fed_again import ErrorFiles
+from distcommit.ingest.task_flow import TaskFlow
+from distcommit.model.commit_groups import CommitGroups
+from distcommit.model.freshness import NO_TARGETS, Freshness
+from distcommit.model.log_records import DatasetState
+from distcommit.model.ports import Clock, FolderEntry
+from distcommit.model.sink import Sink
+from distcommit.model.source import Source
+from distcommit.model.watermark import Watermark, as_offset
+from distcommit.protocol.paths.parts import CLAIM_FOLDER
+from distcommit.protocol.paths.store import CUTS, PIECES, RUNS
+from distcommit.protocol.paths.temporary import OUTPUT_PROBE, TEMPORARY, is_store_probe
+from distcommit.protocol.readiness import CommitPolicy
+from distcommit.protocol.retries import RetryPolicy
+from distcommit.sinks.files.sink import FileSink
+from distcommit.spark.launch import PartitionCall
+from distcommit.stores.fencing import begin_run, end_run
+from distcommit.stores.job_store import JobStore, Roots, has_store, open_store
+from distcommit.stores.retention import USUALLY_KEPT, Retention
+from distcommit.testing.fakes.model_source import ModelSource
+from tests.models.model_flow import MODEL_FLOWS, flow_of_formats
+from tests.simulation.cut_watch import cut_violation
+from tests.simulation.log_watch import log_violation
+from tests.simulation.simulated_hdfs import SimulatedHdfs
+
+ROOTS = Roots("/job/store", "/job/staging", "/job/output")
+_SINK = FileSink(compression="none")
+FILE_A_RECORD = FileSink(compression="none", target_file_bytes=1)
+"""A work unit makes as many files as it has records."""
+_SWEPT = (RUNS, CUTS, PIECES)
+
+
+class SimulatedFileSystem(LocalFileSystem):
+    """The local file system's own code, above other system calls."""
+
+    scheme = "simulated"
+
+
+class SimulatedClock:
+    """Time that passes only when somebody waits."""
+
+    def __init__(self) -> None:
+        self._now_s, self._off_s = 1_700_000_000.0, 0.0
+
+    def now_ms(self) -> int:
+        return int((self._now_s + self._off_s) * 1000)
+
+    def monotonic_s(self) -> float:
+        return self._now_s
+
+    def sleep(self, seconds: float) -> None:
+        self._now_s += seconds
+
+    def jump(self, seconds: float) -> None:
+        """Somebody sets the clock, in either direction; no time passes."""
+        self._off_s += seconds
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """How the job of a history is configured.
+
+    `max_seconds`: when its tasks stop reading; `watched`: whether its tasks' progress is looked at; `loses_ingest`:
+    whether Spark gives the ingest job up once its tasks have run; `files`: what its files look like; `min_interval_s`:
+    above 0 its tasks commit once, at their end; `resized`: it says no more how many buckets there are; `flow`: what
+    stands between source and sink; `on_hdfs`: its folders are on HDFS.
+    """
+
+    buckets: int = 1
+    partitions: int = 1
+    policy: CommitPolicy = CommitPolicy.FULL
+    job_level: bool = False
+    max_attempts: int = 3
+    task_attempts: int = 1
+    max_seconds: float = 0
+    watched: bool = False
+    loses_ingest: bool = False
+    files: FileSink = _SINK
+    at_least_once: bool = False
+    min_interval_s: float = 0
+    resized: bool = False
+    flow: Callable[[Source, Sink], TaskFlow] = TaskFlow.straight
+    retry_across_runs: RetryPolicy = RetryPolicy.NEVER
+    stop_after_failed_runs: int = 0
+    policies: tuple[tuple[str, CommitPolicy], ...] = ()
+    kept: Retention = USUALLY_KEPT
+    freshness: Freshness = NO_TARGETS
+    on_hdfs: bool = False
+
+    def store(self, calls: PosixCalls) -> JobStore:
+        """The job's store on that machine, made if it is not there yet."""
+        fs = SimulatedHdfs(calls) if self.on_hdfs else SimulatedFileSystem(calls)
+        buckets = None if self.resized and has_store(fs, ROOTS) else self.buckets
+        return open_store(fs, ROOTS, "job", buckets, create=True)
+
+    def run(
+        self,
+        calls: PosixCalls,
+        source: ModelSource,
+        clock: Clock | None = None,
+        sink: Sink | None = None,
+        watched: Callable[[Launch], Launch] = lambda launch: launch,
+    ) -> RunResult:
+        """One whole run of the job, as a process would do it: from opening the store to the result.
+
+        `watched`: makes of what launches the executors' functions what does so for this run.
+        """
+        launch = watched(_launch_and_lose if self.loses_ingest else launch_here)
+        settings = self.begin(calls, source, clock, sink)
+        with observed(settings, "run", "world") as told:
+            result = run(launch, settings, max_seconds=self.max_seconds, observer=told)
+            end_run(settings.store, settings.epoch, clean=result.succeeded)
+            return result
+
+    def reprocess(
+        self, calls: PosixCalls, source: ModelSource, urn: str, clock: Clock | None = None, sink: Sink | None = None
+    ) -> RunResult:
+        """A run that feeds a dataset's live error files again, or those of all if it is empty, as a process would do
+        it."""
+        settings = self.begin_again(calls, source, urn, clock, sink)
+        with observed(settings, f"reprocess {urn or '--all'}", "world") as told:
+            result = run(launch_here, settings, observer=told)
+            end_run(settings.store, settings.epoch, clean=result.succeeded)
+            return result
+
+    def retain(self, calls: PosixCalls, source: ModelSource, before_ms: int, kept_cuts: int | None = None) -> RunResult:
+        """A run that retires what is older than that, as a process would do it."""
+        settings = retaining(self.begin(calls, source), before_ms, kept_cuts)
+        with observed(settings, "retain", "world") as told:
+            result = run(launch_here, settings, observer=told)
+            end_run(settings.store, settings.epoch, clean=result.succeeded)
+            return result
+
+    def recover(self, calls: PosixCalls, source: ModelSource) -> RecoverResult:
+        """A run that only recovers, as a process would do it."""
+        settings = self.begin(calls, source)
+        with observed(settings, "recover", "world") as told:
+            result = recover(launch_here, settings, told)
+            end_run(settings.store, settings.epoch, clean=False)
+            return result
+
+    def begin(
+        self, calls: PosixCalls, source: ModelSource, clock: Clock | None = None, sink: Sink | None = None
+    ) -> RunSettings:
+        """Opens the store, claims the job's folders, takes an epoch and marks the output with it."""
+        sink = sink or self.files
+        store = replace(self.store(calls), groups=CommitGroups(sink))
+        run_id = new_run_id()
+        if self.watched:
+            store.fs.make_folders(progress_folder(ROOTS.store, run_id))
+        return RunSettings(
+            store=store,
+            run_id=run_id,
+            epoch=begin_run(store, run_id, unsealed=self.at_least_once),
+            partitions=self.partitions,
+            flow=self.flow(source, sink),
+            policy=self.policy,
+            policies=self.policies,
+            job_level=self.job_level,
+            min_interval_s=self.min_interval_s,
+            max_attempts=self.max_attempts,
+            task_attempts=self.task_attempts,
+            retry_across_runs=self.retry_across_runs,
+            stop_after_failed_runs=self.stop_after_failed_runs,
+            kept=self.kept,
+            freshness=self.freshness,
+            at_least_once=self.at_least_once,
+            clock=clock or SimulatedClock(),
+        )
+
+    def begin_again(
+        self, calls: PosixCalls, source: ModelSource, urn: str, clock: Clock | None = None, sink: Sink | None = None
+    ) -> RunSettings:
+        """As `begin`, of a run that feeds error files again: see `reprocess`."""
+        settings = self.begin(calls, source, clock, sink)
+        errors = ErrorFiles(settings.store.fs, ROOTS.output, urn, settings.flow)
+        return replace(settings, flow=settings.flow.with_source(errors))
+
+    def watermarks(self, calls: PosixCalls) -> dict[str, Watermark]:
+        """Stored watermarks; empty while there is no store."""
+        fs = SimulatedFileSystem(calls)
+        if fs.status(f"{ROOTS.store}/store.json") is None:
+            return {}
+        store = open_store(fs, ROOTS, "job", create=False)
+        return {
+            urn: state.watermark
+            for bucket in range(store.buckets)
+            for urn, state in store.bucket_log(bucket).refresh().datasets.items()
+            if state.watermark is not None
+        }
+
+    def violation(
+        self,
+        calls: PosixCalls,
+        source: ModelSource,
+        before: Mapping[str, Watermark],
+        *,
+        set_by_hand: bool = False,
+        earlier_records: int = 0,
+    ) -> str:
+        """What is wrong after a whole run that nothing disturbed; empty if all is as it must be.
+
+        Args:
+            calls: the machine.
+            source: what the job was to read.
+            before: watermarks as they were at the crash: none may be behind them now.
+            set_by_hand: whether a person may have moved the place where a dataset begins.
+            earlier_records: how many are published of what sources held before they were made again.
+        """
+        store = self.store(calls)
+        after = self.watermarks(calls)
+        for urn, watermark in before.items():
+            if urn not in after or not after[urn].covers(watermark):
+                return f"watermark of {urn} went back: {watermark} to {after.get(urn)}"
+        expected = {
+            urn: Watermark(dict(dataset.partitions), dataset.incarnation) for urn, dataset in source.datasets.items()
+        }
+        if after != expected:
+            return f"watermarks are {after}, expected {expected}"
+        audit = audit_store(
+            store, source.provenance, deep=self.flow is flow_of_formats, at_least_once=self.at_least_once
+        )
+        ends = [end for dataset in source.datasets.values() for end in dataset.partitions.values()]
+        records_of = next((records_of for flow, records_of in MODEL_FLOWS if flow is self.flow), None)
+        records = earlier_records + sum(sum(map(records_of, range(end))) if records_of else end for end in ends)
+        if set_by_hand:
+            records -= sum(as_offset(first) for state in _states(store) for first in state.origin.values())
+        expired = sum(sum(dataset.expired.values()) for dataset in source.datasets.values())
+        rows = [row for row in audit.partitions if not row.incarnation]  # of others the files' records count alone
+        found = audit.records + audit.rejected_records
+        found += 0 if records_of else sum(row.skipped + row.holes for row in rows)
+        wrong_count = found < records if self.at_least_once else found != records
+        if not audit.passed or wrong_count or audit.skipped > expired:
+            return f"{audit.records} records published of {records}; {audit}"
+        return self.violation_beside(calls)
+
+    def violation_beside(self, calls: PosixCalls) -> str:
+        """What is wrong with all but what is published: what is left behind, the logs, the cuts."""
+        store = self.store(calls)
+        for folder in (*_folders(store), *(f"{store.roots.store}/{name}" for name in _SWEPT), store.roots.output):
+            for entry in store.fs.list_folder(folder):
+                if entry.name.startswith((TEMPORARY, OUTPUT_PROBE)) and not _of_a_new_store(entry):
+                    return f"left behind: {folder}/{entry.name}"
+        left = left_in_staging(calls)
+        return f"left behind in task output: {left}" if left else log_violation(store) or cut_violation(store)
+
+
+def left_in_staging(calls: PosixCalls) -> list[FolderEntry]:
+    """What is in the job's staging folder, besides the note that it is the job's."""
+    return [
+        entry
+        for entry in SimulatedFileSystem(calls).list_folder(ROOTS.staging)
+        if entry.name != CLAIM_FOLDER and not _of_a_new_store(entry)
+    ]
+
+
+def _of_a_new_store(entry: FolderEntry) -> bool:
+    """Whether the file system was tried with it as a store was made: it stays where the disk fails just then, and goes
+    when another one is made."""
+    return is_store_probe(entry.name)
+
+
+def launch_here(
+    function: Callable[[RunSettings, int], Result], settings: RunSettings, tasks: int, kind: type[Result]
+) -> list[Result]:
+    """Runs executor functions one after the other in this process, called as Spark calls them."""
+    call = PartitionCall(function, settings)
+    reports = (report for task in range(tasks) for report in call.in_task(task, ()))
+    return [from_msgpack(report, kind) for report in reports]
+
+
+def _launch_and_lose(
+    function: Callable[[RunSettings, int], Result], settings: RunSettings, tasks: int, kind: type[Result]
+) -> list[Result]:
+    """As `launch_here`, but the driver never hears from the ingest job's tasks."""
+    reports = launch_here(function, settings, tasks, kind)
+    if function is ingest_partition:
+        raise JobFailedError("Job aborted due to stage failure", "aborted")
+    return reports
+
+
+def _states(store: JobStore) -> list[DatasetState]:
+    return [s for bucket in range(store.buckets) for s in store.bucket_log(bucket).refresh().datasets.values()]
+
+
+def _folders(store: JobStore) -> list[str]:
+    return [store.job_log().folder, *(store.bucket_log(bucket).folder for bucket in range(store.buckets))]
