@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from distcommit.sinks.files.offsets import _checksum
-from distcommit.stores.stored_records import stored
 from distcommit.stores.tables import encode_plan, encode_task_states
 from distcommit.testing.simulation.damage import checked_segment, sealed_segment
 from tests.golden import samples
@@ -115,7 +114,7 @@ _DAMAGES: tuple[Callable[[bytes, random.Random], bytes], ...] = (
 def _inner_segment(rng: random.Random) -> bytes:
     """A segment whose checksum is right over a record, or a compressed record, that is damaged."""
     segment = samples.SEGMENTS[rng.choice(sorted(samples.SEGMENTS))]
-    raw = msgspec.msgpack.encode(stored(segment.record))
+    raw = msgspec.msgpack.encode(segment.record)
     kind = rng.random()
     if kind < 0.01:
         return checked_segment(_bomb(), rng.choice((100, _BOMB_BYTES, 10**12 - 1)))
@@ -128,7 +127,7 @@ def _inner_segment(rng: random.Random) -> bytes:
 def _inner_steps(rng: random.Random) -> bytes:
     """A whole record whose step batch is damaged."""
     segment = rng.choice((samples.SEGMENTS["intent"], samples.SINK_SEGMENT, samples.RENAME_SEGMENT))
-    record = msgspec.msgpack.decode(msgspec.msgpack.encode(stored(segment.record)))
+    record = msgspec.msgpack.decode(msgspec.msgpack.encode(segment.record))
     batch = record[2][0][4][0]
     place = rng.choice((0, 1, 2, 2, 2, 2))
     batch[place] = (rng.choice(("", "x", "high-watermark")), rng.choice((0, -1, 2)), damaged(batch[2], rng))[place]
