@@ -12,6 +12,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from distcommit.stores.stored_records import StoredRecord, StoredState
 
 from distcommit.fs.local import LocalFileSystem
 from distcommit.fs.upload_marker import decode_marker
@@ -57,7 +58,6 @@ from distcommit.stores.run_records import (
     RunRecord,
 )
 from distcommit.stores.segment import Segment, decode_segment, encode_segment
-from distcommit.stores.stored_records import StoredRecord, StoredState
 from distcommit.stores.table_schemas import PLAN_SCHEMA, TASK_STATE_SCHEMA
 from distcommit.stores.tables import (
     decode_plan,
