@@ -126,7 +126,7 @@ def _inner_segment(rng: random.Random) -> bytes:
 
 def _inner_steps(rng: random.Random) -> bytes:
     """A whole record whose step batch is damaged."""
-    segment = rng.choice((samples.SEGMENTS["intent"], samples.SINK_SEGMENT, samples.RENAME_SEGMENT))
+    segment = samples.SEGMENTS[rng.choice(("intent", "intent-sink", "intent-rename"))]
     record = msgspec.msgpack.decode(msgspec.msgpack.encode(segment.record))
     batch = record[2][0][4][0]
     place = rng.choice((0, 1, 2, 2, 2, 2))
@@ -191,8 +191,6 @@ INNER: dict[str, Callable[[random.Random], bytes]] = {
     "steps": _inner_steps,
     "offsets": _inner_offsets,
     "plan": lambda rng: _inner_table(encode_plan(samples.PLAN), rng),
-    "task states": lambda rng: _inner_table(
-        encode_task_states(rng.choice((samples.TASK_STATES, samples.TASK_STATES_WITH_INFOS))), rng
-    ),
+    "task states": lambda rng: _inner_table(encode_task_states(samples.TASK_STATES), rng),
 }
 """By reader: bytes whose outer checks pass and whose inside is damaged."""

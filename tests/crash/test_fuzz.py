@@ -54,7 +54,7 @@ FOUND = {
     (
         "store marker",
         "WrongValueError",
-    ): b'{"format":"distcommit-store","version":1,"job":"job","buckets":0,"store_id":""}',
+    ): b'{"format":"distcommit-job","version":1,"job":"job","buckets":0,"store_id":""}',
 }
 """What fuzzing has found so far, each mended: reader and error that it did not document, with a small input."""
 
