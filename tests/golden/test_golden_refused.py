@@ -29,10 +29,8 @@ from tests.golden.test_golden_store import checked_out
 
 READ = {reader.name: reader for reader in READERS}
 OTHER_VERSIONS = [0, 2, 99]
-CHECKED = [
-    *((f"segments/{name}.seg", "segment") for name in sorted(samples.SEGMENTS)),
-    ("texts/offsets.txt", "offsets"),
-]
+SEGMENTS = ("fence", "intent", "intent-held", "done", "failed", "by-hand-accept", "set-watermark", "checkpoint")
+CHECKED = [*((f"segments/{name}.seg", "segment") for name in SEGMENTS), ("texts/offsets.txt", "offsets")]
 """Files with a checksum over all of it: no change at all goes unseen."""
 TABLES = [("tables/plan.parquet", "plan"), ("tables/task_states.parquet", "task states")]
 JSON = [
@@ -110,8 +108,14 @@ def test_document_of_another_version_is_refused_by_name(name: str, version: int)
 
 def test_store_of_a_format_before_the_first_release_is_refused_by_name() -> None:
     marker = msgspec.structs.replace(samples.MARKER, format="distcommit-store")
-    with pytest.raises(UnknownVersionError, match="never released.*found format distcommit-store"):
+    with pytest.raises(UnknownVersionError, match=r"never released.*found format distcommit-store"):
         READ["store marker"].read(encode_document(marker))
+
+
+def read_logs(folder: Path) -> None:
+    store = store_at(folder)
+    for log in (store.job_log(), store.bucket_log(0), store.bucket_log(1)):
+        log.refresh()
 
 
 def files_in(folder: Path) -> dict[Path, bytes]:
@@ -128,9 +132,7 @@ def test_store_with_a_file_of_another_version_is_refused_and_left_alone(
     path.write_bytes(of_version(path.read_bytes(), version))
     before = files_in(folder)
     with pytest.raises(UnknownVersionError) as caught:
-        store = store_at(folder)
-        log = store.job_log() if "job" in place else store.bucket_log(1)
-        log.refresh()
+        read_logs(folder)
     assert caught.value.ids == {"path": str(path)}
     assert caught.value.exit_code == 5
     assert files_in(folder) == before
