@@ -310,16 +310,14 @@ TABLES: list[tuple[pa.Schema, list[str]]] = [
 ]
 """The columns of tables, with their types."""
 
-FOLDERS = dict(
-    pair.split("=", 1)
-    for pair in """
+_NAMES = """
     STORE_MARKER=store.json SETTINGS=settings JOB_LOG=log/job GENERATIONS=log/generations PLANS=plans
     TASK_STATES=task_states PROGRESS=progress SET_ASIDE=set_aside RUNS=runs SCHEDULE=schedule PAUSED=paused.json
     HORIZONS=horizons RUN_DATASETS=run_datasets RUN_TIMES=run_times LOCK=lock SCHEMAS=schemas CUTS=cuts
     PIECES=cuts/pieces MANIFEST=_manifest.json INGEST_ENDED=_INGEST_ENDED BEGUN=begun CANCEL=cancel
     SEGMENT_SUFFIX=.seg
-    """.split()
-)
+"""
+FOLDERS = dict(pair.split("=", 1) for pair in _NAMES.split())
 """Names of folders and files in the store, by the constant that holds them."""
 
 
