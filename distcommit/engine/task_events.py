@@ -10,7 +10,7 @@ KEPT_EVENTS = 20
 """How many events of each kind one task reports. Keeps the driver's memory O(tasks)."""
 
 
-class WorkUnitDone(msgspec.Struct, frozen=True, tag=True):
+class WorkUnitDone(msgspec.Struct, frozen=True, tag="WorkUnitDone"):
     """An attempt at a work unit has ended; `error` says why, if it failed."""
 
     dataset: str
@@ -22,7 +22,7 @@ class WorkUnitDone(msgspec.Struct, frozen=True, tag=True):
     error: str = ""
 
 
-class SequenceSealed(msgspec.Struct, frozen=True, tag=True):
+class SequenceSealed(msgspec.Struct, frozen=True, tag="SequenceSealed"):
     """A dataset's commit steps are written ahead. `held`: until the run decides that all are published."""
 
     dataset: str
@@ -33,7 +33,7 @@ class SequenceSealed(msgspec.Struct, frozen=True, tag=True):
     at_ms: int
 
 
-class SequenceDone(msgspec.Struct, frozen=True, tag=True):
+class SequenceDone(msgspec.Struct, frozen=True, tag="SequenceDone"):
     """A dataset is published, and its watermark has moved. Told by each who had a part in it: twins tell it twice."""
 
     dataset: str
@@ -43,7 +43,7 @@ class SequenceDone(msgspec.Struct, frozen=True, tag=True):
     at_ms: int
 
 
-class DatasetQuarantined(msgspec.Struct, frozen=True, tag=True):
+class DatasetQuarantined(msgspec.Struct, frozen=True, tag="DatasetQuarantined"):
     """A dataset's sequence can't be finished: it is left alone until a person releases it."""
 
     dataset: str

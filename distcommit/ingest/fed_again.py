@@ -32,7 +32,7 @@ from distcommit.sinks.files.footer import Footer, read_batches, read_footer, rea
 from distcommit.sinks.files.offsets import OffsetSets, parsed
 from distcommit.stores.listing import files_below
 from distcommit.stores.tombstones import (
-    FED_AGAIN_VERSION,
+    TOMBSTONE_VERSION,
     RetiredFile,
     Tombstone,
     read_tombstone,
@@ -281,7 +281,7 @@ class _ErrorFilesExtraction(Extraction):
         if again is None or not self._retired:
             return tuple(results)
         tombstone = Tombstone(
-            version=FED_AGAIN_VERSION,
+            version=TOMBSTONE_VERSION,
             dataset_urn=identity.dataset_urn,
             epoch=identity.epoch,
             run_id=identity.run_id,

@@ -19,9 +19,8 @@ class CommitRequest:
     higher epochs.
 
     `bases`: the epochs that the target's ledger may have for this dataset and branch before it (0: no row), as the
-    store knows it; empty if the store does not, as what was sealed by older programs. A target with another epoch below
-    this one is not the target that the store knows. `infos_version`: the version of the infos; a
-    committer is given those of the sink's own version.
+    store knows it; empty if the store does not. A target with another epoch below this one is not the target that the
+    store knows. `infos_version`: the version of the infos; a committer is given those of the sink's own version.
     `attempts`: whose infos they are, by the id that their writers were opened with; empty if nobody knows.
     """
 
@@ -45,7 +44,7 @@ class LostAttempt:
         folder: of its staged files, relative to the staging root. They are deleted afterwards, and may be gone already:
             they are where its sequence was abandoned.
         infos: what its writers for this sink have prepared, as far as that is known: nothing of an attempt that died.
-            They are as they were written, which may have been by an older program.
+            They are as they were written, which may have been by an older version of the sink.
     """
 
     epoch: int

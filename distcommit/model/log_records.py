@@ -1,13 +1,12 @@
 """The records of a commit log, and the state that folding them gives.
 
-Wire types: `stores.segment` writes them as MessagePack arrays, each record tagged with its name. Fields are only ever
-added at the end, with a default; anything else is a new format version.
+These structures are the stored format. `stores.segment` writes them as MessagePack arrays, each record with its tag in
+front. A field may only be added at the end, with a default. Any other change needs a new format version.
 """
 
 from __future__ import annotations
 
 from enum import Enum, IntEnum, StrEnum
-from typing import Literal
 
 from msgspec import Struct
 
@@ -61,7 +60,7 @@ class SequenceName(Struct, frozen=True, array_like=True):
     epoch: int
 
 
-class Fence(Struct, frozen=True, array_like=True, tag=True):
+class Fence(Struct, frozen=True, array_like=True, tag="Fence"):
     """From here on only `epoch` may seal; `run_id` tells whose it is."""
 
     epoch: int
@@ -80,22 +79,22 @@ class Gate(Enum):
     PASSED = "passed"
 
 
-class Intent(Struct, frozen=True):
-    """Seals sequences, all or none. How it is written: `stores.segment`."""
+class Intent(Struct, frozen=True, array_like=True, tag="Intent"):
+    """Seals sequences, all or none."""
 
     epoch: int
     sequences: tuple[SealedSequence, ...]
     gate: Gate = Gate.OPEN
 
 
-class Done(Struct, frozen=True, array_like=True, tag=True):
+class Done(Struct, frozen=True, array_like=True, tag="Done"):
     """All effects of these sequences are durable: their watermarks move with this record."""
 
     epoch: int
     sequences: tuple[SequenceName, ...]
 
 
-class Failed(Struct, frozen=True, array_like=True, tag=True):
+class Failed(Struct, frozen=True, array_like=True, tag="Failed"):
     """A run could not finish this sequence; with `quarantine` nobody tries again until a person says so."""
 
     epoch: int
@@ -112,7 +111,7 @@ class LeftSequence(Struct, frozen=True, array_like=True):
     reason: str
 
 
-class Left(Struct, frozen=True, array_like=True, tag=True):
+class Left(Struct, frozen=True, array_like=True, tag="Left"):
     """A run leaves these sequences pending for the next one; it is nobody's failed attempt.
 
     `outage`: their target was tried with something else, and does not work.
@@ -123,13 +122,13 @@ class Left(Struct, frozen=True, array_like=True, tag=True):
     outage: bool = False
 
 
-class Decide(Struct, frozen=True, array_like=True, tag=True):
+class Decide(Struct, frozen=True, array_like=True, tag="Decide"):
     """In the job log: the held sequences of `epoch` are to be published."""
 
     epoch: int
 
 
-class Dropped(Struct, frozen=True, array_like=True, tag=True):
+class Dropped(Struct, frozen=True, array_like=True, tag="Dropped"):
     """Held sequences of an older epoch that was never decided: nothing of them was published."""
 
     epoch: int
@@ -153,7 +152,7 @@ class HandAction(StrEnum):
     READ_AGAIN = "read-again"
 
 
-class ByHand(Struct, frozen=True, array_like=True, tag=True):
+class ByHand(Struct, frozen=True, array_like=True, tag="ByHand"):
     """A person's action on a sequence; needs no fence. `skipped`: of an accepted one, positions that are not there."""
 
     action: HandAction
@@ -162,7 +161,7 @@ class ByHand(Struct, frozen=True, array_like=True, tag=True):
     skipped: tuple[SkippedRange, ...] = ()
 
 
-class SetWatermark(Struct, frozen=True, array_like=True, tag=True):
+class SetWatermark(Struct, frozen=True, array_like=True, tag="SetWatermark"):
     """A person moves an idle dataset's watermark, in either direction."""
 
     dataset_urn: str
@@ -170,7 +169,7 @@ class SetWatermark(Struct, frozen=True, array_like=True, tag=True):
     who: str
 
 
-class SetWatermarks(Struct, frozen=True, array_like=True, tag=True):
+class SetWatermarks(Struct, frozen=True, array_like=True, tag="SetWatermarks"):
     """A person sets the watermarks of many idle datasets at once, all or none."""
 
     watermarks: dict[str, Watermark]
@@ -186,23 +185,24 @@ class DatasetStatus(StrEnum):
     REVOKING = "revoking"
 
 
-OpenStatus = Literal[DatasetStatus.PENDING, DatasetStatus.QUARANTINED, DatasetStatus.REVOKING]
-"""Where a sequence stands that is sealed and not done."""
-
-
-class OpenSequence(Struct, frozen=True):
-    """A sequence that is sealed and not done, and where it stands.
+class OpenSequence(Struct, frozen=True, array_like=True):
+    """A sequence that is sealed and not done, and where it stands, which is never `idle`.
 
     `held`: it may run only once its run was decided on; `tried_epochs`: runs that failed to replay it; `reason`: why it
     was not finished last time, and `outage` whether its target was to blame.
     """
 
-    status: OpenStatus
+    status: DatasetStatus
     sequence: SealedSequence
     held: bool = False
     tried_epochs: tuple[int, ...] = ()
     reason: str = ""
     outage: bool = False
+
+    def __post_init__(self) -> None:
+        """Reject a status that no open sequence has. Decoding reports it as an invalid value."""
+        if self.status is DatasetStatus.IDLE:
+            raise ValueError("an open sequence must not be idle")
 
 
 class EarlierReading(Struct, frozen=True, array_like=True):
@@ -212,12 +212,12 @@ class EarlierReading(Struct, frozen=True, array_like=True):
     origin: dict[str, Position] = {}
 
 
-class DatasetState(Struct, frozen=True):
-    """What the fold knows of one dataset. How it is written: `stores.segment`.
+class DatasetState(Struct, frozen=True, array_like=True):
+    """What the fold knows of one dataset.
 
     `open`: its sequence that is not done, if it has one; `closed_epoch`: newest epoch that may not seal again;
     `done_epoch`: newest epoch whose sequence is published; `origin`: the first position ever read, by partition;
-    `accepted_epochs`: the newest sequence that a person declared done (older programs kept all of them);
+    `accepted_epochs`: the newest sequence that a person declared done;
     `done_records`, `done_files`, `done_content_sum` and `done_left_out`: what the sequence of `done_epoch` published,
     and why not more; `unread`: what could not be read, if that was so the last time; `schemas`: by converter, the ids
     of the schemas that its records are of; `targets`: what targets have, as the store knows it. `forgotten`: the
@@ -245,8 +245,8 @@ class DatasetState(Struct, frozen=True):
     earlier: tuple[EarlierReading, ...] = ()
 
     def bases(self, branch: str) -> tuple[int, ...]:
-        """The epochs that the ledger of a branch's target may have for the dataset before its next commit there; none
-        if nobody knows: older programs have committed, or the branch is new to the dataset."""
+        """Return the epochs that the ledger of a branch's target may have for the dataset before its next commit there;
+        none if they are not known, because the branch is new to the dataset."""
         return self.targets.get(branch, () if self.done_epoch else (0,))
 
     @property
@@ -280,9 +280,8 @@ class DatasetState(Struct, frozen=True):
         return self.open.tried_epochs if self.open else ()
 
 
-class Rebuilt(Struct, frozen=True):
+class Rebuilt(Struct, frozen=True, array_like=True, tag="Rebuilt"):
     """The states of these datasets are what a person had made from the published files, whatever they were before.
-    How it is written: `stores.segment`.
 
     In the job log, of none: the heads of all buckets are forgotten, so that their logs go on as they stand.
     """
@@ -312,7 +311,7 @@ class CutPhase(IntEnum):
     ENDED = 2
 
 
-class Cut(Struct, frozen=True, array_like=True, tag=True):
+class Cut(Struct, frozen=True, array_like=True, tag="Cut"):
     """In the job log: where the bucket logs were, as a run saw them after its own fences. ENDED says that it ended."""
 
     epoch: int
@@ -320,14 +319,14 @@ class Cut(Struct, frozen=True, array_like=True, tag=True):
     heads: tuple[Head, ...]
 
 
-class Heads(Struct, frozen=True, array_like=True, tag=True):
+class Heads(Struct, frozen=True, array_like=True, tag="Heads"):
     """In the job log: where bucket logs were after what a person did; each above the last head of its bucket."""
 
     heads: tuple[Head, ...]
     who: str
 
 
-class Rebucket(Struct, frozen=True, array_like=True, tag=True):
+class Rebucket(Struct, frozen=True, array_like=True, tag="Rebucket"):
     """In the job log: from here on nothing goes on but the move to generation `generation`, of so many buckets.
 
     `settings`: what gives a dataset its name and its bucket there, as the store pins it.
@@ -339,23 +338,22 @@ class Rebucket(Struct, frozen=True, array_like=True, tag=True):
     settings: dict[str, str] = {}
 
 
-class Moved(Struct, frozen=True, array_like=True, tag=True):
+class Moved(Struct, frozen=True, array_like=True, tag="Moved"):
     """In a bucket's log, its last valid record: what it holds goes on in the logs of that generation."""
 
     epoch: int
     generation: int
 
 
-class Generation(Struct, frozen=True, array_like=True, tag=True):
+class Generation(Struct, frozen=True, array_like=True, tag="Generation"):
     """In the job log: the logs of the generation that was under way are complete, and count from here on."""
 
     epoch: int
     generation: int
 
 
-class Checkpoint(Struct, frozen=True):
-    """The whole fold, so that what lies below can be deleted. `previous`: number of the checkpoint before it. How it is
-    written: `stores.segment`.
+class Checkpoint(Struct, frozen=True, array_like=True, tag="Checkpoint"):
+    """The whole fold, so that what lies below can be deleted. `previous`: number of the checkpoint before it.
 
     The last five are the job log's: epochs of the newest CUTs of each phase, the newest head of each bucket, and how
     many buckets there are in which generation (0: as the store was made), or will be.

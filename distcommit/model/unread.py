@@ -22,7 +22,7 @@ class UnreadDataset(Struct, frozen=True, array_like=True):
     outage: bool = False
 
 
-class Unread(Struct, frozen=True, array_like=True, tag=True):
+class Unread(Struct, frozen=True, array_like=True, tag="Unread"):
     """A run could not read these datasets: their watermarks stay, or moved less far than planned."""
 
     epoch: int

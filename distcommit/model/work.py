@@ -210,11 +210,10 @@ class BranchResult(Struct, frozen=True):
     """What one attempt at a work unit prepared in one branch, by the sink of that name.
 
     `files` are staged files, `infos` commit infos (plain data); `holes` are those that nothing of it names.
-    `content_sum`: the sum of the files' own (`sinks.files.content`), as 16 hexadecimal digits; empty without files, and
-    in what was written before there were such sums. `records_diverted`: what an error branch was given; in what was
-    written before there were such branches, what this one has published as rejected. `checks`: what the task checkers
-    say. `error`: why the branch has failed, and `error_construct` at what; in an attempt that has succeeded it is
-    optional, and all of its records are in its error branch.
+    `content_sum`: the sum of the files' own (`sinks.files.content`), as 16 hexadecimal digits; empty without files.
+    `records_diverted`: what an error branch was given. `checks`: what the task checkers say. `error`: why the branch
+    has failed, and `error_construct` at what; in an attempt that has succeeded it is optional, and all of its records
+    are in its error branch.
     """
 
     branch: str

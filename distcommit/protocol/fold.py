@@ -21,9 +21,9 @@ class Fold:
     `number`: that of the newest record, valid or not. `moved_to`: the generation in which a bucket's log goes on, 0 if
     this one does.
 
-    Of the job log: `has_ended`: the newest run has come to its end, `began_epoch` and `ended_epoch`: of the newest CUT
-    of each phase, `heads`: the newest of each bucket, `generation` and `buckets`: those that count (0: as the store was
-    made), `under_way`: the move to the next ones.
+    Of the job log: `began_epoch` and `ended_epoch`: of the newest CUT of each phase, `heads`: the newest of each
+    bucket, `generation` and `buckets`: those that count (0: as the store was made), `under_way`: the move to the next
+    ones.
     """
 
     __slots__ = (
@@ -35,7 +35,6 @@ class Fold:
         "fence_epoch",
         "fence_run_id",
         "generation",
-        "has_ended",
         "heads",
         "ignored",
         "last_checkpoint",
@@ -48,7 +47,6 @@ class Fold:
     def __init__(self) -> None:
         self.number = self.fence_epoch = 0
         self.fence_run_id = ""
-        self.has_ended = False
         self.decided_epochs: frozenset[int] = frozenset()
         self.datasets: dict[str, DatasetState] = {}
         self.last_checkpoint = self.previous_checkpoint = 0
@@ -57,6 +55,11 @@ class Fold:
         self.generation = self.buckets = self.moved_to = 0
         self.under_way: Rebucket | None = None
         self.ignored: list[tuple[int, str]] = []
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the newest run has ended: its CUT of phase ENDED is in the job log."""
+        return self.ended_epoch == self.fence_epoch
 
     def state_of(self, urn: str) -> DatasetState:
         """The dataset's state; a dataset never heard of is idle, without a watermark."""

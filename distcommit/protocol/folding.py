@@ -53,7 +53,6 @@ def apply(number: int, record: Record, fold: Fold) -> None:
             _begin_at(number, record, fold)
         case Fence():
             fold.fence_epoch, fold.fence_run_id = record.epoch, record.run_id
-            fold.has_ended = False
         case Decide():
             fold.decided_epochs |= {record.epoch}
         case Intent():
@@ -102,8 +101,6 @@ def _begin_at(number: int, record: Checkpoint, fold: Fold) -> None:
     fold.began_epoch, fold.ended_epoch = record.cuts
     fold.heads = {head.bucket: head for head in record.heads}
     fold.generation, fold.buckets, fold.under_way = record.generation, record.buckets, record.under_way
-    # Runs of older programs have no CUT, and end with a checkpoint.
-    fold.has_ended = fold.began_epoch != fold.fence_epoch or fold.ended_epoch == fold.fence_epoch
 
 
 def _apply_of_job(record: Cut | Heads | Rebucket | Moved | Generation, fold: Fold) -> None:
@@ -114,7 +111,7 @@ def _apply_of_job(record: Cut | Heads | Rebucket | Moved | Generation, fold: Fol
             if record.phase is CutPhase.BEGAN:
                 fold.began_epoch = record.epoch
             else:
-                fold.ended_epoch, fold.has_ended = record.epoch, True
+                fold.ended_epoch = record.epoch
         case Heads():
             fold.heads |= {head.bucket: head for head in record.heads}
         case Rebucket():

@@ -27,7 +27,6 @@ from distcommit.model.log_records import (
     Intent,
     Left,
     Moved,
-    OpenStatus,
     Rebucket,
     Rebuilt,
     Record,
@@ -44,7 +43,7 @@ PENDING: Final = DatasetStatus.PENDING
 QUARANTINED: Final = DatasetStatus.QUARANTINED
 REVOKING: Final = DatasetStatus.REVOKING
 
-BY_HAND: dict[HandAction, tuple[OpenStatus, DatasetStatus]] = {
+BY_HAND: dict[HandAction, tuple[DatasetStatus, DatasetStatus]] = {
     HandAction.RETRY: (QUARANTINED, PENDING),
     HandAction.ACCEPT: (QUARANTINED, IDLE),
     HandAction.REVOKING: (QUARANTINED, REVOKING),

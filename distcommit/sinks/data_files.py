@@ -53,8 +53,7 @@ def left_by(context: CommitterContext, sink: str, lost: LostAttempt) -> dict[str
     for note in notes:
         with contextlib.suppress(FileNotFoundError):
             path, *more = fs.read(note).decode().split("\n")
-            of = more.pop() if more and more[-1].startswith(_OF_SINK) else ""  # older programs did not say
-            if of == f"{_OF_SINK}{sink}" or (not of and note.rpartition("/")[0] == folder):
+            if more and more.pop() == f"{_OF_SINK}{sink}":  # else another sink's, or cut off: then no file was begun
                 found[path] = more
     return {path: more for path, more in sorted(found.items()) if is_data_file_of(path, lost.epoch, lost.attempt)}
 

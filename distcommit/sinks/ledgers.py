@@ -67,8 +67,8 @@ def _another_store(request: CommitRequest, found: str) -> FailedForGood:
 
 def of_another_ledger(request: CommitRequest, identity: str) -> str:
     """Which ledger was there as the rows of a request were written, if it is another than the one of that identity;
-    empty if it is the same, or nobody has noted it, as older programs."""
-    noted = (str(info.get("ledger", "")) for info in request.infos)
+    empty if it is the same, or none was noted."""
+    noted = (str(info["ledger"]) for info in request.infos)
     return next((each for each in noted if each and each != identity), "")
 
 

@@ -117,13 +117,13 @@ def rows_of(infos: Iterable[Mapping[str, Any]]) -> int:
     return sum(info["rows"] for info in infos)
 
 
-def staged_runs(context: CommitterContext, path: str, checksum: int | None) -> Iterator[Sequence[pa.RecordBatch]]:
+def staged_runs(context: CommitterContext, path: str, checksum: int) -> Iterator[Sequence[pa.RecordBatch]]:
     """Yield the rows of one staged file in order: batches of one schema, then those of the next.
 
     Args:
         context: says where staging is.
         path: of the file, below the staging root.
-        checksum: None of a file that was staged without.
+        checksum: xxh3-64 of its bytes.
 
     Raises:
         LostError: if the file is gone, or is not what was staged.
@@ -133,7 +133,7 @@ def staged_runs(context: CommitterContext, path: str, checksum: int | None) -> I
         data = context.fs.read(f"{context.staging_root}/{path}")
     except FileNotFoundError as error:
         raise LostError("staged rows are gone", path=path) from error
-    if checksum is not None and xxh3_64_intdigest(data) != checksum:
+    if xxh3_64_intdigest(data) != checksum:
         raise LostError("staged rows are damaged", path=path, expected="the bytes that were staged", found="others")
     streams = pa.BufferReader(data)
     while streams.tell() < len(data):
@@ -141,7 +141,7 @@ def staged_runs(context: CommitterContext, path: str, checksum: int | None) -> I
             yield batches
 
 
-def staged_batches(context: CommitterContext, path: str, checksum: int | None) -> Iterator[pa.RecordBatch]:
+def staged_batches(context: CommitterContext, path: str, checksum: int) -> Iterator[pa.RecordBatch]:
     """Yield the batches of one staged file in order, whatever their schemas. Raises as `staged_runs`."""
     for batches in staged_runs(context, path, checksum):
         yield from batches

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import lru_cache, partial
-from typing import Any, ClassVar, Literal
+from typing import Literal
 from urllib.parse import parse_qs, urlsplit
 
 import pyarrow as pa
@@ -53,7 +53,6 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-    infos_version: ClassVar[int] = 2
 
     table: str = DATASET
     mode: Literal["append", "upsert", "replace"] = "append"
@@ -154,10 +153,6 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
             TransientError: if the database can't be asked.
         """
         return partial(_ledger_of, self, attempt.store_id, attempt.run_id)
-
-    def upgraded(self, info: Any, version: int) -> Any:
-        """Infos of version 1 did not note the ledger."""
-        return {"ledger": "", **info}
 
 
 class ServerSink(TableSink):

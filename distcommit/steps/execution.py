@@ -135,7 +135,7 @@ def _due(
             waiting.append(name)
         else:
             due.append(name)
-    return due or waiting  # all wait only if older programs have sealed their sinks in different orders
+    return due or waiting  # all wait only if their steps were sealed in different orders
 
 
 def held_back_by(dataset_urn: str, **ids: str) -> HeldBackError:

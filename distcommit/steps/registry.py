@@ -47,7 +47,7 @@ def load_steps(batches: Iterable[StepBatch], context: StepContext) -> Iterator[C
 
     Raises:
         ConfigurationError: if a type is not registered in this process.
-        UnknownVersionError: if a type was stored by a newer version of its class.
+        UnknownVersionError: if a type was stored by a version of its class that this one does not read.
         CorruptError: if the data is not what the class wrote.
     """
     for batch in batches:
@@ -60,13 +60,13 @@ def load_steps(batches: Iterable[StepBatch], context: StepContext) -> Iterator[C
                 todo="import the module that registers it before the store is read; if there is none any more,"
                 " quarantine the dataset, then release it with accept",
             )
-        if batch.version > kind.version:
+        if not 1 <= batch.version <= kind.version:
             raise UnknownVersionError(
                 "a stored commit step has an unknown version",
                 type_name=batch.type_name,
-                expected=f"at most {kind.version}",
+                expected=f"1 to {kind.version}" if kind.version > 1 else "1",
                 found=str(batch.version),
-                todo="run the version of distcommit that wrote it, or a newer one",
+                todo="run the version of distcommit that wrote it",
             )
         try:
             yield from kind.from_rows(batch.rows, batch.version, context)

@@ -35,7 +35,7 @@ class FsRenameCommitStep(CommitStep):
     """
 
     type_name: ClassVar[str] = "fs-rename"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 1
     __slots__ = ("context", "file", "folders", "whole")
 
     def __init__(self, context: StepContext, staged_path: str, final_path: str, file: StagedFile | None = None) -> None:
@@ -92,8 +92,6 @@ class FsRenameCommitStep(CommitStep):
 
     @classmethod
     def from_rows(cls, rows: bytes, version: int, context: StepContext) -> list[Self]:
-        if version == 1:  # each file by itself
-            return cls.of_all(context, from_msgpack(rows, list[StagedFile]))
         folders = from_msgpack(rows, list[_FolderRow])
         return cls.of_all(context, [file for folder in folders for file in folder.staged_files()])
 
@@ -260,7 +258,7 @@ class _FileRow(Struct, frozen=True, array_like=True, gc=False):
 
 
 class _FolderRow(Struct, frozen=True, array_like=True):
-    """Consecutive files from one staged folder into one folder of the output: version 2 of what is stored."""
+    """Consecutive files from one staged folder into one folder of the output: a row of what is stored."""
 
     staged: str
     final: str

@@ -27,7 +27,6 @@ from distcommit.model.committer import (
 )
 from distcommit.model.errors import DistcommitError, LostError, SinkUnavailableError, TransientError
 from distcommit.model.steps import CommitStep, StepContext, Verdict, Verification, require_success
-from distcommit.model.work import MAIN_BRANCH
 from distcommit.steps.execution import held_back_by
 from distcommit.steps.registry import register
 
@@ -44,7 +43,7 @@ class SinkCommitStep(CommitStep):
     """
 
     type_name: ClassVar[str] = "sink-commit"
-    version: ClassVar[int] = 3  # 1 knew no branches, 2 no bases
+    version: ClassVar[int] = 1
     __slots__ = ("_tries", "context", "request", "sink")
 
     def __init__(self, sink: OpensCommitter, request: CommitRequest, context: CommitterContext) -> None:
@@ -73,8 +72,8 @@ class SinkCommitStep(CommitStep):
     def to_row(self) -> list[Any]:
         asked = self.request
         infos, bases, attempts = list(asked.infos), list(asked.bases), list(asked.attempts)
-        later = [asked.branch, bases, asked.infos_version, attempts]
-        return [self.sink.name, asked.dataset_urn, asked.epoch, infos, *later]
+        names = [self.sink.name, asked.dataset_urn, asked.epoch]
+        return [*names, infos, asked.branch, bases, asked.infos_version, attempts]
 
     @classmethod
     def from_row(cls, row: list[Any], version: int, context: StepContext) -> Self:
@@ -83,9 +82,8 @@ class SinkCommitStep(CommitStep):
         Raises:
             SinkUnavailableError: if the context has no sink of that name.
         """
-        later: list[Any] = [[MAIN_BRANCH, [], 1, []], [[], 1, []], []][version - 1]
-        name, urn, epoch, infos, branch, bases, infos_version, attempts = values = row + later
-        if tuple(map(type, values)) != (str, str, int, list, str, list, int, list):
+        name, urn, epoch, infos, branch, bases, infos_version, attempts = row
+        if tuple(map(type, row)) != (str, str, int, list, str, list, int, list):
             raise TypeError(f"not the row of a sink's commit: {row!r}")
         if not (all(type(base) is int for base in bases) and all(type(attempt) is str for attempt in attempts)):
             raise TypeError(f"not the row of a sink's commit: {row!r}")

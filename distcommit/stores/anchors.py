@@ -50,7 +50,7 @@ def require_whole(store: JobStore, job_fold: Fold, bucket: int, log: CommitLog, 
     """As `require_head`; and if the newest run of the bucket died, or nobody has found the bucket whole since it ended,
     its log has to name what that run has published. `past`: one for all the buckets that somebody asks for."""
     fold, head = require_head(job_fold, bucket, log), job_fold.heads.get(bucket)
-    is_whole = head.is_whole if head is not None else not job_fold.began_epoch  # as runs of older programs have left it
+    is_whole = head.is_whole if head is not None else not job_fold.began_epoch  # no run has cut yet
     if fold.fence_epoch <= job_fold.ended_epoch and is_whole:
         return fold
     published = [(state, path) for state, path in _published(store, bucket, fold, past) if _is_open(state, fold)]

@@ -39,11 +39,9 @@ def decode_document(
     what: str,
     path: str,
     *,
-    oldest: int | None = None,
     todo: str = _RESTORE,
 ) -> Document:
-    """The document in `data`, of that version, or an older one from `oldest` on; `what`, `path` and `todo` are for the
-    error.
+    """Decode a document of that version; `what`, `path` and `todo` are for the error.
 
     Raises:
         UnknownVersionError: if it is of another version, and whole.
@@ -54,7 +52,7 @@ def decode_document(
         raise _corrupt(what, path, f"bytes that do not match their checksum: {data[:80]!r}", todo)
     try:
         found = from_json(body, _Version).version
-        if (version if oldest is None else oldest) <= found <= version:
+        if found == version:
             return from_json(body, kind)
     except UNREADABLE as error:
         raise _corrupt(what, path, f"{error}: {data[:80]!r}", todo) from error
@@ -63,7 +61,7 @@ def decode_document(
         path=path,
         expected=str(version),
         found=str(found),
-        todo="run the version of distcommit that wrote it, or a newer one",
+        todo="run the version of distcommit that wrote it",
     )
 
 

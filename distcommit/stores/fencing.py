@@ -151,7 +151,7 @@ def older_output(store: JobStore) -> str:
     """
     fold = store.job_log().refresh()
     if not fold.began_epoch and not fold.ended_epoch:
-        return ""  # nothing was ever published, or by older programs alone
+        return ""  # no run has published anything yet
     if read_owner(store.fs, store.roots.output) is None:
         return "an output that nobody has claimed"
     began = read_marks(store.fs, store.roots.output)[Mark.BEGAN]

@@ -32,7 +32,7 @@ from distcommit.stores.deletion import delete_entry, delete_tree
 from distcommit.stores.documents import decode_document, encode_document
 from distcommit.stores.log import CommitLog
 
-STORE_VERSION = 1
+STORE_FORMAT, STORE_VERSION = "distcommit-job", 1
 DEFAULT_BUCKETS, MAX_BUCKETS = 64, 65536
 _REMOVED = "REMOVED"
 _PROBES = 3
@@ -232,16 +232,20 @@ def read_marker(fs: FileSystem, roots: Roots, *, repairable: bool) -> StoreMarke
 
 def put_marker(store: JobStore) -> None:
     """Put the marker of a store whose logs are there, durably."""
-    marker = StoreMarker("distcommit-store", STORE_VERSION, store.job, store.buckets, store.store_id)
+    marker = StoreMarker(STORE_FORMAT, STORE_VERSION, store.job, store.buckets, store.store_id)
     store.fs.put_if_absent(f"{store.roots.store}/{STORE_MARKER}", encode_document(marker))
     store.fs.sync([store.roots.store], store.roots.store)
 
 
 def _decode(data: bytes, path: str) -> StoreMarker:
     marker = decode_document(data, StoreMarker, STORE_VERSION, "the store's marker", path, todo=_TODO)
-    if marker.format != "distcommit-store":
-        raise CorruptError(
-            "the store's marker is another program's", path=path, expected="distcommit-store", found=marker.format
+    if marker.format != STORE_FORMAT:
+        raise UnknownVersionError(
+            "the store is of a format that was never released, or another program's",
+            path=path,
+            expected=f"format {STORE_FORMAT}",
+            found=f"format {marker.format}",
+            todo="run the version of distcommit that wrote it, or give the job new folders",
         )
     return marker
 
@@ -286,7 +290,7 @@ def _create(fs: FileSystem, roots: Roots, job: str, buckets: int, lost_store_id:
         in_flight(fs.parallel_buckets, CommitLog.create, logs)
         fs.sync([log.folder for log in logs], roots.store)
         fs.sync([roots.store, roots.staging, roots.output], "/")
-        marker = StoreMarker("distcommit-store", STORE_VERSION, job, buckets, store_id)
+        marker = StoreMarker(STORE_FORMAT, STORE_VERSION, job, buckets, store_id)
         fs.put_if_absent(path, encode_document(marker))
         return _decode(fs.read(path), path)
     except OSError as error:

@@ -16,7 +16,7 @@ from distcommit.protocol.paths.store import MANIFEST, PLANS, run_name
 from distcommit.stores.documents import decode_document, encode_document
 from distcommit.stores.tables import check_table, decode_plan, encode_plan, table_name
 
-MANIFEST_VERSION = 3
+MANIFEST_VERSION = 1
 
 
 class Lent(msgspec.Struct, frozen=True, array_like=True):

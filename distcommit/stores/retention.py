@@ -7,7 +7,6 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from distcommit.model.ports import FileSystem
-from distcommit.protocol.paths.parts import bucket_number
 from distcommit.protocol.paths.store import (
     LOCK,
     PLANS,
@@ -83,8 +82,8 @@ def forget_runs(
         for run in runs[: -kept.tables]:
             folder = f"{store_root}/{table}/{run}"
             for entry in fs.list_folder(folder):
-                number = _number(entry.name) if entry.is_folder else None
-                is_mine = number is not None and number % partitions == partition
+                owner = partition_of(entry.name) if entry.is_folder else None
+                is_mine = owner is not None and owner[0] % partitions == partition
                 if is_mine and not is_needed(table, run, entry.name):
                     delete_tree(fs, f"{folder}/{entry.name}")
             if not any(entry.is_folder for entry in fs.list_folder(folder)):
@@ -93,12 +92,6 @@ def forget_runs(
         _forget_records(fs, f"{store_root}/{RUNS}", kept.runs)
         _forget_folders(fs, f"{store_root}/{LOCK}", own, kept.runs)
         _forget_folders(fs, f"{store_root}/{PROGRESS}", own, kept.tables)  # of runs that died: others take theirs away
-
-
-def _number(name: str) -> int | None:
-    """The number of a partition's folder, or of a bucket's: before partitions had folders, each bucket had one."""
-    known = partition_of(name)
-    return known[0] if known is not None else bucket_number(name)
 
 
 def _forget_folders(fs: FileSystem, folder: str, own: str, keep: int) -> None:

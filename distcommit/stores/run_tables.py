@@ -37,13 +37,8 @@ def _array(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
     return pa.Array.from_buffers(kind, len(texts), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(texts))])
 
 
-def decode_rows(
-    data: bytes, schema: pa.Schema, what: str, path: str, *, older: Sequence[bytes] = ()
-) -> list[tuple[Any, ...]]:
+def decode_rows(data: bytes, schema: pa.Schema, what: str, path: str) -> list[tuple[Any, ...]]:
     """The rows of a file, in the order of the schema's columns.
-
-    Args:
-        older: versions whose columns are the same.
 
     Raises:
         UnknownVersionError, CorruptError: if the file is not one that `encode_rows` wrote with that schema.
@@ -53,13 +48,13 @@ def decode_rows(
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _corrupt(what, path, str(error)) from error
     version, ours = (table.schema.metadata or {}).get(VERSION_KEY, b""), schema.metadata[VERSION_KEY]
-    if version.isdigit() and version not in (ours, *older):
+    if version.isdigit() and version != ours:
         raise UnknownVersionError(
             f"{what} has an unknown format version",
             path=path,
             expected=ours.decode(),
             found=version.decode(),
-            todo="run the version of distcommit that wrote it, or a newer one",
+            todo="run the version of distcommit that wrote it",
         )
     if not table.schema.equals(schema) or any(column.null_count for column in table.itercolumns()):
         raise _corrupt(what, path, f"columns {table.schema.names}")

@@ -38,7 +38,7 @@ class TimeKind(StrEnum):
     """
 
     TASK = "task"
-    COMMITS = "sweep"  # as it is stored
+    COMMITS = "commits"
     PUBLISHED = "published"
     SEALED = "sealed"
     REQUESTS = "requests"
@@ -87,7 +87,7 @@ def decode_run_times(data: bytes, path: str) -> list[RunTime]:
     Raises:
         UnknownVersionError, CorruptError: if the file is not one that `encode_run_times` wrote.
     """
-    rows = decode_rows(data, RUN_TIMES_SCHEMA, _WHAT, path, older=(b"1",))  # without requests
+    rows = decode_rows(data, RUN_TIMES_SCHEMA, _WHAT, path)
     try:
         return [
             RunTime(phase, task, host, pid, daemon_pid, TimeKind(kind), *rest)

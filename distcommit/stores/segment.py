@@ -17,25 +17,9 @@ from xxhash import xxh3_64_hexdigest
 
 from distcommit.decoding import from_msgpack
 from distcommit.model.errors import CorruptError, UnknownVersionError
-from distcommit.model.log_records import (
-    ByHand,
-    Checkpoint,
-    Cut,
-    Generation,
-    HandAction,
-    Heads,
-    Left,
-    Moved,
-    Rebucket,
-    Rebuilt,
-    Record,
-    SetWatermarks,
-)
-from distcommit.model.unread import Unread
-from distcommit.stores.stored_records import StoredRecord, known, stored
+from distcommit.model.log_records import Record
 
-FORMAT_VERSION = 5
-"""The newest. A record is written as the oldest version that knew it, so that older programs read it."""
+FORMAT_VERSION = 1
 _MAX_RAW_BYTES = 1 << 30
 _encoder = msgspec.msgpack.Encoder()
 _HEADER = re.compile(
@@ -56,34 +40,17 @@ class Segment:
 
 def encode_segment(segment: Segment) -> bytes:
     """The segment's bytes."""
-    raw = _encoder.encode(stored(segment.record))
+    raw = _encoder.encode(segment.record)
     body = zlib.compress(raw, 1)
-    version = _version_of(segment.record)
-    head = f"distcommit-segment {version} epoch={segment.epoch} writer={segment.writer_id} raw={len(raw)}"
+    head = f"distcommit-segment {FORMAT_VERSION} epoch={segment.epoch} writer={segment.writer_id} raw={len(raw)}"
     return f"{head} xxh3={xxh3_64_hexdigest(head.encode() + body)}\n".encode() + body
-
-
-def _version_of(record: Record) -> int:
-    """The first version that knew such a record."""
-    match record:
-        case Unread() | ByHand(action=HandAction.READ_AGAIN):
-            return 5
-        case Cut() | Heads() | Rebucket() | Moved() | Generation():
-            return 4
-        case Checkpoint() if any(record.cuts) or record.heads or record.generation or record.under_way:
-            return 4
-        case Left() | ByHand(action=HandAction.QUARANTINE | HandAction.GIVEN_UP):
-            return 3
-        case SetWatermarks() | Rebuilt():
-            return 2
-    return 1
 
 
 def decode_segment(data: bytes, path: str) -> Segment:
     """The segment in `data`; `path` is for the error.
 
     Raises:
-        UnknownVersionError: if it was written by a newer version, and is whole.
+        UnknownVersionError: if it is of another format version, and is whole.
         CorruptError: if it is torn, foreign or altered, its version too. Decoding runs no code and its size is bounded.
     """
     line_end = data.find(b"\n", 0, 300)
@@ -93,13 +60,13 @@ def decode_segment(data: bytes, path: str) -> Segment:
     body = data[line_end + 1 :]
     if xxh3_64_hexdigest(data[: header.start("sum") - len(" xxh3=")] + body) != header["sum"].decode():
         raise _corrupt(path, "bytes that do not match their checksum")
-    if not 1 <= int(header["version"]) <= FORMAT_VERSION:
+    if int(header["version"]) != FORMAT_VERSION:
         raise UnknownVersionError(
             "a log segment has an unknown format version",
             path=path,
-            expected=f"1 to {FORMAT_VERSION}",
+            expected=str(FORMAT_VERSION),
             found=header["version"].decode(),
-            todo="run the version of distcommit that wrote it, or a newer one",
+            todo="run the version of distcommit that wrote it",
         )
     raw_bytes = int(header["raw"])
     try:
@@ -107,7 +74,7 @@ def decode_segment(data: bytes, path: str) -> Segment:
         raw = inflater.decompress(body, min(raw_bytes + 1, _MAX_RAW_BYTES))
         if len(raw) != raw_bytes or not inflater.eof:
             raise _corrupt(path, f"a record that is not {raw_bytes} bytes long")
-        record = known(from_msgpack(raw, StoredRecord))
+        record = from_msgpack(raw, Record)
     except (zlib.error, msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise _corrupt(path, f"an undecodable record ({error})") from error
     return Segment(int(header["epoch"]), header["writer"].decode(), record, header["sum"].decode())
@@ -123,7 +90,7 @@ def _corrupt(path: str, found: str) -> CorruptError:
     return CorruptError(
         "a log segment is corrupt",
         path=path,
-        expected=f"a segment of format version 1 to {FORMAT_VERSION}",
+        expected=f"a segment of format version {FORMAT_VERSION}",
         found=found,
         todo="restore this file from a backup; if it is lost, `distcommit rebuild` repairs a log from the"
         " published files. The datasets of this log are left alone until then",

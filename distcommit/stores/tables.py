@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from operator import attrgetter
 from typing import Any, Literal
@@ -17,7 +17,6 @@ from distcommit.model.committer import check_plain
 from distcommit.model.errors import CorruptError, UnknownVersionError
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import (
-    MAIN_BRANCH,
     BranchResult,
     CheckOutcome,
     ConstructCounts,
@@ -31,14 +30,12 @@ from distcommit.model.work import (
 )
 from distcommit.protocol.paths.store import has_checksum, table_file_name
 from distcommit.stores.table_schemas import (
+    BRANCH,
     CHECK,
     CONSTRUCT,
     PLAN_SCHEMA,
-    PLANS,
     STAGED_FILE,
     TASK_STATE_SCHEMA,
-    TASK_STATES,
-    UNCHECKED_BRANCH,
     VERSION_KEY,
 )
 
@@ -109,34 +106,24 @@ def decode_task_states(data: bytes, path: str) -> list[TaskState]:
     Raises:
         CorruptError: if the file is not one that `encode_task_states` wrote.
     """
-    stored = _read(data, path, TASK_STATES)
+    stored = _read(data, path, TASK_STATE_SCHEMA)
     try:
-        branches = _branches(stored) if "branches" in stored else _only_branch(stored)
-        nothing: list[Any] = [()] * len(branches)
-        made = ("branches", "constructs", "schemas")
-        columns = {name: stored[name].to_pylist() for name in TASK_STATE_SCHEMA.names if name not in made}
-        columns["constructs"], columns["schemas"] = nothing, [{} for _ in branches]
-        if "schemas" in stored:
-            columns["schemas"] = [_schemas(text) for text in stored["schemas"].to_pylist()]
-        if "constructs" in stored:
-            lists = stored["constructs"].to_pylist()
-            columns["constructs"] = [tuple(ConstructCounts(**each) for each in found) for found in lists]
+        columns = {name: column.to_pylist() for name, column in stored.items() if name != "branches"}
+        columns["schemas"] = [*map(_schemas, columns["schemas"])]
+        columns["constructs"] = [tuple(ConstructCounts(**each) for each in found) for found in columns["constructs"]]
         for name in _WATERMARKS:
             columns[name] = [_watermark(text) for text in columns[name]]
         columns["outcome"] = [TaskOutcome(text) for text in columns["outcome"]]
-        columns["branches"] = branches
+        columns["branches"] = _branches(stored["branches"])
         return [TaskState(*row) for row in zip(*(columns[name] for name in TASK_STATE_SCHEMA.names), strict=True)]
     except (msgspec.DecodeError, TypeError, ValueError, RecursionError, pa.ArrowException) as error:
         raise _corrupt(path, str(error)) from error
 
 
-def _branches(stored: Mapping[str, pa.ChunkedArray]) -> list[tuple[BranchResult, ...]]:
+def _branches(column: pa.ChunkedArray) -> list[tuple[BranchResult, ...]]:
     """The results of each row."""
-    rows = _in_one(stored["branches"])
+    rows = _in_one(column)
     columns = {field.name: rows.values.field(at) for at, field in enumerate(rows.values.type)}
-    count = len(rows.values)
-    checks = columns["checks"].to_pylist() if "checks" in columns else [()] * count
-    errors = [columns[name].to_pylist() if name in columns else [""] * count for name in ("error", "error_construct")]
     results = [
         BranchResult(
             branch,
@@ -147,39 +134,18 @@ def _branches(stored: Mapping[str, pa.ChunkedArray]) -> list[tuple[BranchResult,
             diverted,
             _skipped(holes),
             content_sum,
-            tuple(CheckOutcome(**check) for check in checked),
+            tuple(CheckOutcome(**check) for check in checks),
             *error,
         )
-        for branch, sink, files, infos, written, diverted, holes, content_sum, checked, *error in zip(
+        for branch, sink, files, infos, written, diverted, holes, content_sum, checks, *error in zip(
             columns["branch"].to_pylist(),
             columns["sink"].to_pylist(),
             _files(columns["files"]),
-            *(columns[field.name].to_pylist() for field in UNCHECKED_BRANCH[3:]),
-            checks,
-            *errors,
+            *(columns[field.name].to_pylist() for field in BRANCH[3:]),
             strict=True,
         )
     ]
     return [tuple(results[low:high]) for low, high in pairwise(rows.offsets.to_pylist())]
-
-
-def _only_branch(stored: Mapping[str, pa.ChunkedArray]) -> list[tuple[BranchResult, ...]]:
-    """The one result of each row that was stored before there were branches."""
-    rows = len(stored["outcome"])
-    infos: list[Any] = stored["commit_infos"].to_pylist() if "commit_infos" in stored else [()] * rows
-    holes = stored["holes"].to_pylist() if "holes" in stored else ["[]"] * rows
-    columns = zip(
-        _files(_in_one(stored["outputs"])),
-        infos,
-        stored["records_written"].to_pylist(),
-        stored["records_diverted"].to_pylist(),
-        holes,
-        strict=True,
-    )
-    return [
-        (BranchResult(MAIN_BRANCH, "", files, tuple(map(_plain, packed)), written, diverted, _skipped(text)),)
-        for files, packed, written, diverted, text in columns
-    ]
 
 
 def _in_one(column: pa.ChunkedArray) -> pa.ListArray:
@@ -229,7 +195,7 @@ def decode_plan(data: bytes, path: str) -> list[DatasetPlan]:
     Raises:
         CorruptError: if the file is not one that `encode_plan` wrote.
     """
-    stored = _read(data, path, PLANS)
+    stored = _read(data, path, PLAN_SCHEMA)
     try:
         units: dict[str, list[WorkUnit]] = {}
         heads: dict[str, tuple[Watermark | None, Watermark, tuple[SkippedRange, ...]]] = {}
@@ -275,23 +241,22 @@ def _plain(data: bytes) -> Any:
     return value
 
 
-def _read(data: bytes, path: str, schemas: Mapping[bytes, pa.Schema]) -> dict[str, pa.ChunkedArray]:
+def _read(data: bytes, path: str, schema: pa.Schema) -> dict[str, pa.ChunkedArray]:
     """The columns in the order of their schema."""
     try:
         table = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True).read(use_threads=False)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _corrupt(path, str(error)) from error
-    version = (table.schema.metadata or {}).get(VERSION_KEY, b"")
-    schema = schemas.get(version)
-    if schema is None and version.isdigit():
+    version, known = (table.schema.metadata or {}).get(VERSION_KEY, b""), schema.metadata[VERSION_KEY]
+    if version.isdigit() and version != known:
         raise UnknownVersionError(
             "a table file has an unknown format version",
             path=path,
-            expected=b" or ".join(schemas).decode(),
+            expected=known.decode(),
             found=version.decode(),
-            todo="run the version of distcommit that wrote it, or a newer one",
+            todo="run the version of distcommit that wrote it",
         )
-    if schema is None or not table.schema.equals(schema):
+    if version != known or not table.schema.equals(schema):
         raise _corrupt(path, f"columns {table.schema.names}")
     columns = dict(zip(schema.names, table.itercolumns(), strict=True))
     if any(column.null_count and not schema.field(name).nullable for name, column in columns.items()):

@@ -26,11 +26,7 @@ from distcommit.protocol.path_checks import check_relative
 from distcommit.protocol.paths.output import REJECTED_FOLDER, tombstone_path
 from distcommit.stores.documents import decode_document, encode_document
 
-TOMBSTONE_VERSION = 3
-_REPLACEMENT_VERSION = 2
-"""Of replacements beside which nothing was retained, which version 2 did not know."""
-FED_AGAIN_VERSION = 1
-"""Of tombstones that are no replacements, which version 1 did not know."""
+TOMBSTONE_VERSION = 1
 
 
 class RetiredFile(msgspec.Struct, frozen=True):
@@ -129,10 +125,8 @@ def replacement_of(
     replaced: Iterable[ReplacedRecords],
 ) -> Tombstone:
     """What retires those files for a sequence that publishes others, or none."""
-    known = tuple(replaced)
-    of_retention = publish == "retain" or any(each.retained for each in known)
     return Tombstone(
-        version=TOMBSTONE_VERSION if of_retention else _REPLACEMENT_VERSION,
+        version=TOMBSTONE_VERSION,
         dataset_urn=identity.dataset_urn,
         epoch=identity.epoch,
         run_id=identity.run_id,
@@ -146,7 +140,7 @@ def replacement_of(
         files=tuple(files),
         publish=publish,
         published=tuple(published),
-        replaced=known,
+        replaced=tuple(replaced),
     )
 
 
@@ -174,10 +168,10 @@ def read_tombstone(fs: FileSystem, path: str) -> Tombstone:
 
     Raises:
         FileNotFoundError: if it is gone.
-        UnknownVersionError: if a later version of this program wrote it.
+        UnknownVersionError: if it is of another format version.
         CorruptError: if it can't be read, lies elsewhere than it says, or names what is not for it to retire.
     """
-    found = decode_document(fs.read(path), Tombstone, TOMBSTONE_VERSION, "a tombstone", path, oldest=FED_AGAIN_VERSION)
+    found = decode_document(fs.read(path), Tombstone, TOMBSTONE_VERSION, "a tombstone", path)
     why = found.objection() if path.endswith(f"/{found.path}") else f"it says that it is {found.path}"
     if why:
         raise CorruptError(

@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from distcommit.sinks.files.offsets import _checksum
-from distcommit.stores.stored_records import stored
 from distcommit.stores.tables import encode_plan, encode_task_states
 from tests.golden import samples
 from tests.simulation.damage import checked_segment, sealed_segment
@@ -115,7 +114,7 @@ _DAMAGES: tuple[Callable[[bytes, random.Random], bytes], ...] = (
 def _inner_segment(rng: random.Random) -> bytes:
     """A segment whose checksum is right over a record, or a compressed record, that is damaged."""
     segment = samples.SEGMENTS[rng.choice(sorted(samples.SEGMENTS))]
-    raw = msgspec.msgpack.encode(stored(segment.record))
+    raw = msgspec.msgpack.encode(segment.record)
     kind = rng.random()
     if kind < 0.01:
         return checked_segment(_bomb(), rng.choice((100, _BOMB_BYTES, 10**12 - 1)))
@@ -127,8 +126,8 @@ def _inner_segment(rng: random.Random) -> bytes:
 
 def _inner_steps(rng: random.Random) -> bytes:
     """A whole record whose step batch is damaged."""
-    segment = rng.choice((samples.SEGMENTS["intent"], samples.SINK_SEGMENT, samples.RENAME_SEGMENT))
-    record = msgspec.msgpack.decode(msgspec.msgpack.encode(stored(segment.record)))
+    segment = samples.SEGMENTS[rng.choice(("intent", "intent-sink", "intent-rename"))]
+    record = msgspec.msgpack.decode(msgspec.msgpack.encode(segment.record))
     batch = record[2][0][4][0]
     place = rng.choice((0, 1, 2, 2, 2, 2))
     batch[place] = (rng.choice(("", "x", "high-watermark")), rng.choice((0, -1, 2)), damaged(batch[2], rng))[place]
@@ -192,8 +191,6 @@ INNER: dict[str, Callable[[random.Random], bytes]] = {
     "steps": _inner_steps,
     "offsets": _inner_offsets,
     "plan": lambda rng: _inner_table(encode_plan(samples.PLAN), rng),
-    "task states": lambda rng: _inner_table(
-        encode_task_states(rng.choice((samples.TASK_STATES, samples.TASK_STATES_WITH_INFOS))), rng
-    ),
+    "task states": lambda rng: _inner_table(encode_task_states(samples.TASK_STATES), rng),
 }
 """By reader: bytes whose outer checks pass and whose inside is damaged."""

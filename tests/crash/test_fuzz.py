@@ -7,7 +7,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from distcommit.stores.stored_records import stored
 from tests.checkers.damaged_bytes import INNER
 from tests.checkers.fuzz import fuzz, input_of, smallest, wrong_answer
 from tests.golden import samples
@@ -20,7 +19,7 @@ DEEP = 3000
 
 def nested_rows() -> bytes:
     """A whole segment with a step whose row is nested deeper than Python's stack."""
-    record = msgspec.msgpack.decode(msgspec.msgpack.encode(stored(samples.SEGMENTS["intent"].record)))
+    record = msgspec.msgpack.decode(msgspec.msgpack.encode(samples.SEGMENTS["intent"].record))
     record[2][0][4][0][2] = b"\x91\x91" + b"\x91" * DEEP + b"\xc0"
     return sealed_segment(msgspec.msgpack.encode(record))
 
@@ -55,7 +54,7 @@ FOUND = {
     (
         "store marker",
         "WrongValueError",
-    ): b'{"format":"distcommit-store","version":1,"job":"job","buckets":0,"store_id":""}',
+    ): b'{"format":"distcommit-job","version":1,"job":"job","buckets":0,"store_id":""}',
 }
 """What fuzzing has found so far, each mended: reader and error that it did not document, with a small input."""
 

@@ -50,11 +50,17 @@ def make_jobs(folder: Path) -> None:
         uuid4 = mock.patch.object(uuid, "uuid4", _counted(numbers))
         with uuid4:
             make(store_at(folder / name, LocalFileSystem(calls), create=True), calls)
-        shutil.rmtree(folder / name / "store" / "progress", ignore_errors=True)  # display only, no format of ours
+        leave_out_display(folder / name)
+
+
+def leave_out_display(folder: Path) -> None:
+    """Delete what differs from machine to machine, and what nothing depends on."""
+    for name in ("progress", "run_datasets", "run_times"):
+        shutil.rmtree(folder / "store" / name, ignore_errors=True)
 
 
 def go_on(store: JobStore, read: ModelSource, number: int = 9, **how: bool) -> RunSettings:
-    """A run of today's program that has taken an epoch."""
+    """A run that has taken an epoch."""
     run_id = _RUN.format(number)
     epoch = begin_run(store, run_id, unsealed=how.get("at_least_once", False))
     return begin(store, read, run_id, epoch, how.get("job_level", False), how.get("at_least_once", False))

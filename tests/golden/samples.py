@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from distcommit.fs.upload_marker import UploadMarker
+from distcommit.model.cuts import SeenBucket, SeenDataset
 from distcommit.model.log_records import (
     ByHand,
     Checkpoint,
@@ -15,6 +16,7 @@ from distcommit.model.log_records import (
     Decide,
     Done,
     Dropped,
+    EarlierReading,
     Failed,
     Fence,
     Gate,
@@ -29,6 +31,7 @@ from distcommit.model.log_records import (
     OpenSequence,
     Rebucket,
     Rebuilt,
+    Record,
     SealedSequence,
     SequenceName,
     SetWatermark,
@@ -54,9 +57,11 @@ from distcommit.model.work import (
 from distcommit.sinks.files.footer import Footer
 from distcommit.sinks.files.offsets import OffsetSets
 from distcommit.stores.claims import Owner
+from distcommit.stores.cut_pieces import Piece
+from distcommit.stores.cuts import BucketInCut, CutRoot
 from distcommit.stores.horizons import RetentionHorizon
 from distcommit.stores.job_lock import LockRecord
-from distcommit.stores.job_store import StoreMarker
+from distcommit.stores.job_store import STORE_FORMAT, StoreMarker
 from distcommit.stores.kept_schemas import KeptSchema
 from distcommit.stores.pinned import RecordedSettings
 from distcommit.stores.plans import Lent, Manifest
@@ -91,66 +96,129 @@ _FILE = StagedFile(
     1_700_000_000_000_000_001,
     4,
 )
-_ROWS = msgspec.msgpack.encode([list(msgspec.structs.astuple(_FILE))])
+SINK = "testing-sample"
+"""The name of the sink whose commit is sealed in the segment `intent-sink`."""
+_INFOS = ({"staged": "rows-1", "records": 4, "ratio": 0.5, "whole": True}, [2**64 - 1, -1, None, b"\xff"], "ü")
+RENAMES = (
+    StagedFile(
+        "0000000007/bucket=00003/u.a/x-0001.parquet",
+        "orders/x-0001.parquet",
+        10,
+        1 << 63,
+        5,
+        1_700_000_000_000_000_000,
+        3,
+    ),
+    StagedFile("0000000007/bucket=00003/u.a/x-0002.parquet", "orders/x-0002.parquet", 11, 2, 0, -1, 0),
+    StagedFile("0000000007/bucket=00003/u.b/1.avro", "_rejected/orders/x-0003.avro", 12, 3, 7, 8, 9),
+)
+_RENAME_ROWS = msgspec.msgpack.encode(
+    [
+        [
+            *("0000000007/bucket=00003/u.a", "orders"),
+            [
+                ["x-0001.parquet", 10, 1 << 63, 5, 1_700_000_000_000_000_000, 3, ""],
+                ["x-0002.parquet", 11, 2, 0, -1, 0, ""],
+            ],
+        ],
+        [*("0000000007/bucket=00003/u.b", "_rejected/orders"), [["x-0003.avro", 12, 3, 7, 8, 9, "1.avro"]]],
+    ]
+)
+_SINK_ROWS = msgspec.msgpack.encode([[SINK, _URN, 7, list(_INFOS), "main", [0, 5], 2, ["a1"]]])
+_MARK = Watermark({"": "2026-01-02T03:04:05Z"})
+_COMPOSITE = Watermark({"": (1_700_000_000_000_000_001, "a/ü b.csv", 2.5), "0": ()})
+_SCHEMAS = {"avro": (7, 2_147_483_647), "late.protobuf#2": (1,)}
+_TARGETS = {"main": (7,), "late": (0, 5), "older": ()}
+_CONTENT = "00a1b2c3d4e5f607"
+_HOLE = SkippedRange("0", 8, 9, "no record", True, "topic-id")
 _SEQUENCE = SealedSequence(
     dataset_urn=_URN,
     epoch=7,
     low=_LOW,
     high=_HIGH,
-    steps=(StepBatch("fs-rename", 1, _ROWS),),
+    steps=(StepBatch("fs-rename", 1, _RENAME_ROWS), StepBatch("sink-commit", 1, _SINK_ROWS)),
     start={"2": 0},
-    skipped=(_SKIPPED,),
+    skipped=(_SKIPPED, _HOLE),
     records=4,
     files=1,
     left_out="2 of 3 work units",
+    content_sum=_CONTENT,
+    schemas=_SCHEMAS,
+    targets=_TARGETS,
+    replaces=True,
 )
-_MARK = Watermark({"": "2026-01-02T03:04:05Z"})
 _FIRST = SealedSequence(
     "b", 7, None, _MARK, (StepBatch("high-watermark", 1, msgspec.msgpack.encode([["b", None, _MARK]])),)
 )
+
+
+def _with_steps(*steps: StepBatch) -> SealedSequence:
+    return msgspec.structs.replace(_SEQUENCE, steps=steps)
+
+
 _NAME = SequenceName(_URN, 7)
-
-_HELD = Intent(7, (_FIRST,), Gate.HELD)
 NOT_HELD = Intent(7, (_FIRST,))
-"""As `intent-held`, from a program that knew of no holding."""
-
-SEGMENTS = {
-    "fence": Segment(7, WRITER_ID, Fence(7, RUN_ID)),
-    "intent": Segment(7, WRITER_ID, Intent(7, (_SEQUENCE, _FIRST))),
-    "intent-held": Segment(7, WRITER_ID, _HELD),
-    "done": Segment(8, WRITER_ID, Done(8, (_NAME, SequenceName("b", 7)))),
-    "failed": Segment(8, WRITER_ID, Failed(8, _NAME, True, "a staged file is lost")),
-    "decide": Segment(7, WRITER_ID, Decide(7)),
-    "dropped": Segment(8, WRITER_ID, Dropped(8, (SequenceName("b", 7),))),
-    "by-hand": Segment(0, WRITER_ID, ByHand(HandAction.ACCEPT, _NAME, "ann@host")),
-    "set-watermark": Segment(0, WRITER_ID, SetWatermark(_URN, Watermark({"0": 2.5}), "ann@host")),
-    "checkpoint": Segment(
+_HEADS = (Head(0, 12, "00000000deadbeef"), Head(3, 1, "0123456789abcdef", False))
+_REBUCKET = Rebucket(9, 1, 64, {"source.dataset": "topic"})
+_UNREAD = FailedReading(9, 3, _HIGH, "SourceError: gone", True, True)
+_DATASET = DatasetState(
+    dataset_urn=_URN,
+    open=OpenSequence(DatasetStatus.QUARANTINED, _SEQUENCE, True, (8, 9), "a staged file is lost"),
+    watermark=_LOW,
+    closed_epoch=7,
+    done_epoch=6,
+    origin={"0": 0, "1": 1},
+    skipped=(_SKIPPED,),
+    accepted_epochs=(3,),
+    done_records=10,
+    done_files=2,
+    done_left_out="1 of 2 work units",
+    done_content_sum=_CONTENT,
+    unread=_UNREAD,
+    schemas=_SCHEMAS,
+    targets=_TARGETS,
+    forgotten=_COMPOSITE,
+    replacement=5,
+    earlier=(EarlierReading(_MARK, {"": 0}),),
+)
+_OUTAGE = DatasetState("c", OpenSequence(DatasetStatus.PENDING, _FIRST, reason="no answer", outage=True))
+_RECORDS: dict[str, tuple[int, Record]] = {
+    "fence": (7, Fence(7, RUN_ID)),
+    "intent": (7, Intent(7, (_SEQUENCE, _FIRST))),
+    "intent-held": (7, Intent(7, (_FIRST,), Gate.HELD)),
+    "intent-passed": (7, Intent(7, (_FIRST,), Gate.PASSED)),
+    "intent-rename": (7, Intent(7, (_with_steps(StepBatch("fs-rename", 1, _RENAME_ROWS)),))),
+    "intent-sink": (7, Intent(7, (_with_steps(StepBatch("sink-commit", 1, _SINK_ROWS)),))),
+    "done": (8, Done(8, (_NAME, SequenceName("b", 7)))),
+    "failed": (8, Failed(8, _NAME, True, "a staged file is lost")),
+    "left": (9, Left(9, (LeftSequence(_URN, 7, "the output is full"), LeftSequence("b", 7, "locked")), True)),
+    "unread": (
         9,
-        WRITER_ID,
-        Checkpoint(
+        Unread(
             9,
-            RUN_ID,
-            (5, 7),
             (
-                DatasetState(
-                    dataset_urn=_URN,
-                    open=OpenSequence(DatasetStatus.QUARANTINED, _SEQUENCE, True, (8, 9), "a staged file is lost"),
-                    watermark=_LOW,
-                    closed_epoch=7,
-                    done_epoch=6,
-                    origin={"0": 0, "1": 1},
-                    skipped=(_SKIPPED,),
-                    accepted_epochs=(3,),
-                    done_records=10,
-                    done_files=2,
-                    done_left_out="1 of 2 work units",
-                ),
-                DatasetState("b"),
+                UnreadDataset(_URN, _LOW, _HIGH, "SourceError: gone", stops=True),
+                UnreadDataset("b", None, _MARK, "TransientError: no answer", outage=True),
             ),
-            12,
         ),
     ),
+    "decide": (7, Decide(7)),
+    "dropped": (8, Dropped(8, (SequenceName("b", 7),))),
+    **{f"by-hand-{action.value}": (0, ByHand(action, _NAME, "ann@host", (_SKIPPED,))) for action in HandAction},
+    "set-watermark": (0, SetWatermark(_URN, _COMPOSITE, "ann@host")),
+    "set-watermarks": (0, SetWatermarks({_URN: _LOW, "b": _MARK}, "ann@host")),
+    "rebuilt": (9, Rebuilt(9, (_DATASET, DatasetState("b")), "ann@host")),
+    "cut-began": (9, Cut(9, CutPhase.BEGAN, _HEADS)),
+    "cut-ended": (9, Cut(9, CutPhase.ENDED, _HEADS)),
+    "heads": (0, Heads(_HEADS[:1], "ann@host")),
+    "rebucket": (9, _REBUCKET),
+    "moved": (9, Moved(9, 1)),
+    "generation": (9, Generation(9, 1)),
+    "checkpoint": (9, Checkpoint(9, RUN_ID, (5, 7), (_DATASET, DatasetState("b"), _OUTAGE), 12)),
+    "checkpoint-job": (9, Checkpoint(9, RUN_ID, (5, 7), (), 3, (9, 8), _HEADS, 1, 64, _REBUCKET)),
 }
+SEGMENTS = {name: Segment(epoch, WRITER_ID, record) for name, (epoch, record) in _RECORDS.items()}
+"""A segment of each kind of record. Those that people write are of epoch 0."""
 
 RECORDED_SETTINGS = RecordedSettings(
     1, {"source.type": "kafka", "source.dataset": "topic", "sink.type": "files"}, {"source.cluster": "cluster/ü"}
@@ -209,43 +277,6 @@ RUN_TIMES = [
 ]
 OWNER = Owner(1, "0f" * 16, "samples", "/data/stores/samples")
 
-SEGMENTS_2 = {
-    "set-watermarks": Segment(0, WRITER_ID, SetWatermarks({_URN: _LOW, "b": _MARK}, "ann@host")),
-    "rebuilt": Segment(
-        9,
-        WRITER_ID,
-        Rebuilt(
-            9,
-            (
-                DatasetState(_URN, watermark=_LOW, closed_epoch=9, done_epoch=6, origin={"0": 0}, skipped=(_SKIPPED,)),
-                DatasetState("b"),
-            ),
-            "ann@host",
-        ),
-    ),
-}
-"""Segments of version 2."""
-
-SEGMENTS_3 = {
-    "left": Segment(
-        9, WRITER_ID, Left(9, (LeftSequence(_URN, 7, "the output is full"), LeftSequence("b", 7, "locked")), True)
-    ),
-    "by-hand-quarantine": Segment(0, WRITER_ID, ByHand(HandAction.QUARANTINE, _NAME, "ann@host")),
-    "by-hand-given-up": Segment(0, WRITER_ID, ByHand(HandAction.GIVEN_UP, _NAME, "ann@host")),
-    "checkpoint-outage": Segment(
-        9,
-        WRITER_ID,
-        Checkpoint(
-            9,
-            RUN_ID,
-            (),
-            (DatasetState(_URN, OpenSequence(DatasetStatus.PENDING, _SEQUENCE, reason="x", outage=True)),),
-            12,
-        ),
-    ),
-}
-"""Segments that came with reasons of what is pending: of version 3, and a checkpoint that shows one."""
-
 PLAN = [
     DatasetPlan(
         _URN,
@@ -258,27 +289,15 @@ PLAN = [
         (_SKIPPED,),
     ),
     DatasetPlan("b", None, Watermark({"": 0}), (WorkUnit("00003_000002", "b", Watermark({}), Watermark({}), 0),)),
-]
-
-_COMPOSITE = Watermark({"": (1_700_000_000_000_000_001, "a/ü b.csv", 2.5), "0": ()})
-COMPOSITE_SEGMENT = Segment(0, WRITER_ID, SetWatermark(_URN, _COMPOSITE, "ann@host"))
-OPEN_ENDED_PLAN = [
     DatasetPlan(
-        _URN,
+        "c",
         _COMPOSITE,
         Watermark({"1": 0}),
-        (WorkUnit("00003_000000", _URN, Watermark({"": _COMPOSITE.positions[""], "1": 0}), Watermark({}), 4),),
-    )
+        (WorkUnit("00003_000003", "c", Watermark({"": _COMPOSITE.positions[""], "1": 0}), Watermark({}), 4),),
+    ),
 ]
-"""A plan that does not know how far its work unit goes."""
+"""The last dataset's positions are lists, and it is not known how far its work unit goes."""
 
-_RESULT = BranchResult(
-    MAIN_BRANCH,
-    "",
-    (_FILE, msgspec.structs.replace(_FILE, final_path="_rejected/x.parquet", records=1)),
-    records_written=3,
-    records_diverted=1,
-)
 TASK_STATES = [
     TaskState(
         run_id=RUN_ID,
@@ -290,11 +309,39 @@ TASK_STATES = [
         low=Watermark({"0": 5}),
         expected_high=Watermark({"0": 9}),
         actual_high=Watermark({"0": 8}),
-        branches=(_RESULT,),
+        branches=(
+            BranchResult(
+                MAIN_BRANCH,
+                "files",
+                (_FILE, msgspec.structs.replace(_FILE, final_path="_rejected/x.parquet", records=1)),
+                records_written=3,
+                records_diverted=1,
+                holes=(_HOLE,),
+                content_sum=_CONTENT,
+                checks=(
+                    CheckOutcome("row_count", True, True, "2 records"),
+                    CheckOutcome("fresh", False, False, "old"),
+                ),
+            ),
+            BranchResult(
+                "late",
+                SINK,
+                infos=_INFOS,
+                records_written=2,
+                error="ZeroDivisionError: division by zero",
+                error_construct="sql#2",
+            ),
+            BranchResult("errors/late", "files", (_FILE,), records_diverted=2),
+        ),
         records_read=4,
         bytes_read=100,
         started_ms=1_700_000_000_000,
         finished_ms=1_700_000_000_250,
+        constructs=(
+            ConstructCounts("", "json", 4, 3, 1, 0, 0, 0.25),
+            ConstructCounts("hourly", "not_null", 3, 2, 0, 1),
+        ),
+        schemas=_SCHEMAS,
     ),
     TaskState(
         run_id=RUN_ID,
@@ -311,158 +358,15 @@ TASK_STATES = [
     ),
 ]
 
-_INFOS = ({"staged": "rows-1", "records": 4, "ratio": 0.5, "whole": True}, [2**64 - 1, -1, None, b"\xff"], "ü")
-TASK_STATES_WITH_INFOS = [
-    msgspec.structs.replace(TASK_STATES[0], branches=(msgspec.structs.replace(_RESULT, files=(), infos=_INFOS),)),
-    TASK_STATES[1],
-]
-"""What the writers of a sink of the user's own report."""
-SINK = "testing-sample"
-"""The name of the sink whose commit is sealed in `SINK_SEGMENT`."""
-_SINK_ROWS = msgspec.msgpack.encode([[SINK, _URN, 7, list(_INFOS)]])
-_SINK_SEQUENCE = SealedSequence(
-    _URN, 7, _LOW, _HIGH, (StepBatch("sink-commit", 1, _SINK_ROWS),), start={"2": 0}, records=4
-)
-SINK_SEGMENT = Segment(7, WRITER_ID, Intent(7, (_SINK_SEQUENCE,)))
-
-_SINK_ROWS_2 = msgspec.msgpack.encode([[SINK, _URN, 7, list(_INFOS), "main"]])
-SINK_SEGMENT_2 = Segment(
-    7,
-    WRITER_ID,
-    Intent(7, (msgspec.structs.replace(_SINK_SEQUENCE, steps=(StepBatch("sink-commit", 2, _SINK_ROWS_2),)),)),
-)
-"""The same with branches."""
-
-_SINK_ROWS_3 = msgspec.msgpack.encode([[SINK, _URN, 7, list(_INFOS), "main", [0, 5], 2, ["a1"]]])
-SINK_SEGMENT_3 = Segment(
-    7,
-    WRITER_ID,
-    Intent(7, (msgspec.structs.replace(_SINK_SEQUENCE, steps=(StepBatch("sink-commit", 3, _SINK_ROWS_3),)),)),
-)
-"""The same with what the target's ledger may have before, the version of the infos, and whose they are."""
-
-_HOLE = SkippedRange("0", 8, 9, "no record", True, "topic-id")
-TASK_STATES_WITH_HOLES = [
-    msgspec.structs.replace(TASK_STATES[0], branches=(msgspec.structs.replace(_RESULT, holes=(_HOLE,)),)),
-    TASK_STATES[1],
-]
-"""What is reported of positions without a record that no file could name."""
-TASK_STATES_WITH_BRANCHES = [
-    msgspec.structs.replace(
-        TASK_STATES[0],
-        branches=(
-            msgspec.structs.replace(_RESULT, sink="files", holes=(_HOLE,), content_sum="00a1b2c3d4e5f607"),
-            BranchResult("late", SINK, infos=_INFOS, records_written=2),
-        ),
-    ),
-    TASK_STATES[1],
-]
-"""What is reported of two branches, and of none."""
-TASK_STATES_WITH_CONSTRUCTS = [
-    msgspec.structs.replace(
-        TASK_STATES[0],
-        branches=(
-            BranchResult(
-                "hourly",
-                "files",
-                (_FILE,),
-                records_written=2,
-                checks=(CheckOutcome("row_count", True, True, "2 records"), CheckOutcome("fresh", False, False, "old")),
-            ),
-            BranchResult("errors/hourly", "files", (_FILE,), records_diverted=1),
-        ),
-        constructs=(
-            ConstructCounts("", "json", 4, 3, 1, 0, 0, 0.25),
-            ConstructCounts("hourly", "not_null", 3, 2, 0, 1),
-        ),
-    ),
-    TASK_STATES[1],
-]
-"""What is reported of constructs and checks."""
-TASK_STATES_WITH_OPTIONAL = [
-    msgspec.structs.replace(
-        TASK_STATES[0],
-        branches=(
-            BranchResult("hourly", "files", (_FILE,), records_written=2),
-            BranchResult("late", SINK, error="ZeroDivisionError: division by zero", error_construct="sql#2"),
-            BranchResult("errors/late", "files", (_FILE,), records_diverted=2),
-        ),
-        schemas={"avro": (7, 2_147_483_647), "late.protobuf#2": (1,)},
-    ),
-    TASK_STATES[1],
-]
-"""What is reported of an optional branch that failed, and of schemas."""
-HOLES_SEGMENT = Segment(7, WRITER_ID, Intent(7, (msgspec.structs.replace(_SEQUENCE, skipped=(_SKIPPED, _HOLE)),)))
-"""Seals such holes."""
-_CONTENT = "00a1b2c3d4e5f607"
-SEGMENTS_WITH_CONTENT = {
-    "intent-content": Segment(7, WRITER_ID, Intent(7, (msgspec.structs.replace(_SEQUENCE, content_sum=_CONTENT),))),
-    "checkpoint-content": Segment(
-        9,
-        WRITER_ID,
-        Checkpoint(9, RUN_ID, (), (DatasetState(_URN, done_epoch=7, done_files=1, done_content_sum=_CONTENT),), 12),
-    ),
-}
-"""Seal such a sum, and remember it of what is done."""
-_SCHEMAS = {"avro": (7, 2_147_483_647), "late.protobuf#2": (1,)}
-SEGMENTS_WITH_SCHEMAS = {
-    "intent-schemas": Segment(7, WRITER_ID, Intent(7, (msgspec.structs.replace(_SEQUENCE, schemas=_SCHEMAS),))),
-    "checkpoint-schemas": Segment(
-        9, WRITER_ID, Checkpoint(9, RUN_ID, (), (DatasetState(_URN, done_epoch=7, schemas=_SCHEMAS),), 12)
-    ),
-}
-"""Seal schemas, and remember them."""
-_TARGETS = {"main": (7,), "late": (0, 5), "older": ()}
-SEGMENTS_WITH_TARGETS = {
-    "intent-targets": Segment(7, WRITER_ID, Intent(7, (msgspec.structs.replace(_SEQUENCE, targets=_TARGETS),))),
-    "checkpoint-targets": Segment(
-        9, WRITER_ID, Checkpoint(9, RUN_ID, (), (DatasetState(_URN, done_epoch=7, targets=_TARGETS),), 12)
-    ),
-}
-"""Seal what targets' ledgers may have, and remember it."""
-PUBLISHED_SEGMENT = Segment(7, WRITER_ID, Intent(7, (msgspec.structs.replace(_SEQUENCE, steps=()),), Gate.PASSED))
-"""Seals and closes what at-least-once has published."""
-
-RENAMES = (
-    StagedFile(
-        "0000000007/bucket=00003/u.a/x-0001.parquet",
-        "orders/x-0001.parquet",
-        10,
-        1 << 63,
-        5,
-        1_700_000_000_000_000_000,
-        3,
-    ),
-    StagedFile("0000000007/bucket=00003/u.a/x-0002.parquet", "orders/x-0002.parquet", 11, 2, 0, -1, 0),
-    StagedFile("0000000007/bucket=00003/u.b/1.avro", "_rejected/orders/x-0003.avro", 12, 3, 7, 8, 9),
-)
-_RENAME_ROWS = msgspec.msgpack.encode(
-    [
-        [
-            *("0000000007/bucket=00003/u.a", "orders"),
-            [
-                ["x-0001.parquet", 10, 1 << 63, 5, 1_700_000_000_000_000_000, 3, ""],
-                ["x-0002.parquet", 11, 2, 0, -1, 0, ""],
-            ],
-        ],
-        [*("0000000007/bucket=00003/u.b", "_rejected/orders"), [["x-0003.avro", 12, 3, 7, 8, 9, "1.avro"]]],
-    ]
-)
-_RENAME_SEQUENCE = SealedSequence(
-    _URN, 7, _LOW, _HIGH, (StepBatch("fs-rename", 2, _RENAME_ROWS),), start={"2": 0}, records=12, files=3
-)
-RENAME_SEGMENT = Segment(7, WRITER_ID, Intent(7, (_RENAME_SEQUENCE,)))
-"""Seals the renames of `RENAMES`, as version 2 of them is stored."""
-
 MANIFEST = Manifest(
-    3,
+    1,
     RUN_ID,
     7,
     {3: "ffee.parquet", 12: "ddcc.parquet", 28: "ddcc.parquet"},
     (((3, "00003_000000"), (12, "x")), ()),
     (Lent(1, 12, 40, 90), Lent(2, 12, 90, 1 << 53)),
 )
-MARKER = StoreMarker("distcommit-store", 1, "job", 16, "0123456789abcdef0123456789abcdef")
+MARKER = StoreMarker(STORE_FORMAT, 1, "job", 16, "0123456789abcdef0123456789abcdef")
 UPLOAD = UploadMarker(
     1,
     "upload-id",
@@ -486,20 +390,10 @@ def offsets() -> OffsetSets:
     return made
 
 
-def footer_with_holes() -> Footer:
-    """A data file's footer that names holes, and the topic that offsets count in."""
+def footer() -> Footer:
+    """Return a data file's footer."""
     holes = OffsetSets()
     holes.add_range("1", 3, 5)
-    return msgspec.structs.replace(footer(), holes=holes.to_text(), incarnation="h5drPULeSTOCj/uzUbU6qg")
-
-
-def footer_with_content() -> Footer:
-    """A data file's footer that says what its records come to."""
-    return msgspec.structs.replace(footer_with_holes(), content_sum=_CONTENT)
-
-
-def footer() -> Footer:
-    """A data file's footer."""
     return Footer(
         version=1,
         dataset_urn=_URN,
@@ -509,14 +403,9 @@ def footer() -> Footer:
         attempt="aabb",
         records=12,
         offsets=offsets().to_text(),
-    )
-
-
-def footer_with_branches() -> Footer:
-    """Of a file behind a fork, that names what was filtered."""
-    return msgspec.structs.replace(
-        footer(),
-        version=2,
+        holes=holes.to_text(),
+        incarnation="h5drPULeSTOCj/uzUbU6qg",
+        content_sum=_CONTENT,
         branch="hourly",
         branches=("hourly", "daily"),
         makes_several=True,
@@ -527,14 +416,9 @@ def footer_with_branches() -> Footer:
     )
 
 
-def footer_of_replaced() -> Footer:
-    """Of records that were fed again, of error files of two epochs."""
-    return msgspec.structs.replace(footer_with_branches(), version=3, replaces=(4, 6))
-
-
 def footer_of_replacing() -> Footer:
-    """Of records that took the place of others."""
-    return msgspec.structs.replace(footer_with_branches(), version=4, publish="replace")
+    """Return the footer of records that were reprocessed and take the place of others."""
+    return msgspec.structs.replace(footer(), kind="rejected", replaces=(4, 6), publish="replace")
 
 
 TOMBSTONE = Tombstone(
@@ -556,7 +440,7 @@ TOMBSTONE = Tombstone(
 )
 
 REPLACEMENT = Tombstone(
-    version=2,
+    version=1,
     dataset_urn=_URN,
     epoch=7,
     run_id=RUN_ID,
@@ -578,7 +462,6 @@ REPLACEMENT = Tombstone(
 
 RETAINED = msgspec.structs.replace(
     REPLACEMENT,
-    version=3,
     epoch=8,
     base=7,
     publish="retain",
@@ -604,35 +487,34 @@ KEPT_SCHEMA = KeptSchema(
     },
 )
 
-_HEADS = (Head(0, 12, "00000000deadbeef"), Head(3, 1, "0123456789abcdef", False))
-_REBUCKET = Rebucket(9, 1, 64, {"source.dataset": "topic"})
-SEGMENTS_4 = {
-    "cut-began": Segment(9, WRITER_ID, Cut(9, CutPhase.BEGAN, _HEADS)),
-    "cut-ended": Segment(9, WRITER_ID, Cut(9, CutPhase.ENDED, _HEADS)),
-    "heads": Segment(0, WRITER_ID, Heads(_HEADS[:1], "ann@host")),
-    "rebucket": Segment(9, WRITER_ID, _REBUCKET),
-    "moved": Segment(9, WRITER_ID, Moved(9, 1)),
-    "generation": Segment(9, WRITER_ID, Generation(9, 1)),
-    "checkpoint-job": Segment(9, WRITER_ID, Checkpoint(9, RUN_ID, (5, 7), (), 3, (9, 8), _HEADS, 1, 64, _REBUCKET)),
-}
-"""What came with anchors and generations."""
-
-_UNREAD = FailedReading(9, 3, _HIGH, "SourceError: gone", True)
-SEGMENTS_5 = {
-    "unread": Segment(
-        9,
-        WRITER_ID,
-        Unread(
-            9,
-            (
-                UnreadDataset(_URN, _LOW, _HIGH, "SourceError: gone", stops=True),
-                UnreadDataset("b", None, _MARK, "TransientError: no answer", outage=True),
-            ),
-        ),
-    ),
-    "by-hand-read-again": Segment(0, WRITER_ID, ByHand(HandAction.READ_AGAIN, SequenceName(_URN, 9), "ann@host")),
-    "checkpoint-unread": Segment(
-        9, WRITER_ID, Checkpoint(9, RUN_ID, (), (DatasetState(_URN, watermark=_LOW, unread=_UNREAD),), 12)
-    ),
-}
-"""Segments that came with what could not be read: of version 5, and a checkpoint that shows it."""
+PIECE = Piece(
+    version=1,
+    bucket=3,
+    is_base=True,
+    datasets={
+        "orders": SeenDataset(7, Watermark({"0": 1200, "1": 800}, "topic-id")),
+        "café/東京": SeenDataset(5, Watermark({"part": ("2024-01-01", 3)})),
+        "empty": SeenDataset(6, None),
+    },
+)
+SEEN = SeenBucket(
+    bucket=3,
+    number=41,
+    checksum="0123456789abcdef",
+    pieces=("0000000007-00003-000000000041-fedcba9876543210.json",),
+    total="00112233aabbccdd",
+    open=1,
+    decided_open=False,
+)
+ROOT = CutRoot(
+    version=1,
+    epoch=7,
+    phase=CutPhase.ENDED,
+    run_id="20240101T000000-0123456789ab",
+    time_ms=1_704_067_200_000,
+    generation=1,
+    parent=(7, 1),
+    repeats=False,
+    settled=False,
+    buckets={3: BucketInCut(7, SEEN)},
+)

@@ -237,12 +237,7 @@ READERS = (
         for fields in (
             (
                 "segment",
-                tuple(
-                    map(
-                        encode_segment,
-                        (*samples.SEGMENTS.values(), *samples.SEGMENTS_2.values(), *samples.SEGMENTS_3.values()),
-                    )
-                ),
+                tuple(map(encode_segment, samples.SEGMENTS.values())),
                 read_segment,
                 (CorruptError,),
                 True,
@@ -250,7 +245,7 @@ READERS = (
             ),
             (
                 "steps",
-                tuple(map(encode_segment, (samples.SEGMENTS["intent"], samples.SINK_SEGMENT, samples.RENAME_SEGMENT))),
+                tuple(encode_segment(samples.SEGMENTS[name]) for name in ("intent", "intent-sink", "intent-rename")),
                 read_sealed,
                 (CorruptError, UnknownStepTypeError, ConfigurationError, SinkUnavailableError),
                 False,
@@ -258,7 +253,7 @@ READERS = (
             ("plan", (encode_plan(samples.PLAN),), _read_plan),
             (
                 "task states",
-                (encode_task_states(samples.TASK_STATES), encode_task_states(samples.TASK_STATES_WITH_INFOS)),
+                (encode_task_states(samples.TASK_STATES),),
                 _read_task_states,
             ),
             ("manifest", (encode_document(samples.MANIFEST),), _read_manifest, (CorruptError,), True, True),
@@ -305,7 +300,7 @@ READERS = (
                 "footer",
                 tuple(
                     footer.to_metadata()[METADATA_KEY].encode()
-                    for footer in (samples.footer(), samples.footer_of_replaced())
+                    for footer in (samples.footer(), samples.footer_of_replacing())
                 ),
                 _read_footer,
                 (CorruptError,),

@@ -1,4 +1,4 @@
-"""The logs of jobs that an older program has left are shown, record by record."""
+"""The logs of jobs in every state are shown, record by record."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from distcommit.app.looking.read_log import read_log
 from tests.golden.job import store_at
 from tests.golden.jobs import JOBS
-from tests.golden.make import GOLDEN_JOBS
+from tests.golden.make import JOBS as GOLDEN_JOBS
 
 
 @pytest.mark.parametrize("name", JOBS)

@@ -216,7 +216,7 @@ def _why_no_times(kept: RunResultKept, attempts: list[Attempt], times: Mapping[s
         return ""
     if kept.run.status is RunStatus.RUNNING:
         return "tasks tell when they committed as they end"
-    return "its tasks have not told when they committed: they died, or an older program ran them" if attempts else ""
+    return "its tasks have not told when they committed: they died" if attempts else ""
 
 
 def _dataset(row: RunDatasetRow, moments: _Moments) -> ReportedDataset:

@@ -47,8 +47,7 @@ def _none_at_all(store: JobStore, fold: Fold) -> NotSettledError:
         store=store.roots.store,
         expected="a cut, as each run leaves two",
         found=f"epoch {newest[0]}, which left none" if newest else "a store in which no run has come that far",
-        todo="run the job, or `distcommit recover`; after a rebuild or a rebucket, and where older programs ran, the"
-        " next run makes the first cut",
+        todo="run the job, or `distcommit recover`; after a rebuild or a rebucket the next run makes the first cut",
     )
 
 

@@ -98,10 +98,9 @@ def partition_of(name: str) -> tuple[int, int] | None:
 
 
 def holds_bucket(name: str, bucket: int) -> bool:
-    """Whether what a run has of a bucket is in a folder of that name. Before partitions had folders, each bucket had
-    one."""
+    """Return whether a folder of that name is the one of the partition that owns the bucket."""
     known = partition_of(name)
-    return bucket % known[1] == known[0] if known is not None else name == bucket_name(bucket)
+    return known is not None and bucket % known[1] == known[0]
 
 
 def log_folder(generation: int, bucket: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 import pyarrow as pa
 
@@ -20,8 +20,6 @@ from distcommit.sinks.partition_values import NO_VALUE, PartitionValues
 
 class DeltaSink(DeltaSettings, DataFileSink):
     """Adds records to Delta tables, exactly once."""
-
-    infos_version: ClassVar[int] = 2
 
     type: Literal["delta"]
 
@@ -54,11 +52,6 @@ class DeltaSink(DeltaSettings, DataFileSink):
             from distcommit.sinks.delta.schemas import storable  # noqa: PLC0415
 
         storable(schema)
-
-    def upgraded(self, info: Any, version: int) -> Any:
-        """Infos of version 1 named one schema for all files, and no types of partition columns."""
-        files = [{"schema": info.get("schema"), **file} for file in info["files"]]
-        return {"partition_types": [], **info, "files": files}
 
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
         with needing_client(self.type):

@@ -28,11 +28,7 @@ from distcommit.sinks.files import avro_container, orc_container, text_files
 from distcommit.sinks.files.encoders import FileFormat
 
 METADATA_KEY = "distcommit"
-FOOTER_VERSION = 4
-_FED_AGAIN_VERSION, _APPENDED_VERSION = 3, 2
-_READABLE = (1, _APPENDED_VERSION, _FED_AGAIN_VERSION, FOOTER_VERSION)
-"""Version 1 knew neither branches nor what constructs make of records, version 2 no records that replace others,
-version 3 no publishers that replace: what has none of it is written as the oldest version from 2 on."""
+FOOTER_VERSION = 1
 
 FileKind = Literal["data", "rejected"]
 """Whether a file holds records as they were asked for, or records that were turned away."""
@@ -83,7 +79,7 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
     the same epoch (`stores.tombstones`) names.
     """
 
-    version: int = _APPENDED_VERSION
+    version: int = FOOTER_VERSION
     dataset_urn: str
     epoch: _Count
     run_id: str
@@ -108,18 +104,15 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_metadata(self) -> dict[str, str]:
         """The footer as file metadata, with its checksum."""
-        version = FOOTER_VERSION if self.publish else _FED_AGAIN_VERSION if self.replaces else self.version
-        text = msgspec.json.encode(msgspec.structs.replace(self, version=version, checksum="")).decode()
-        if version > 1:
-            text = f'{text.removesuffix(_NO_CHECKSUM)}"{xxh3_64_hexdigest(text.encode())}"}}'
-        return {METADATA_KEY: text}
+        text = msgspec.json.encode(msgspec.structs.replace(self, checksum="")).decode()
+        return {METADATA_KEY: f'{text.removesuffix(_NO_CHECKSUM)}"{xxh3_64_hexdigest(text.encode())}"}}'}
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, str]) -> Footer | None:
         """The footer in a file's metadata; None if there is none.
 
         Raises:
-            UnknownVersionError: if a later version of this program wrote it.
+            UnknownVersionError: if it is of another format version.
             CorruptError: if it can't be read.
         """
         text = metadata.get(METADATA_KEY)
@@ -127,7 +120,7 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
             return None
         try:
             found = from_json(text, _Version).version
-            if found in _READABLE:
+            if found == FOOTER_VERSION:
                 footer = from_json(text, Footer)
                 _check(footer, text)
                 return msgspec.structs.replace(footer, checksum="")
@@ -137,7 +130,7 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
             ) from error
         raise UnknownVersionError(
             "a file's footer is of an unknown version",
-            expected=f"version {FOOTER_VERSION} or earlier",
+            expected=f"version {FOOTER_VERSION}",
             found=f"version {found}",
             todo="read it with the version of distcommit that wrote it; if there is none of that version, the file is"
             " damaged (no checksum covers this number): restore it",
@@ -147,8 +140,6 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
 def _check(footer: Footer, text: str) -> None:
     """Makes sure that the text is the one that was written: Parquet's own checksums are of pages, and a changed letter
     would be another branch, or another epoch. Raises CorruptError."""
-    if footer.version == 1 and not footer.checksum:
-        return
     plain = text.removesuffix(f'"{footer.checksum}"}}') + _NO_CHECKSUM
     expected = xxh3_64_hexdigest(plain.encode("utf-8", "surrogatepass"))
     if footer.checksum != expected:

@@ -19,7 +19,7 @@ from distcommit.sinks.iceberg.schemas import FORMAT_VERSION
 from distcommit.sinks.table_changes import was_altered
 
 
-def schema_of(table: Table, schema_id: int | None) -> Schema | None:
+def schema_of(table: Table, schema_id: int) -> Schema | None:
     """Return the table's schema with that id; None if the table's metadata does not have it any more."""
     return next((schema for schema in table.metadata.schemas if schema.schema_id == schema_id), None)
 

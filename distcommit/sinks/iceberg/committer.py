@@ -122,10 +122,9 @@ class IcebergCommitter(SinkCommitter):
     def discard(self, lost: Sequence[LostAttempt]) -> None:
         each = OneByOne("what attempts have left in tables can't be taken away", self.probe)
         for name, files in leftovers(self._context, self._sink.name, lost).items():
-            with each.to(".".join(name or self._namespace)):
+            with each.to(".".join(name)):
                 there = existing(self._tables, files)
-                names = [name] if name else self._tables.names(self._namespace)
-                tables = list(self._tables.load(names).values()) if there else []
+                tables = list(self._tables.load([name]).values()) if there else []
                 for table in tables:
                     self._rows_of(table)  # raises if nobody can tell what is committed
                 delete(self._tables, files.keys() - kept(tables, there, self._tables.parallel_calls), tables)

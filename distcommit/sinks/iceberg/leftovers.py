@@ -36,8 +36,6 @@ _CLIENT = {
     **{"client.session-token": "aws_session_token", "s3.session-token": "aws_session_token"},
 }
 """The catalog's settings that a client of a bucket has to have, too; later ones win."""
-UNKNOWN: Identifier = ()
-"""In place of a table that nobody knows: of notes of older programs."""
 
 
 def note_of(table: Table) -> tuple[str, str]:
@@ -51,7 +49,7 @@ def leftovers(context: CommitterContext, sink: str, lost: Sequence[LostAttempt])
     for each in lost:
         tables = {file["path"]: tuple(info["table"]) for info in each.infos for file in info["files"]}
         for path, more in left_by(context, sink, each).items():
-            name, number = (tuple(more[0].split(".")), int(more[1])) if more else (tables.get(path, UNKNOWN), 0)
+            name, number = (tuple(more[0].split(".")), int(more[1])) if more else (tables[path], 0)
             found.setdefault(name, {})[path] = number
     return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 import pyarrow as pa
 
@@ -19,8 +19,6 @@ from distcommit.sinks.iceberg.settings import IcebergSettings
 
 class IcebergSink(IcebergSettings, DataFileSink):
     """Adds records to Iceberg tables, exactly once."""
-
-    infos_version: ClassVar[int] = 2
 
     type: Literal["iceberg"]
 
@@ -65,10 +63,6 @@ class IcebergSink(IcebergSettings, DataFileSink):
 
         names = list(dict.fromkeys(map(self.table_of, datasets)))
         known_tables(self.catalog, names[0][:-1], run_id).look_up(names)
-
-    def upgraded(self, info: Any, version: int) -> Any:
-        """Files of version 1 did not name the schema that they were written by."""
-        return {**info, "files": [{"schema": None, **file} for file in info["files"]]}
 
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
         with needing_client(self.type):

@@ -204,7 +204,7 @@ class KafkaWriter(SinkWriter):
         self._files.append([f"{self._area.prefix}/{name}", file.checksum])
 
 
-def staged_messages(context: CommitterContext, path: str, checksum: int | None) -> Iterator[dict[str, Any]]:
+def staged_messages(context: CommitterContext, path: str, checksum: int) -> Iterator[dict[str, Any]]:
     """The messages of a staged file as `Producer.produce` takes them, less the topic. Raises as `staged_batches`."""
     for batch in staged_batches(context, path, checksum):
         for row in batch.to_pylist():

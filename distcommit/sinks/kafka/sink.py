@@ -68,7 +68,6 @@ class KafkaSink(BaseModel, CommitterSink, SinkSettings):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     name: ClassVar[str] = "kafka"
-    infos_version: ClassVar[int] = 2
     abilities: ClassVar[Abilities] = Abilities(audit=True, can_be_taken_back=False)
 
     type: Literal["kafka"]
@@ -141,11 +140,6 @@ class KafkaSink(BaseModel, CommitterSink, SinkSettings):
         from distcommit.sinks.kafka.client import ledger_made  # noqa: PLC0415 - a job file is read without a client
 
         return messages.KafkaWriter(self.mapping, area, origin, ledger_made(self.target(), attempt.run_id))
-
-    def upgraded(self, info: Any, version: int) -> Any:
-        """Infos of version 1 had no checksums."""
-        known = {name: value for name, value in info.items() if name != "paths"}
-        return {"files": [[path, None] for path in info["paths"]], **known}
 
     def open_committer(self, context: CommitterContext) -> SinkCommitter:
         from distcommit.sinks.kafka.committer import KafkaCommitter  # noqa: PLC0415 - a job file is read without a client

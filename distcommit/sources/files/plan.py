@@ -7,7 +7,7 @@ of its own, `0` to `15`, in which it numbers the rows that it reads: how many th
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -37,8 +37,7 @@ _NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a dataset's plan goes by: see `source.FilesSource`. `settled_ns`: files that were changed later are left.
-    `patterns`: how many there are."""
+    """What a dataset's plan goes by: see `source.FilesSource`. `settled_ns`: files that were changed later are left."""
 
     bytes_per_work_unit: int
     bytes_per_dataset: int
@@ -46,7 +45,6 @@ class Rules:
     remembered: int
     late: Literal["read", "fail"]
     changed: Literal["fail", "read_again"]
-    patterns: int
 
 
 def plan_dataset(
@@ -76,12 +74,8 @@ def plan_dataset(
         return DatasetProblem(urn, _NOT_KNOWN) if files else None
     except ValueError as error:
         return DatasetProblem(urn, f"its watermark can't be read: {error}")
-    halves = progress.halves(rules.patterns)
-    if len(halves) > 1:
-        return DatasetProblem(urn, _not_known_where(progress, halves))
-    half = next(iter(halves.values()), None)
-    unread = progress.unread(files, half)
-    if problem := _problem(progress, unread, rules, half):
+    unread = progress.unread(files)
+    if problem := _problem(progress, unread, rules):
         return DatasetProblem(urn, problem)
     chosen = _chosen(unread, rules, again)
     if not chosen:
@@ -131,19 +125,8 @@ def _is_text(path: str) -> bool:
     return True
 
 
-def _not_known_where(progress: Progress, halves: Mapping[int, int]) -> str:
-    ends = ", ".join(f"{name} for number {pattern + 1}" for pattern, name in halves.items())
-    return (
-        f"it is not known below which of source.paths the file is of which {progress.rows} rows are published:"
-        f" {progress.path}. An older program has begun it, and several have one of that name that is read. Look which"
-        " of them was published last, and not to its end (_file says it), and set the watermark (distcommit"
-        " set-watermark): its position of `files` as it is (status --json shows it), with one more number at its end:"
-        f" {ends} of source.paths"
-    )
-
-
-def _problem(progress: Progress, unread: Unread, rules: Rules, half: int | None) -> str:
-    if progress.rows and unread.half is None and all(file.entry.name != half for file in unread.changed):
+def _problem(progress: Progress, unread: Unread, rules: Rules) -> str:
+    if progress.rows and unread.half is None and all(file.entry.name != progress.half for file in unread.changed):
         return (
             f"a file is gone of which {progress.rows} rows are published: {progress.path}. Put it back as it was, or"
             " set the watermark"

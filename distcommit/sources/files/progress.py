@@ -64,8 +64,7 @@ class Progress:
         path: of the last file that was read, or, if `rows` says so, is being read.
         floor: time and name of the newest file that is no longer remembered by itself.
         recent: the files above it that are read, the oldest first.
-        half: the hashed name of the file that is being read; None if there is none, or an older program, which kept
-            its path alone, has begun it.
+        half: the hashed name of the file that is being read; None if there is none.
     """
 
     files: int = 0
@@ -95,7 +94,7 @@ class Progress:
     def _with(self, file: ListedFile, remembered: int) -> Progress:
         entry, is_begun = file.entry, self._has_begun(file)
         # One that was begun and is passed over, as it was changed, does not count as read.
-        passed = self.half if self.rows and not is_begun else None
+        passed = None if is_begun else self.half
         recent = [each for each in self.recent if each.name not in (entry.name, passed)]
         insort(recent, entry)
         floor = self.floor
@@ -104,8 +103,8 @@ class Progress:
         return replace(self, recent=tuple(recent), floor=floor)
 
     def _has_begun(self, file: ListedFile) -> bool:
-        """Whether it is the file of which some rows are read; by its path alone where an older program began it."""
-        return bool(self.rows) and (file.path == self.path if self.half is None else file.entry.name == self.half)
+        """Return whether it is the file of which some rows are read."""
+        return file.entry.name == self.half
 
     def names(self, file: ListedFile) -> bool:
         """Whether a file of that name counts as read, as it is or as it was; of files that are no longer remembered one
@@ -113,31 +112,21 @@ class Progress:
         entry = file.entry
         return entry[:2] <= self.floor or any(entry.name == each.name for each in self.recent)
 
-    def halves(self, patterns: int) -> dict[int, int]:
-        """The file that is being read: its hashed name, by its pattern. None if there is none; several if it is not
-        known which: an older program has begun it, and files of its path below several patterns are remembered."""
-        if not self.rows:
-            return {}
-        named = {pattern: hashed_name(pattern, self.path) for pattern in range(patterns)}
-        known = {entry.name for entry in self.recent} if self.half is None else {self.half}
-        return {pattern: name for pattern, name in named.items() if name in known}
-
     def look_alikes(self, files: Iterable[ListedFile]) -> list[ListedFile]:
         """Return those files that have the time, size and etag of one that was read under another name."""
         known = {(entry.mtime_ns, entry.contents): entry.name for entry in self.recent}
         found = ((file, known.get((file.mtime_ns, file.entry.contents))) for file in files)
         return [file for file, name in found if name not in (None, file.entry.name)]
 
-    def unread(self, files: Iterable[ListedFile], half: int | None = None) -> Unread:
-        """Which of a dataset's files are not read, each kind in the order in which they are to be. `half`: the hashed
-        name of the one that is being read."""
+    def unread(self, files: Iterable[ListedFile]) -> Unread:
+        """Return which of a dataset's files are not read, each kind in the order in which they are to be."""
         read, names = set(self.recent), {entry.name for entry in self.recent}
         newest = self.recent[-1][:2] if self.recent else self.floor
         found = Unread()
         for file in files:
             entry = file.entry
             if entry in read:
-                if entry.name == half:
+                if entry.name == self.half:
                     found.half = file
             elif entry.name in names:
                 found.changed.append(file)
@@ -194,9 +183,9 @@ class FilesWatermark(WatermarkType[Progress]):
 
 
 def _half(found: Sequence[Scalar], rows: int) -> int | None:
-    """What a position ends with: nothing, or, within a file, the hash of its name; else raises ValueError."""
+    """Return what a position ends with: within a file the hash of its name, else nothing. Raises ValueError."""
     match found:
-        case []:
+        case [] if rows == 0:
             return None
         case [int() as name] if name >= 0 and rows > 0:
             return name

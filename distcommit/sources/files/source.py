@@ -159,7 +159,6 @@ class FilesSource(BaseModel, SourceSettings):
             self.remembered,
             self.late,
             self.changed,
-            len(self.paths),
         )
         listing = listed(self._patterns(), self.dataset, owned)
         yield from (DatasetProblem(urn, why) for urn, why in listing.problems.items())

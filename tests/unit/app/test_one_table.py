@@ -1,4 +1,4 @@
-"""Files of a dataset that older programs, or older schemas, have written are read with newer ones as one table."""
+"""Files of a dataset that have older schemas are read with newer ones as one table."""
 
 from __future__ import annotations
 

@@ -9,6 +9,8 @@ from msgspec.structs import replace
 
 from distcommit.model.log_records import (
     ByHand,
+    Cut,
+    CutPhase,
     DatasetState,
     DatasetStatus,
     Decide,
@@ -237,12 +239,16 @@ def test_a_rebuilt_state_takes_the_place_of_any_other_under_the_fence_only() -> 
     assert not valid(Done(2, (D1,)), fold), "the sequence that it was pending with is gone"
 
 
-def test_a_log_has_ended_when_a_checkpoint_follows_its_newest_fence() -> None:
-    fold = folded(FENCED)
+def test_a_run_has_ended_when_its_last_cut_follows_the_newest_fence() -> None:
+    fold = folded(FENCED, Cut(1, CutPhase.BEGAN, ()))
     assert not fold.has_ended
-    apply(2, fold.checkpoint(), fold)
+    apply(3, fold.checkpoint(), fold)
+    assert not fold.has_ended
+    apply(4, Cut(1, CutPhase.ENDED, ()), fold)
     assert fold.has_ended
-    apply(3, Fence(3, "r3"), fold)
+    apply(5, fold.checkpoint(), fold)
+    assert fold.has_ended
+    apply(6, Fence(3, "r3"), fold)
     assert not fold.has_ended
 
 

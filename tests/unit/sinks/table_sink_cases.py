@@ -6,7 +6,6 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -356,17 +355,6 @@ class TableSinkCases:
         target.sql("DELETE FROM distcommit_ledger")
         refused(target.commit(sink, first)[0], "not the ledger")
         assert target.rows("a") == [(1,), (2,), (3,)]
-
-    def test_a_ledger_of_older_programs_gets_a_name_and_infos_of_theirs_are_committed(
-        self, target: TableTarget
-    ) -> None:
-        sink = target.sink()
-        assert target.commit(sink, target.prepare(sink, "a", 1)) == [Committed()]
-        old = target.prepare(sink, "b", 1, bases=(0,))
-        target.sql("DELETE FROM distcommit_ledger WHERE store = ''")
-        infos = tuple(sink.upgraded({name: info[name] for name in info if name != "ledger"}, 1) for info in old.infos)
-        assert target.commit(sink, replace(old, infos=infos)) == [Committed()]
-        assert target.commit(sink, target.prepare(sink, "a", 2, bases=(1,))) == [Committed()]
 
     def test_the_ledger_is_of_one_store_and_does_not_grow_with_runs(self, target: TableTarget) -> None:
         sink, origin = target.sink(), Origin(Provenance("partition", "offset"))

@@ -495,7 +495,7 @@ def test_files_of_what_lost_are_deleted_also_of_one_that_died_and_no_others(targ
     assert target.rows("t") == [1]
 
 
-@pytest.mark.parametrize("noted", ["infos", "died", "by an older program"])
+@pytest.mark.parametrize("noted", ["infos", "died"])
 @pytest.mark.parametrize("compacted", [False, True])
 def test_files_that_a_snapshot_has_stay_though_their_attempt_is_told_of_as_lost(
     target: Target, noted: str, compacted: bool, caplog: pytest.LogCaptureFixture
@@ -510,9 +510,6 @@ def test_files_that_a_snapshot_has_stay_though_their_attempt_is_told_of_as_lost(
     if compacted:
         table = target.table("t")
         table.overwrite(table.scan().to_arrow())
-    if noted == "by an older program":
-        for note in (target.folder / "staging").rglob("*.path"):
-            note.write_text(note.read_text().partition("\n")[0])
     before = target.data("t")
     infos = request.infos if noted == "infos" else ()
     target.committer(sink).discard([LostAttempt(2, "u", "won", "won", infos), LostAttempt(2, "u", "dead", "dead")])

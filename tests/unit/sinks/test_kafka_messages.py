@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,6 @@ from distcommit.model.work import SkippedRange
 from distcommit.sinks.kafka.client import KafkaTarget
 from distcommit.sinks.kafka.committer import KafkaCommitter
 from distcommit.sinks.kafka.messages import KafkaWriter, Mapping
-from distcommit.sinks.kafka.sink import KafkaSink
-from distcommit.steps.sink import SinkCommitStep
 
 
 def test_holes_beside_which_there_is_no_message_are_for_the_log_to_keep(tmp_path: Path) -> None:
@@ -102,21 +99,6 @@ def test_messages_whose_bytes_have_changed_since_they_were_staged_are_never_sent
     assert isinstance(failed[1], FailedForGood)
     assert "are damaged [path=b/messages-0.arrow]; expected the bytes that were staged" in failed[1].reason
     assert staged.committed({0: staged.requests[0]}) == ([b"message of a" * 9], {})
-
-
-def test_messages_that_older_programs_have_staged_are_sent(tmp_path: Path) -> None:
-    staged = Staged(tmp_path)
-    sink = KafkaSink.model_validate({"type": "kafka", "brokers": "b:1", "topic": "topic", "ledger": "l"})
-    step = SinkCommitStep(sink, old(staged.requests[0]), staged.context)
-    assert staged.committed({0: step._current()}) == ([b"message of a" * 9], {})
-
-
-def old(request: CommitRequest) -> CommitRequest:
-    """The same as an older program has sealed it."""
-    infos = [{**info, "paths": [path for path, _ in info["files"]]} for info in request.infos]
-    for info in infos:
-        del info["files"]
-    return replace(request, infos=tuple(infos), infos_version=1)
 
 
 class SmallMessages:

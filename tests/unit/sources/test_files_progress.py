@@ -30,7 +30,7 @@ def test_each_file_is_read_once_unless_it_came_below_what_is_remembered(
         floor = progress.floor
         new = [file for file in arrived if file.path not in there]
         there |= {file.path: file for file in new}
-        waiting = progress.unread(there.values(), half.entry.name if half else None)
+        waiting = progress.unread(there.values())
         assert (waiting.changed, waiting.half) == ([], half)
         unread = sorted([*waiting.new, *waiting.late], key=lambda file: file.entry)
         assert all(file in unread for file in new if file.entry[:2] > floor)
@@ -86,8 +86,8 @@ def test_a_file_that_is_half_read_is_always_remembered(files: list[ListedFile], 
     progress = Progress()
     for file in sorted(files, key=lambda file: file.path):
         begun = progress.within(file, rows, 1)
-        assert begun.halves(patterns=2) == {0: file.entry.name}
-        assert begun.unread([file], file.entry.name).half == file
+        assert begun.half == file.entry.name
+        assert begun.unread([file]).half == file
         progress = progress.after(file, 1)
 
 

@@ -245,14 +245,6 @@ def two_hosts(tmp_path: Path) -> Folder:
     return folder
 
 
-def begun_by_an_older_program(folder: Folder) -> None:
-    watermark = folder.watermarks["d"]
-    position = watermark.positions[FILES]
-    assert isinstance(position, tuple)
-    assert len(position) == 7
-    folder.watermarks["d"] = Watermark({**watermark.positions, FILES: position[:6]})
-
-
 def test_a_file_that_was_begun_is_told_from_one_of_its_name_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -268,31 +260,6 @@ def test_a_file_that_was_begun_is_told_from_one_of_its_name_elsewhere(
     path.with_suffix(".away").rename(path)
     assert [*first, *folder.values()] == [str(n) for n in range(10, 18)]
     assert folder.values() == []
-
-
-def test_a_file_that_an_older_program_has_begun_is_gone_on_with_unless_it_may_be_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of such a one the position says the path alone, below which of `paths` it does not say."""
-    monkeypatch.setattr(readers, "_BLOCK_BYTES", 8)
-    folder = two_hosts(tmp_path)
-    folder.put("host1/other.jsonl", "1\n2\n3\n4\n5\n6\n", at=1)
-    first = folder.values(batches=1)
-    begun_by_an_older_program(folder)
-    assert [*first, *folder.values()] == [*"123456"]
-    folder.put("host1/app.jsonl", "1\n2\n3\n4\n5\n6\n", at=2)
-    first = folder.values(batches=1)
-    begun = folder.watermarks["d"]
-    begun_by_an_older_program(folder)
-    told = folder.problem("d")
-    assert "it is not known below which of source.paths the file is" in told
-    position = begun.positions[FILES]
-    assert isinstance(position, tuple)
-    assert f"{position[6]} for number 1" in told
-    set_by_hand = {**begun.positions, FILES: (*position[:6], position[6])}
-    assert not list(folder.source().position_problems({"d": set_by_hand}))
-    folder.watermarks["d"] = Watermark(set_by_hand)
-    assert [*first, *folder.values()] == [*"123456"]
 
 
 def test_a_file_that_was_begun_and_is_gone_is_told_also_where_it_was_the_only_one(

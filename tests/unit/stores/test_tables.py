@@ -264,7 +264,7 @@ def test_other_programs_read_task_states_as_a_plain_table() -> None:
     rows = [state(prepared(file), error="no\nluck"), state(), state(prepared(file, file), prepared())]
     table = pq.read_table(io.BytesIO(encode_task_states(rows)))
     assert table.schema.equals(TASK_STATE_SCHEMA)
-    assert table.schema.metadata == {b"distcommit-table-version": b"6"}
+    assert table.schema.metadata == {b"distcommit-table-version": b"1"}
     first = table.to_pylist()[0]
     assert (first["run_id"], first["epoch"], first["outcome"], first["error"]) == ("run", 7, "succeeded", "no\nluck")
     assert msgspec.json.decode(first["low"]) == [{"0": 5}, "topic-id"]
@@ -467,19 +467,18 @@ def test_states_of_an_epoch_are_found_by_one_file_of_each_newer_run(monkeypatch:
     assert past.of_epoch(7, 0) == []
 
 
-def test_states_of_past_runs_are_found_by_partition_or_as_they_once_lay_by_bucket() -> None:
+def test_states_of_past_runs_are_found_by_partition_and_corrupt_files_are_skipped() -> None:
     fs = make_fs()
     prepare_run(fs, "/store", "run", 0, 2)
     TaskStateWriter(fs, "/store", "run", 2).append({bucket: [of_bucket(bucket, str(bucket))] for bucket in range(4)})
-    data = encode_task_states([of_bucket(3, "older")])
-    fs.make_folders("/store/task_states/run=run/bucket=00003")
-    fs.put_if_absent(f"/store/task_states/run=run/bucket=00003/{table_name('x', data)}", data)
-    fs.put_if_absent("/store/task_states/run=run/bucket=00003/bad.parquet", b"garbage")
+    folder = "/store/task_states/run=run/partition=00001-of-00002"
+    data = encode_task_states([of_bucket(3, "late")])
+    fs.put_if_absent(f"{folder}/{table_name('x', data)}", data)
+    fs.put_if_absent(f"{folder}/bad.parquet", b"garbage")
     past = PastStates(fs, "/store")
-    assert attempts(past.of("run", 3)) == ["3", "older"]
+    assert attempts(past.of("run", 3)) == ["3", "late"]
     assert attempts(past.of("run", 2)) == ["2"]
     assert past.of("another", 3) == []
-    folder = "/store/task_states/run=run/partition=00001-of-00002"
     for entry in fs.list_folder(folder):
         fs.delete(f"{folder}/{entry.name}")
     assert attempts(past.of("run", 1)) == ["1"], "each file is read once"

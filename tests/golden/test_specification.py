@@ -1,0 +1,85 @@
+"""The page that specifies the formats names each field of what is stored, in its order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import get_args
+
+import msgspec
+import pytest
+
+from distcommit.model.cuts import SeenBucket, SeenDataset
+from distcommit.model.flow_counts import BranchFailures, CheckCounts, FlowCounts
+from distcommit.model.log_records import (
+    DatasetState,
+    EarlierReading,
+    Head,
+    LeftSequence,
+    OpenSequence,
+    Record,
+    SealedSequence,
+    SequenceName,
+    StepBatch,
+)
+from distcommit.model.unread import FailedReading, UnreadDataset
+from distcommit.model.watermark import Watermark
+from distcommit.model.work import ConstructCounts, SkippedRange
+from distcommit.sinks.files.file_tail import Said
+from distcommit.sinks.files.footer import Footer
+from distcommit.stores.claims import Owner
+from distcommit.stores.cut_pieces import Piece
+from distcommit.stores.cuts import BucketInCut, CutRoot
+from distcommit.stores.horizons import RetentionHorizon
+from distcommit.stores.job_lock import LockRecord
+from distcommit.stores.job_store import StoreMarker
+from distcommit.stores.kept_schemas import KeptSchema
+from distcommit.stores.pinned import RecordedSettings
+from distcommit.stores.plans import Manifest
+from distcommit.stores.run_datasets import RunDataset
+from distcommit.stores.run_records import (
+    CancelRequest,
+    RecordedPhase,
+    RecordedReason,
+    RecordedReasons,
+    RunBeginning,
+    RunFacts,
+    RunRecord,
+)
+from distcommit.stores.run_times import RunTime
+from distcommit.stores.schedule_requests import ScheduleRequest
+from distcommit.stores.table_schemas import PLAN_SCHEMA, TASK_STATE_SCHEMA
+from distcommit.stores.tombstones import ReplacedRecords, RetiredFile, Tombstone
+
+PAGE = (Path(__file__).parent / "README.md").read_text(encoding="utf-8")
+STRUCTS: list[type[msgspec.Struct]] = [
+    *get_args(Record),
+    *(Head, SealedSequence, SequenceName, LeftSequence, StepBatch, SkippedRange, Watermark),
+    *(UnreadDataset, FailedReading, OpenSequence, EarlierReading, DatasetState),
+    *(StoreMarker, RecordedSettings, KeptSchema, Manifest, LockRecord, Footer, Said, Owner),
+    *(FlowCounts, ConstructCounts, CheckCounts, BranchFailures),
+    *(Tombstone, RetiredFile, ReplacedRecords, RetentionHorizon, ScheduleRequest),
+    *(RunRecord, RecordedPhase, RecordedReasons, RecordedReason, RunBeginning, RunFacts, CancelRequest),
+    *(RunDataset, RunTime, CutRoot, BucketInCut, SeenBucket, Piece, SeenDataset),
+]
+BRANCH = TASK_STATE_SCHEMA.field("branches").type.value_type
+
+
+@pytest.mark.parametrize("kind", STRUCTS, ids=lambda kind: kind.__name__)
+def test_specification_names_each_field_in_its_order(kind: type[msgspec.Struct]) -> None:
+    name = kind.__struct_config__.tag or kind.__name__
+    assert f"\n| {name} | {', '.join(kind.__struct_fields__)} |\n" in PAGE
+
+
+@pytest.mark.parametrize(
+    ("table", "names"),
+    [
+        ("plan", PLAN_SCHEMA.names),
+        ("task states", TASK_STATE_SCHEMA.names),
+        ("branches", [field.name for field in BRANCH]),
+        ("files", [field.name for field in BRANCH.field("files").type.value_type]),
+        ("checks", [field.name for field in BRANCH.field("checks").type.value_type]),
+        ("constructs", [field.name for field in TASK_STATE_SCHEMA.field("constructs").type.value_type]),
+    ],
+)
+def test_specification_names_each_column_in_its_order(table: str, names: list[str]) -> None:
+    assert f"\n| {table} | {', '.join(names)} |\n" in PAGE

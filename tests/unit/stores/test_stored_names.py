@@ -1,0 +1,397 @@
+"""What is stored by name: a renamed class, field or enum member must not change a format.
+
+The tables below repeat tags, keys, values and names of the formats as text. If a test here fails after a renaming,
+give the class an explicit tag, or the field an explicit stored name. Any other change is a new format version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import Enum
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+from distcommit.engine.task_events import DatasetQuarantined, SequenceDone, SequenceSealed, WorkUnitDone
+from distcommit.fs.upload_marker import MARKER_VERSION, UploadMarker
+from distcommit.model.cuts import SeenBucket, SeenDataset
+from distcommit.model.flow_counts import BranchFailures, CheckCounts, FlowCounts
+from distcommit.model.ledger import Covered, LedgerRow
+from distcommit.model.log_records import (
+    ByHand,
+    Checkpoint,
+    Cut,
+    CutPhase,
+    DatasetState,
+    DatasetStatus,
+    Decide,
+    Done,
+    Dropped,
+    EarlierReading,
+    Failed,
+    Fence,
+    Gate,
+    Generation,
+    HandAction,
+    Head,
+    Heads,
+    Intent,
+    Left,
+    LeftSequence,
+    Moved,
+    OpenSequence,
+    Rebucket,
+    Rebuilt,
+    SealedSequence,
+    SequenceName,
+    SetWatermark,
+    SetWatermarks,
+    StepBatch,
+)
+from distcommit.model.run_outcome import RunOutcome
+from distcommit.model.unread import FailedReading, Unread, UnreadDataset
+from distcommit.model.watermark import Watermark
+from distcommit.model.work import SkippedRange, StagedFile, TaskOutcome
+from distcommit.protocol.paths import output, parts, store
+from distcommit.sinks.files.file_tail import TAIL_VERSION, Said
+from distcommit.sinks.files.footer import FOOTER_VERSION, Footer
+from distcommit.sinks.files.offsets import OFFSETS_VERSION
+from distcommit.sinks.ledger_files import _File, _Named
+from distcommit.sources.files.progress import ListedFile
+from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.steps.sink import SinkCommitStep
+from distcommit.steps.watermark import HighWatermarkCommitStep
+from distcommit.stores.claims import OWNER_VERSION, Mark, Owner
+from distcommit.stores.cut_pieces import PIECE_VERSION, Piece
+from distcommit.stores.cuts import CUT_VERSION, BucketInCut, CutRoot
+from distcommit.stores.horizons import HORIZON_VERSION, RetentionHorizon
+from distcommit.stores.job_lock import LockRecord
+from distcommit.stores.job_store import STORE_VERSION, StoreMarker
+from distcommit.stores.kept_schemas import SCHEMA_VERSION, KeptSchema
+from distcommit.stores.pinned import SETTINGS_VERSION, RecordedSettings
+from distcommit.stores.plans import MANIFEST_VERSION, Lent, Manifest
+from distcommit.stores.run_records import (
+    BEGINNING_VERSION,
+    CANCEL_VERSION,
+    RECORD_VERSION,
+    CancelRequest,
+    RecordedPhase,
+    RecordedReason,
+    RecordedReasons,
+    RunBeginning,
+    RunFacts,
+    RunRecord,
+)
+from distcommit.stores.run_times import TimeKind
+from distcommit.stores.schedule_requests import REQUEST_VERSION, ScheduleRequest
+from distcommit.stores.segment import FORMAT_VERSION
+from distcommit.stores.table_schemas import (
+    PLAN_SCHEMA,
+    RUN_DATASETS_SCHEMA,
+    RUN_TIMES_SCHEMA,
+    TASK_STATE_SCHEMA,
+    VERSION_KEY,
+)
+from distcommit.stores.tombstones import TOMBSTONE_VERSION, ReplacedRecords, RetiredFile, Tombstone
+
+STRUCTS: list[tuple[type[msgspec.Struct], str | None, bool, str]] = [
+    (Fence, "Fence", True, "epoch run_id"),
+    (Intent, "Intent", True, "epoch sequences gate"),
+    (Done, "Done", True, "epoch sequences"),
+    (Failed, "Failed", True, "epoch sequence quarantine reason"),
+    (Left, "Left", True, "epoch sequences outage"),
+    (Decide, "Decide", True, "epoch"),
+    (Dropped, "Dropped", True, "epoch sequences"),
+    (ByHand, "ByHand", True, "action sequence who skipped"),
+    (SetWatermark, "SetWatermark", True, "dataset_urn watermark who"),
+    (SetWatermarks, "SetWatermarks", True, "watermarks who"),
+    (Rebuilt, "Rebuilt", True, "epoch datasets who"),
+    (Cut, "Cut", True, "epoch phase heads"),
+    (Heads, "Heads", True, "heads who"),
+    (Rebucket, "Rebucket", True, "epoch generation buckets settings"),
+    (Moved, "Moved", True, "epoch generation"),
+    (Generation, "Generation", True, "epoch generation"),
+    (
+        Checkpoint,
+        "Checkpoint",
+        True,
+        "fence_epoch fence_run_id decided_epochs datasets previous cuts heads generation buckets under_way",
+    ),
+    (Head, None, True, "bucket number checksum is_whole"),
+    (
+        SealedSequence,
+        None,
+        True,
+        "dataset_urn epoch low high steps start skipped records files left_out content_sum schemas targets replaces",
+    ),
+    (SequenceName, None, True, "dataset_urn epoch"),
+    (LeftSequence, None, True, "dataset_urn epoch reason"),
+    (StepBatch, None, True, "type_name version rows"),
+    (OpenSequence, None, True, "status sequence held tried_epochs reason outage"),
+    (EarlierReading, None, True, "watermark origin"),
+    (
+        DatasetState,
+        None,
+        True,
+        "dataset_urn open watermark closed_epoch done_epoch origin skipped accepted_epochs done_records "
+        "done_files done_left_out done_content_sum unread schemas targets forgotten replacement earlier",
+    ),
+    (Unread, "Unread", True, "epoch datasets"),
+    (UnreadDataset, None, True, "dataset_urn low expected_high reason stops outage"),
+    (FailedReading, None, True, "epoch failed_runs expected_high reason stopped outage"),
+    (SkippedRange, None, True, "partition low high reason is_hole incarnation"),
+    (StagedFile, None, True, "staged_path final_path size_bytes checksum file_id mtime_ns records"),
+    (Watermark, None, True, "positions incarnation"),
+    (SeenBucket, None, False, "bucket number checksum pieces total open decided_open"),
+    (SeenDataset, None, True, "done_epoch watermark"),
+    (FlowCounts, None, False, "constructs checks failures"),
+    (CheckCounts, None, True, "branch checker mandatory passed failed"),
+    (BranchFailures, None, True, "branch construct work_units"),
+    (LedgerRow, None, False, "dataset_urn branch epoch base revoked commit_id covered"),
+    (Covered, None, False, "incarnation branches offsets holes filtered rows twice makes_several"),
+    (StoreMarker, None, False, "format version job buckets store_id"),
+    (RecordedSettings, None, False, "version settings found noted"),
+    (Owner, None, False, "version store_id job store"),
+    (Manifest, None, False, "version run_id epoch files large lent"),
+    (Lent, None, True, "partition bucket begin end"),
+    (CutRoot, None, False, "version epoch phase run_id time_ms generation parent repeats settled buckets"),
+    (BucketInCut, None, False, "epoch seen"),
+    (Piece, None, False, "version bucket is_base datasets"),
+    (KeptSchema, None, False, "version dataset converter schema"),
+    (RetentionHorizon, None, False, "version before_ms asked_ms who after_epoch"),
+    (
+        Tombstone,
+        None,
+        False,
+        "version dataset_urn epoch run_id work_unit_id attempt base branch fed written rejected files "
+        "publish published replaced",
+    ),
+    (RetiredFile, None, False, "path size_bytes checksum records"),
+    (ReplacedRecords, None, False, "incarnation branches offsets retained"),
+    (
+        RunRecord,
+        None,
+        False,
+        "version job run_id epoch command who began_ms ended_ms outcome error_kind error phases totals "
+        "quarantined held reasons notes flow",
+    ),
+    (RunBeginning, None, False, "version job run_id epoch command who began_ms facts"),
+    (RunFacts, None, False, "config versions host pid job_file locked kept_runs kept_tables"),
+    (CancelRequest, None, False, "version epoch who at_ms"),
+    (RecordedPhase, None, False, "name seconds completed counts"),
+    (RecordedReasons, None, False, "kept left_out"),
+    (RecordedReason, None, False, "subject kind text remedy"),
+    (ScheduleRequest, None, False, "version who at_ms"),
+    (LockRecord, None, False, "owner_id run_id host pid process_start renewed_ms lease_ttl_s released"),
+    (UploadMarker, None, False, "version upload_id target object_id closed parts size_bytes checksum"),
+    (
+        Footer,
+        None,
+        False,
+        "version dataset_urn epoch run_id work_unit_id attempt records offsets kind holes incarnation "
+        "content_sum branch branches makes_several stripped filtered filtered_by number replaces publish "
+        "checksum",
+    ),
+    (Said, None, False, "version metadata schema others"),
+    (WorkUnitDone, "WorkUnitDone", False, "dataset work_unit started_ms finished_ms records_read bytes_read error"),
+    (SequenceSealed, "SequenceSealed", False, "dataset epoch records files held at_ms"),
+    (SequenceDone, "SequenceDone", False, "dataset epoch records files at_ms"),
+    (DatasetQuarantined, "DatasetQuarantined", False, "dataset epoch reason at_ms"),
+    (ListedFile, None, True, "pattern path size_bytes mtime_ns etag"),
+    (_Named, None, False, "version rows base deltas"),
+    (_File, None, False, "version table store nonce rows"),
+]
+"""Each stored structure: its tag, whether it is an array, and its fields in their order or its keys."""
+
+ENUMS: list[tuple[type[Enum], list[str | int]]] = [
+    (Gate, ["open", "held", "passed"]),
+    (HandAction, ["retry", "accept", "revoking", "restored", "abandoned", "quarantine", "given-up", "read-again"]),
+    (DatasetStatus, ["idle", "pending", "quarantined", "revoking"]),
+    (CutPhase, [1, 2]),
+    (RunOutcome, ["succeeded", "incomplete", "held back", "fenced", "interrupted", "failed"]),
+    (TaskOutcome, ["succeeded", "failed", "partial"]),
+    (Mark, ["began", "ended", "clean", "rebuild", "unsealed"]),
+    (TimeKind, ["task", "commits", "published", "sealed", "requests"]),
+]
+"""The stored values of enums."""
+
+TABLES: list[tuple[pa.Schema, list[str]]] = [
+    (
+        PLAN_SCHEMA,
+        [
+            "dataset_urn string",
+            "planned_low string",
+            "start string",
+            "skipped string",
+            "work_unit_id string",
+            "low string",
+            "expected_high string",
+            "size int64",
+            "properties string",
+        ],
+    ),
+    (
+        TASK_STATE_SCHEMA,
+        [
+            "run_id string",
+            "epoch int64",
+            "dataset_urn string",
+            "work_unit_id string",
+            "attempt string",
+            "outcome string",
+            "low string",
+            "expected_high string",
+            "actual_high string",
+            "branches[].branch string",
+            "branches[].sink string",
+            "branches[].files[].staged_path string",
+            "branches[].files[].final_path string",
+            "branches[].files[].size_bytes int64",
+            "branches[].files[].checksum uint64",
+            "branches[].files[].file_id uint64",
+            "branches[].files[].mtime_ns int64",
+            "branches[].files[].records int64",
+            "branches[].infos[] binary",
+            "branches[].records_written int64",
+            "branches[].records_diverted int64",
+            "branches[].holes string",
+            "branches[].content_sum string",
+            "branches[].checks[].checker string",
+            "branches[].checks[].passed bool",
+            "branches[].checks[].mandatory bool",
+            "branches[].checks[].detail string",
+            "branches[].error string",
+            "branches[].error_construct string",
+            "records_read int64",
+            "bytes_read int64",
+            "error string",
+            "started_ms int64",
+            "finished_ms int64",
+            "constructs[].branch string",
+            "constructs[].construct string",
+            "constructs[].taken int64",
+            "constructs[].made int64",
+            "constructs[].rejected int64",
+            "constructs[].filtered int64",
+            "constructs[].noted int64",
+            "constructs[].seconds double",
+            "schemas string",
+        ],
+    ),
+    (
+        RUN_DATASETS_SCHEMA,
+        [
+            "dataset string",
+            "bucket int32",
+            "outcome string",
+            "records int64",
+            "files int64",
+            "positions_lost int64",
+            "kind string",
+            "reason string",
+        ],
+    ),
+    (
+        RUN_TIMES_SCHEMA,
+        [
+            "phase string",
+            "task int32",
+            "host string",
+            "pid int64",
+            "daemon_pid int64",
+            "kind string",
+            "dataset string",
+            "began_ms int64",
+            "ended_ms int64",
+            "count int64",
+        ],
+    ),
+]
+"""The columns of tables, with their types."""
+
+_NAMES = """
+    STORE_MARKER=store.json SETTINGS=settings JOB_LOG=log/job GENERATIONS=log/generations PLANS=plans
+    TASK_STATES=task_states PROGRESS=progress SET_ASIDE=set_aside RUNS=runs SCHEDULE=schedule PAUSED=paused.json
+    HORIZONS=horizons RUN_DATASETS=run_datasets RUN_TIMES=run_times LOCK=lock SCHEMAS=schemas CUTS=cuts
+    PIECES=cuts/pieces MANIFEST=_manifest.json INGEST_ENDED=_INGEST_ENDED BEGUN=begun CANCEL=cancel
+    SEGMENT_SUFFIX=.seg
+"""
+FOLDERS = dict(pair.split("=", 1) for pair in _NAMES.split())
+"""Names of folders and files in the store, by the constant that holds them."""
+
+
+@pytest.mark.parametrize(("kind", "tag", "is_array", "fields"), STRUCTS, ids=[kind.__name__ for kind, *_ in STRUCTS])
+def test_struct_is_stored_under_these_names(
+    kind: type[msgspec.Struct], tag: str | None, is_array: bool, fields: str
+) -> None:
+    config = kind.__struct_config__
+    assert (config.tag, config.array_like) == (tag, is_array)
+    assert kind.__struct_encode_fields__ == tuple(fields.split())
+
+
+@pytest.mark.parametrize(("kind", "values"), ENUMS, ids=[kind.__name__ for kind, _ in ENUMS])
+def test_enum_is_stored_by_these_values(kind: type[Enum], values: list[str | int]) -> None:
+    assert [member.value for member in kind] == values
+
+
+def columns_of(fields: Iterable[pa.Field], above: str = "") -> Iterator[str]:
+    """Yield the columns with their types, those of structures by their paths."""
+    for field in fields:
+        kind, name = field.type, above + field.name
+        if pa.types.is_list(kind):
+            kind, name = kind.value_type, f"{name}[]"
+        if pa.types.is_struct(kind):
+            yield from columns_of(kind, f"{name}.")
+        else:
+            yield f"{name} {kind}"
+
+
+@pytest.mark.parametrize(("schema", "columns"), TABLES, ids=["plan", "task states", "run datasets", "run times"])
+def test_table_has_these_columns(schema: pa.Schema, columns: list[str]) -> None:
+    assert [*columns_of(schema)] == columns
+    assert schema.metadata == {VERSION_KEY: b"1"}
+    assert VERSION_KEY == b"distcommit-table-version"
+
+
+def test_store_has_these_names() -> None:
+    assert {name: getattr(store, name) for name in FOLDERS} == FOLDERS
+    assert (parts.CLAIM_FOLDER, parts.OWNER) == (".distcommit", "owner.json")
+    assert output.REJECTED_FOLDER == "_rejected"
+    assert store.run_name("x") == "run=x"
+    assert store.partition_name(1, 2) == "partition=00001-of-00002"
+    assert store.log_folder(0, 3) == "log/bucket=00003"
+    assert store.log_folder(2, 3) == "log/generations/00002/bucket=00003"
+
+
+def test_commit_steps_are_stored_under_these_names_and_versions() -> None:
+    kinds = (FsRenameCommitStep, SinkCommitStep, HighWatermarkCommitStep)
+    assert [(kind.type_name, kind.version) for kind in kinds] == [
+        ("fs-rename", 1),
+        ("sink-commit", 1),
+        ("high-watermark", 1),
+    ]
+
+
+def test_every_format_is_of_version_1() -> None:
+    versions = {
+        FORMAT_VERSION,
+        STORE_VERSION,
+        SETTINGS_VERSION,
+        OWNER_VERSION,
+        MANIFEST_VERSION,
+        CUT_VERSION,
+        PIECE_VERSION,
+        SCHEMA_VERSION,
+        HORIZON_VERSION,
+        TOMBSTONE_VERSION,
+        RECORD_VERSION,
+        BEGINNING_VERSION,
+        CANCEL_VERSION,
+        REQUEST_VERSION,
+        MARKER_VERSION,
+        FOOTER_VERSION,
+        TAIL_VERSION,
+        OFFSETS_VERSION,
+    }
+    assert versions == {1}
