@@ -16,9 +16,6 @@ import distcommit
 from distcommit.model.errors import ConfigurationError
 
 PACKAGES = ("protocol", "stores", "steps", "engine")
-_PROCESSES = ("engine/watchdog.py", "engine/watchdog_child.py")
-"""Modules that start and kill operating system processes, which the simulation does not have. Their tests are
-`tests/unit/engine/test_watchdog.py` and `tests/integration/test_overdue.py`."""
 _SHARES = {"explore": 0.5, "interleave": 0.2, "faults": 0.3}
 """What part of the time each checker has."""
 _NEVER = (r"case _:\n\s+assert_never\(", r"assert_never\(", "raise AssertionError")
@@ -44,11 +41,9 @@ def coverage_of_checkers(seconds: float, seed: int) -> Covered:
     with tempfile.TemporaryDirectory(prefix="distcommit-coverage-") as folder:
         settings, found = Path(folder) / "rc", Path(folder) / "found.json"
         files = "".join(f"\n  {package / name / '*'}" for name in PACKAGES)
-        omitted = "".join(f"\n  {package / name}" for name in _PROCESSES)
         never = "".join(f"\n  {line}" for line in _NEVER)
         settings.write_text(
             f"[run]\nbranch = true\nconcurrency = thread\ndata_file = {folder}/data\ninclude ={files}\n"
-            f"omit ={omitted}\n"
             f"[report]\nexclude_also ={never}\n",
             "utf-8",
         )
