@@ -20,12 +20,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 
-from distcommit.engine import watchdog_child
-from distcommit.engine.settings import RunSettings
-from distcommit.engine.watchdog_child import DEADLINE, NAME_AT, SIZES, SIZES_AT, TEXTS_AT
+from distcommit.ingest import watchdog_child
 from distcommit.ingest.overdue import watched_by
+from distcommit.ingest.task_flow import TaskFlow
+from distcommit.ingest.watchdog_child import DEADLINE, NAME_AT, SIZES, SIZES_AT, TEXTS_AT
 from distcommit.model.child_programs import program_text
 from distcommit.model.work import TaskState
+from distcommit.stores.task_states import TaskStateWriter
 
 logger = logging.getLogger(__name__)
 
@@ -37,20 +38,23 @@ class Watchdog:
     """The process beside one task. It runs within the block, if the flow has constructs and a limit.
 
     Args:
-        settings: the run.
+        flow: what the task runs.
+        writer: of the run's task states, for this process alone.
         least_margin_s: as `LEAST_MARGIN_S`.
         record_s: the worker is killed after so long, although the store could not be written.
     """
 
-    def __init__(self, settings: RunSettings, least_margin_s: float = LEAST_MARGIN_S, record_s: float = 60) -> None:
-        self._settings, self._least_margin_s, self._record_s = settings, least_margin_s, record_s
+    def __init__(
+        self, flow: TaskFlow, writer: TaskStateWriter, least_margin_s: float = LEAST_MARGIN_S, record_s: float = 60
+    ) -> None:
+        self._flow, self._writer, self._least_margin_s, self._record_s = flow, writer, least_margin_s, record_s
         self._stack = ExitStack()
         self._memory: mmap.mmap | None = None
         self._descriptor, self._unit_at = -1, 0
         self._sizes = (0, 0, 0)
 
     def __enter__(self) -> Watchdog:
-        flow = self._settings.flow
+        flow = self._flow
         if flow.construct_seconds and (flow.fork is not None or flow.stages or any(b.stages for b in flow.branches)):
             try:
                 self._start()
@@ -99,10 +103,8 @@ class Watchdog:
 
     def _start(self) -> None:
         """Start the process. All that it is given is in memory that no other process can open."""
-        settings = self._settings
-        fs, root = settings.store.fs, settings.store.roots.store
         path = "\n".join(_import_path()).encode()
-        store = pickle.dumps((settings.flow.hidden, fs, root, settings.run_id, settings.partitions))
+        store = pickle.dumps((self._flow.hidden, self._writer))
         self._descriptor = os.memfd_create("distcommit-watchdog")
         self._stack.callback(os.close, self._descriptor)
         os.ftruncate(self._descriptor, TEXTS_AT)
