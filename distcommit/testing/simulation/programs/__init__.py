@@ -13,13 +13,16 @@ from distcommit.testing.simulation.programs.broken_steps import BROKEN_STEPS
 from distcommit.testing.simulation.programs.by_hand import BY_HAND
 from distcommit.testing.simulation.programs.cuts import CUTS
 from distcommit.testing.simulation.programs.damage import DAMAGE
+from distcommit.testing.simulation.programs.damaged_files import DAMAGED_FILES
 from distcommit.testing.simulation.programs.delivery import DELIVERY
 from distcommit.testing.simulation.programs.files import FILES
 from distcommit.testing.simulation.programs.kept import KEPT
 from distcommit.testing.simulation.programs.lock import LOCK
 from distcommit.testing.simulation.programs.losers import LOSERS
 from distcommit.testing.simulation.programs.moves import MOVES
+from distcommit.testing.simulation.programs.overtaken import OVERTAKEN
 from distcommit.testing.simulation.programs.own_steps import OWN_STEPS
+from distcommit.testing.simulation.programs.own_store_ends import OWN_STORE_ENDS
 from distcommit.testing.simulation.programs.partial import PARTIAL
 from distcommit.testing.simulation.programs.rebucket import REBUCKET
 from distcommit.testing.simulation.programs.rebuild import REBUILD
@@ -66,5 +69,8 @@ _ALL = (
     *CUTS,
     *KEPT,
     *WHOLES,
+    *DAMAGED_FILES,
+    *OWN_STORE_ENDS,
+    *OVERTAKEN,
 )
 PROGRAMS = {program.name: program for program in _ALL}

@@ -286,14 +286,40 @@ def _folders_alone() -> SimulatedPosix:
 def _probe_unfit(machine: SimulatedPosix) -> None:
     """File systems that can't do what the protocol needs are refused with the reason; without renameat2 one will do."""
     for rename, reason in _UNFIT.items():
-        try:
-            open_store(SimulatedFileSystem(_unfit(machine, rename)), ROOTS, "job", 1, create=True)
-        except ConfigurationError as error:
-            if reason not in str(error):
-                raise AssertionError(f"not the reason: {error}") from error
-        else:
-            raise AssertionError(f"not refused: {rename.__name__}")
+        _require_refused(SimulatedFileSystem(_unfit(machine, rename)), reason)
+    _require_refused(SimulatedFileSystem(cast(PosixCalls, _OneCase(machine))), "names apart that differ in case")
+    _require_refused(_UntriedFileSystem(machine), "nothing at all")
     World().store(_unfit(machine, _knows_no_rename))
+
+
+def _require_refused(fs: SimulatedFileSystem, reason: str) -> None:
+    try:
+        open_store(fs, ROOTS, "job", 1, create=True)
+    except ConfigurationError as error:
+        if reason not in str(error):
+            raise AssertionError(f"not the reason: {error}") from error
+    else:
+        raise AssertionError(f"not refused: {fs}")
+
+
+class _OneCase:
+    """System calls of a file system that takes names for the same that differ in case. Serves as `PosixCalls`."""
+
+    def __init__(self, machine: SimulatedPosix) -> None:
+        self._machine = machine
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        call: Callable[..., Any] = getattr(self._machine, name)
+        return lambda *arguments: call(*(each.lower() if isinstance(each, str) else each for each in arguments))
+
+
+class _UntriedFileSystem(SimulatedFileSystem):
+    """A file system of a kind that nobody has tried, and that can't do what is needed."""
+
+    def probe(self, folder: str) -> None:
+        """As `ProbedFileSystem` says."""
+        self.make_folders(folder)
+        raise ConfigurationError("this file system can do nothing at all", path=folder)
 
 
 def _run_without_rename(machine: SimulatedPosix) -> str:
