@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
+from distcommit.app.output.audit import audit_store
 from distcommit.engine.drain import drain_partition
 from distcommit.engine.launch import Launch, Result
 from distcommit.engine.settings import RunSettings
@@ -20,7 +21,7 @@ from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores import by_hand
 from distcommit.stores.by_hand import Release
 from distcommit.stores.job_store import open_store
-from distcommit.testing.models.model_source import ModelSource
+from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulation.programs.parts import (
     ASIDE,
     SOURCE,
@@ -166,6 +167,32 @@ def _set_back_and_run(machine: SimulatedPosix) -> str:
     return violation_after_set_back(machine, World(), SOURCE, 2)
 
 
+def _skipped() -> SimulatedPosix:
+    """Two datasets were read, and a person has skipped what came since."""
+    machine = _read(SOURCE)
+    by_hand.set_watermark(World().store(machine), "a", _SKIPPED_TO, "person")
+    machine.syncfs("/")
+    return machine
+
+
+_SKIPPED_TO, _WITHIN = Watermark({"0": 5, "1": 1}), Watermark({"0": 3, "1": 1})
+_LONGER = ModelSource({**SOURCE.datasets, "a": ModelDataset({"0": 6, "1": 1})})
+
+
+def _run_after_skipping(machine: SimulatedPosix) -> str:
+    """What lies above the place that a person set is read, and what lies below it still counts as skipped."""
+    if World().watermarks(machine)["a"] == _SKIPPED_TO:
+        _set(_WITHIN, machine)
+    skipped = World().store(machine).bucket_log(0).refresh().state_of("a").skipped
+    if [(each.low, each.high) for each in skipped] != [(2, 3)]:
+        return f"skipped are {skipped}"
+    World().run(machine, _LONGER)
+    audit = audit_store(World().store(machine), _LONGER.provenance, deep=True)
+    records = sum(sum(dataset.partitions.values()) for dataset in _LONGER.datasets.values())
+    exact = audit.exact and (audit.records, audit.skipped) == (records - 1, 1)
+    return World().violation_beside(machine) if exact else f"not all but one record are published: {audit}"
+
+
 def _stopped() -> SimulatedPosix:
     """A dataset that a run could not read, and has stopped."""
     machine = new_machine()
@@ -303,5 +330,6 @@ BY_HAND = (
     Program("refusals", _quarantined, _refusals, _abandon_and_run),
     Program("read-again", _stopped, _read_again, _read_again_and_run),
     Program("set-ahead", partial(_read, _ONLY_B), partial(_set, _AHEAD), _set_ahead_and_run),
+    Program("set-back-within-skipped", _skipped, partial(_set, _WITHIN), _run_after_skipping),
     Program("set-back", partial(_read, SOURCE), partial(_set, _BACK), _set_back_and_run),
 )
