@@ -21,11 +21,11 @@ from distcommit.engine.stuck import left_of
 from distcommit.engine.task_events import WorkUnitDone
 from distcommit.engine.task_times import TaskTimes
 from distcommit.engine.urgency import by_urgency, urgency_of
-from distcommit.engine.watchdog import Watchdog
 from distcommit.ingest.flow import Attempt
 from distcommit.ingest.live import Live
 from distcommit.ingest.preparing import Preparing
 from distcommit.ingest.task_flow import TaskFlow
+from distcommit.ingest.watchdog import Watchdog
 from distcommit.model.error_kinds import is_permanent
 from distcommit.model.errors import DistcommitError, FencedError, StuckError, error_text, reason_text
 from distcommit.model.flow_counts import FlowCounts
@@ -99,7 +99,7 @@ class _IngestTask:
         self._committed_at_s = self._clock.monotonic_s()
         self._progress = ProgressFile(settings, "ingest", task, self._so_far)
         self._live = Live(self._progress.tick)
-        self._watchdog = Watchdog(settings)
+        self._watchdog = Watchdog(settings.flow, TaskStateWriter(self._fs, root, settings.run_id, settings.partitions))
 
     def _take(self, manifest: Manifest, bucket: int, plans: list[DatasetPlan]) -> None:
         """Takes in what this task reads of a bucket; of others' buckets it keeps nothing else."""

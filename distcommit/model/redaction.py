@@ -50,7 +50,7 @@ class Redaction:
 
 
 def is_public(key: str, value: str) -> bool:
-    """Return whether a setting of a Kafka client names a protocol or a mechanism, which an error may say."""
+    """Return whether a Kafka client setting is a protocol or SASL mechanism name, which error texts may contain."""
     return value.lower() in _PUBLIC.get(key, ())
 
 

@@ -12,12 +12,13 @@ from typing import NamedTuple
 from distcommit.model.errors import CorruptError, DistcommitError, UnknownVersionError
 from distcommit.model.ports import FileSystem
 from distcommit.protocol.paths.parts import CLAIM_FOLDER, OWNER
-from distcommit.protocol.paths.store import set_aside_by
+from distcommit.protocol.paths.store import SET_ASIDE, set_aside_by
 from distcommit.stores.claims import read_owner
 from distcommit.stores.job_store import JobStore, Roots
 from distcommit.stores.pinned import read_settings
 
 SETTINGS_RECORD = "the record of settings"
+_REPLACED = ".replaced"
 CLAIMS = {"output": "the claim of the output", "staging": "the claim of staging"}
 
 
@@ -55,11 +56,31 @@ def claim_path(root: str) -> str:
 def set_file_aside(fs: FileSystem, roots: Roots, path: str, run_id: str) -> None:
     """Move a file into the store's folder of what was set aside. After a crash the file may be in both places."""
     folder = f"{roots.store}/{set_aside_by(run_id)}"
-    place = "-".join(path.rpartition(f"/{CLAIM_FOLDER}/")[0].rpartition("/")[2:] + path.rpartition("/")[2:])
     fs.make_folders(folder)
-    fs.put_if_absent(f"{folder}/{place}", fs.read(path))
+    fs.put_if_absent(f"{folder}/{_name_aside(path)}", fs.read(path))
     fs.sync([folder], roots.store)
     fs.delete(path)
+
+
+def note_replaced(fs: FileSystem, roots: Roots, path: str, run_id: str) -> None:
+    """Record that a file which that run has set aside is there again. The file has to be durable."""
+    fs.put_if_absent(f"{roots.store}/{set_aside_by(run_id)}/{_name_aside(path)}{_REPLACED}", b"")
+
+
+def is_only_set_aside(fs: FileSystem, roots: Roots, path: str) -> bool:
+    """Return whether a file was set aside by somebody who died before it was there again. Reads only."""
+    if fs.status(path) is not None:
+        return False
+    base, name = f"{roots.store}/{SET_ASIDE}", _name_aside(path)
+    for run in fs.list_folder(base):
+        found = {entry.name for entry in fs.list_folder(f"{base}/{run.name}")} if run.is_folder else set()
+        if name in found and f"{name}{_REPLACED}" not in found:
+            return True
+    return False
+
+
+def _name_aside(path: str) -> str:
+    return "-".join(path.rpartition(f"/{CLAIM_FOLDER}/")[0].rpartition("/")[2:] + path.rpartition("/")[2:])
 
 
 def _unreadable(name: str, error: Exception) -> Unreadable:

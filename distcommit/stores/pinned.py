@@ -67,15 +67,7 @@ def record_settings(store: JobStore, pinned: PinnedSettings, found: Mapping[str,
     while True:
         number, recorded = _newest(store)
         _require(store, recorded, pinned, found)
-        binding = {
-            name: pin.value for name, pin in pinned.settings.items() if pin.binds and pin.value != pin.unrecorded
-        }
-        wanted = RecordedSettings(
-            SETTINGS_VERSION,
-            {**recorded.settings, **binding},
-            {**recorded.found, **{name: pin.value for name, pin in found.items()}},
-            _noted_with(recorded, pinned) or msgspec.UNSET,
-        )
+        wanted = _recorded_with(recorded, pinned, found)
         if wanted == recorded:
             break
         _put(store, number + 1, wanted)
@@ -84,6 +76,21 @@ def record_settings(store: JobStore, pinned: PinnedSettings, found: Mapping[str,
     for entry in fs.list_folder(folder):
         if is_temporary(entry.name):
             fs.delete(f"{folder}/{entry.name}")
+
+
+def record_settings_anew(store: JobStore, pinned: PinnedSettings) -> str:
+    """Record settings, durably, above a document that can't be read. Return the path of that one.
+
+    Raises:
+        FileNotFoundError: if there is no document.
+        DistcommitError: if they can't be recorded.
+    """
+    number = _newest_number(store)
+    if not number:
+        raise FileNotFoundError(_folder(store))
+    _put(store, number + 1, _recorded_with(RecordedSettings(SETTINGS_VERSION, {}), pinned, {}))
+    store.fs.sync([_folder(store)], store.roots.store)
+    return f"{_folder(store)}/{numbered_name(number)}"
 
 
 def change_settings(store: JobStore, settings: Mapping[str, str], still_ours: Callable[[], object]) -> None:
@@ -108,18 +115,6 @@ def change_settings(store: JobStore, settings: Mapping[str, str], still_ours: Ca
         _put(store, number + 1, wanted)
     if number:
         store.fs.sync([_folder(store)], store.roots.store)
-
-
-def newest_path(store: JobStore) -> str:
-    """Return where the newest document is.
-
-    Raises:
-        FileNotFoundError: if there is none.
-    """
-    number = _newest_number(store)
-    if not number:
-        raise FileNotFoundError(_folder(store))
-    return f"{_folder(store)}/{numbered_name(number)}"
 
 
 def _put(store: JobStore, number: int, wanted: RecordedSettings) -> None:
@@ -169,6 +164,17 @@ def _require(store: JobStore, recorded: RecordedSettings, pinned: PinnedSettings
         expected=", ".join(f"{name}: {values[name]}" for name in changed),
         found=", ".join(f"{name}: {now[name].value}" for name in changed),
         todo=otherwise or f"put it back, or carry what is stored over to new folders: `{pinned.carried_by}`",
+    )
+
+
+def _recorded_with(recorded: RecordedSettings, pinned: PinnedSettings, found: Mapping[str, Pin]) -> RecordedSettings:
+    """What is recorded, and the settings of now."""
+    binding = {name: pin.value for name, pin in pinned.settings.items() if pin.binds and pin.value != pin.unrecorded}
+    return RecordedSettings(
+        SETTINGS_VERSION,
+        {**recorded.settings, **binding},
+        {**recorded.found, **{name: pin.value for name, pin in found.items()}},
+        _noted_with(recorded, pinned) or msgspec.UNSET,
     )
 
 

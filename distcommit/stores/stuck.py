@@ -41,11 +41,11 @@ def failure_of(store: bytes, work_unit: bytes, construct: str) -> Failure:
     """Return the failure of a work unit whose construct does not return.
 
     Args:
-        store: the pickled redaction, file system, root, run and partitions.
+        store: the pickled redaction and writer of task states.
         work_unit: the pickled bucket and state.
         construct: the name of the construct.
     """
-    _, fs, root, run_id, partitions = pickle.loads(store)
+    _, writer = pickle.loads(store)
     bucket, state = pickle.loads(work_unit)
     error = StuckError(
         "a construct does not return from native code, and its worker was killed",
@@ -57,4 +57,4 @@ def failure_of(store: bytes, work_unit: bytes, construct: str) -> Failure:
         todo="correct the construct or the records, or raise the limit; nothing of the work unit is lost",
     )
     failed = replace(state, error=error_text(error), finished_ms=time.time_ns() // 1_000_000)
-    return Failure(TaskStateWriter(fs, root, run_id, partitions), bucket, failed)
+    return Failure(writer, bucket, failed)

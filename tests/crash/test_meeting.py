@@ -136,7 +136,7 @@ def test_images_that_differ_in_their_own_ids_alone_are_the_same() -> None:
     assert image(machine, older, f"{A} {B}") not in images, "in memory is another one"
 
 
-def test_what_the_times_and_requests_of_a_run_were_makes_no_other_image() -> None:
+def test_images_that_differ_in_run_time_files_alone_are_the_same() -> None:
     found = SCENARIO.machine()
     older, images = ids_in(found), set()
     for requests in (b"1 request", b"2 requests"):

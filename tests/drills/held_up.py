@@ -173,7 +173,7 @@ def retry_of_a_dataset_that_is_being_abandoned(folder: Path) -> Drilled:
 
 @drill("stores/by_hand.py:_require_replaced | release the dataset with abandon", quick=True)
 def accepting_a_replacement_that_is_not_published(folder: Path) -> Drilled:
-    """The reprocessed records of an error file are sealed, and the tombstone of that file is not published."""
+    """Seal the reprocessed records of an error file, and block the tombstone that replaces that file."""
     json = {"type": "json", "fields": {"n": "int64"}}
     checker = moves_away(folder, "output/_rejected", leaves_file=True)
     checks: dict[str, Any] = {"task_checkers": [checker], "replay": {"max_attempts": 1}}

@@ -289,7 +289,7 @@ def recovery_violation(scenario: Scenario, machine: SimulatedPosix, known: set[b
     try:
         before = scenario.world.watermarks(machine)
         meeting = Meeting(set() if known is None else known, machine, repr((scenario.name, before)))
-        result = scenario.world.run(machine, scenario.after, watched=meeting.watching)
+        result = scenario.world.run(machine, scenario.after, launched=meeting.watching)
         wrong = scenario.world.violation(machine, scenario.after, before)
     except Met:
         return ""

@@ -6,7 +6,7 @@ one was, which ended as it must, would end like that one.
 
 Two images are the same if they have the same bytes, but for ids that the recovering runs have made themselves: run ids,
 ids of writers, and the checksums of segments, of beginnings of runs and of cuts, which cover them. One's are then the
-other's at every place. What a run's times and requests say is left out: no run reads it, and requests are counted for
+other's at every place. The content of run time files is ignored: no run reads it, and its request counts are those of
 the whole process. An id in bytes that are neither makes them another image, and so does any other difference, such
 as another inode of a file that commit steps name. What has symbolic links is like no other.
 """

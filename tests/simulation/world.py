@@ -4,6 +4,7 @@ memory, and the checks that must hold after any history."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 from distcommit.app.by_hand.retain import retaining
@@ -12,7 +13,7 @@ from distcommit.decoding import from_msgpack
 from distcommit.engine.ingest import ingest_partition
 from distcommit.engine.launch import JobFailedError, Launch, Result
 from distcommit.engine.observed import observed
-from distcommit.engine.progress import progress_folder
+from distcommit.engine.progress import progress_folder, watched
 from distcommit.engine.run import RecoverResult, RunResult, new_run_id, recover, run
 from distcommit.engine.settings import RunSettings
 from distcommit.fs.local import LocalFileSystem
@@ -118,16 +119,19 @@ class World:
         source: ModelSource,
         clock: Clock | None = None,
         sink: Sink | None = None,
-        watched: Callable[[Launch], Launch] = lambda launch: launch,
+        launched: Callable[[Launch], Launch] = lambda launch: launch,
     ) -> RunResult:
         """One whole run of the job, as a process would do it: from opening the store to the result.
 
-        `watched`: makes of what launches the executors' functions what does so for this run.
+        `launched`: makes of what launches the executors' functions what does so for this run.
         """
-        launch = watched(_launch_and_lose if self.loses_ingest else launch_here)
+        launch = launched(_launch_and_lose if self.loses_ingest else launch_here)
         settings = self.begin(calls, source, clock, sink)
-        with observed(settings, "run", "world") as told:
-            result = run(launch, settings, max_seconds=self.max_seconds, observer=told)
+        with (
+            observed(settings, "run", "world") as told,
+            watched(settings, told, look=False) if self.watched else nullcontext(told) as watching,
+        ):
+            result = run(launch, settings, max_seconds=self.max_seconds, observer=watching)
             end_run(settings.store, settings.epoch, clean=result.succeeded)
             return result
 

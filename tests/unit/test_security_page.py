@@ -8,7 +8,7 @@ import pytest
 
 from distcommit.app.job_file.job_sections import RunLimits
 from distcommit.constructs.registry import client, converter, policy, schema_bounds
-from distcommit.engine import watchdog
+from distcommit.ingest import watchdog
 from distcommit.model import nesting
 from distcommit.sources.files import avro_blocks
 

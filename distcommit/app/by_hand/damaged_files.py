@@ -17,7 +17,16 @@ from distcommit.model.ports import FileSystem
 from distcommit.protocol.paths.parts import bucket_number
 from distcommit.protocol.paths.store import BEGUN, record_name
 from distcommit.stores.claims import Mark, Owner, not_the_owner, put_mark, read_marks, read_owner
-from distcommit.stores.damaged import CLAIMS, SETTINGS_RECORD, claim_path, is_damaged, set_file_aside, unreadable_files
+from distcommit.stores.damaged import (
+    CLAIMS,
+    SETTINGS_RECORD,
+    claim_path,
+    is_damaged,
+    is_only_set_aside,
+    note_replaced,
+    set_file_aside,
+    unreadable_files,
+)
 from distcommit.stores.fencing import claim_folders
 from distcommit.stores.job_lock import JobLock
 from distcommit.stores.job_store import (
@@ -29,7 +38,7 @@ from distcommit.stores.job_store import (
     put_marker,
     read_marker,
 )
-from distcommit.stores.pinned import newest_path, record_settings
+from distcommit.stores.pinned import record_settings_anew
 from distcommit.stores.run_records import path_of, read_beginning, read_record, recorded_epochs
 from distcommit.stores.staging import staged_epochs
 from distcommit.stores.torn import fold_of_rest, is_torn, set_torn_aside
@@ -58,6 +67,7 @@ def repair_files(folders: JobFolders, run_id: str, *, dry_run: bool) -> list[str
         return []
     marked = read_marker(fs, roots, repairable=True) is not None
     names = [*([] if marked else [MARKER]), *(file.name for file in unreadable_files(store) if file.is_damaged)]
+    names += [name for root, name in CLAIMS.items() if is_only_set_aside(fs, roots, claim_path(getattr(roots, root)))]
     is_log_torn = is_torn(store.job_log())
     if dry_run or not (names or is_log_torn):
         return [*names, *([JOB_LOG] if is_log_torn else [])]
@@ -68,8 +78,7 @@ def repair_files(folders: JobFolders, run_id: str, *, dry_run: bool) -> list[str
             put_marker(store)
         _repair_claims(store, names, run_id)
         if SETTINGS_RECORD in names:
-            set_file_aside(fs, roots, newest_path(store), run_id)
-            record_settings(store, folders.pinned())
+            set_file_aside(fs, roots, record_settings_anew(store, folders.pinned()), run_id)
         if is_log_torn:
             names.append(JOB_LOG)
             _set_job_log_aside(store, run_id, whole_job=folders.config.commit.scope == "job")
@@ -149,10 +158,14 @@ def _repair_claims(store: JobStore, names: list[str], run_id: str) -> None:
                 expected=f"a mark of epoch {began_epoch}",
                 todo="correct paths.output, or put the newest output back, then rebuild again",
             )
-    for root in roots:
-        set_file_aside(store.fs, store.roots, claim_path(getattr(store.roots, root)), run_id)
-    if roots:
+    paths = [claim_path(getattr(store.roots, root)) for root in roots]
+    for path in paths:
+        with suppress(FileNotFoundError):  # an earlier repair died here
+            set_file_aside(store.fs, store.roots, path, run_id)
+    if paths:
         claim_folders(store)
+    for path in paths:
+        note_replaced(store.fs, store.roots, path, run_id)
 
 
 def _set_job_log_aside(store: JobStore, run_id: str, *, whole_job: bool) -> None:

@@ -100,7 +100,7 @@ def _about_to_plan(world: World, machine: SimulatedPosix, source: ModelSource) -
         return launched
 
     with suppress(Crashed):
-        world.run(machine, source, watched=stopping)
+        world.run(machine, source, launched=stopping)
     return found[0]
 
 

@@ -13,13 +13,16 @@ from tests.simulation.programs.broken_steps import BROKEN_STEPS
 from tests.simulation.programs.by_hand import BY_HAND
 from tests.simulation.programs.cuts import CUTS
 from tests.simulation.programs.damage import DAMAGE
+from tests.simulation.programs.damaged_files import DAMAGED_FILES
 from tests.simulation.programs.delivery import DELIVERY
 from tests.simulation.programs.files import FILES
 from tests.simulation.programs.kept import KEPT
 from tests.simulation.programs.lock import LOCK
 from tests.simulation.programs.losers import LOSERS
 from tests.simulation.programs.moves import MOVES
+from tests.simulation.programs.overtaken import OVERTAKEN
 from tests.simulation.programs.own_steps import OWN_STEPS
+from tests.simulation.programs.own_store_ends import OWN_STORE_ENDS
 from tests.simulation.programs.partial import PARTIAL
 from tests.simulation.programs.rebucket import REBUCKET
 from tests.simulation.programs.rebuild import REBUILD
@@ -66,5 +69,8 @@ _ALL = (
     *CUTS,
     *KEPT,
     *WHOLES,
+    *DAMAGED_FILES,
+    *OWN_STORE_ENDS,
+    *OVERTAKEN,
 )
 PROGRAMS = {program.name: program for program in _ALL}

@@ -27,7 +27,7 @@ from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import ROOTS, SimulatedFileSystem, World
 
 _WORLD = World(max_attempts=1)
-_BROKEN = f"{ROOTS.staging}.broken"
+BROKEN = f"{ROOTS.staging}.broken"
 
 
 @register
@@ -52,7 +52,7 @@ class BrokenCommitStep(NoticeCommitStep):
         return [self.name, self.way]
 
     def _fail(self, where: str) -> None:
-        if self.way.startswith(where) and self.context.fs.status(_BROKEN) is not None:
+        if self.way.startswith(where) and self.context.fs.status(BROKEN) is not None:
             raise _WAYS[self.way]
 
 
@@ -73,7 +73,7 @@ def _sealed(batches: dict[str, tuple[StepBatch, ...]]) -> SimulatedPosix:
     epoch = settings.epoch
     sequences = tuple(SealedSequence(urn, epoch, None, None, steps) for urn, steps in batches.items())
     settings.store.bucket_log(0, epoch).settle(partial(next_record.seal, epoch=epoch, sequences=sequences))
-    put_file(machine, _BROKEN, b"")
+    put_file(machine, BROKEN, b"")
     machine.syncfs("/")
     return machine
 
@@ -123,7 +123,7 @@ def _newer_program() -> Iterator[None]:
 def _mend_and_replay(machine: SimulatedPosix) -> str:
     """The run leaves what it can't do and publishes the rest; people and a newer program do what is left."""
     store = _WORLD.store(machine)
-    store.fs.delete(_BROKEN)
+    store.fs.delete(BROKEN)
     _WORLD.run(machine, SOURCE)
     log = store.bucket_log(0)
     known = _WORLD.watermarks(machine)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
+from distcommit.app.output.audit import audit_store
+from distcommit.engine.drain import drain_partition
+from distcommit.engine.launch import Launch, Result
+from distcommit.engine.settings import RunSettings
 from distcommit.model.errors import DistcommitError
 from distcommit.model.log_records import DatasetStatus, SetWatermark, StepBatch
 from distcommit.model.ports import FileSystem
@@ -16,7 +21,7 @@ from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores import by_hand
 from distcommit.stores.by_hand import Release
 from distcommit.stores.job_store import open_store
-from distcommit.testing.fakes.model_source import ModelSource
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.programs.parts import (
     ASIDE,
     SOURCE,
@@ -29,7 +34,7 @@ from tests.simulation.programs.parts import (
     unsettled,
     violation_after_set_back,
 )
-from tests.simulation.simulated_posix import SimulatedPosix
+from tests.simulation.simulated_posix import Crashed, SimulatedPosix
 from tests.simulation.world import ROOTS, SimulatedFileSystem, World
 
 
@@ -162,6 +167,32 @@ def _set_back_and_run(machine: SimulatedPosix) -> str:
     return violation_after_set_back(machine, World(), SOURCE, 2)
 
 
+def _skipped() -> SimulatedPosix:
+    """Two datasets were read, and a person has skipped what came since."""
+    machine = _read(SOURCE)
+    by_hand.set_watermark(World().store(machine), "a", _SKIPPED_TO, "person")
+    machine.syncfs("/")
+    return machine
+
+
+_SKIPPED_TO, _WITHIN = Watermark({"0": 5, "1": 1}), Watermark({"0": 3, "1": 1})
+_LONGER = ModelSource({**SOURCE.datasets, "a": ModelDataset({"0": 6, "1": 1})})
+
+
+def _run_after_skipping(machine: SimulatedPosix) -> str:
+    """What lies above the place that a person set is read, and what lies below it still counts as skipped."""
+    if World().watermarks(machine)["a"] == _SKIPPED_TO:
+        _set(_WITHIN, machine)
+    skipped = World().store(machine).bucket_log(0).refresh().state_of("a").skipped
+    if [(each.low, each.high) for each in skipped] != [(2, 3)]:
+        return f"skipped are {skipped}"
+    World().run(machine, _LONGER)
+    audit = audit_store(World().store(machine), _LONGER.provenance, deep=True)
+    records = sum(sum(dataset.partitions.values()) for dataset in _LONGER.datasets.values())
+    exact = audit.exact and (audit.records, audit.skipped) == (records - 1, 1)
+    return World().violation_beside(machine) if exact else f"not all but one record are published: {audit}"
+
+
 def _stopped() -> SimulatedPosix:
     """A dataset that a run could not read, and has stopped."""
     machine = new_machine()
@@ -182,12 +213,123 @@ def _read_again_and_run(machine: SimulatedPosix) -> str:
     return run_and_look(machine, World(), SOURCE)
 
 
+def _restart(machine: SimulatedPosix) -> None:
+    if urn := unsettled(machine).dataset_urn:
+        by_hand.release(World().store(machine), urn, Release.RESTART, "person")
+
+
+def _restart_and_run(machine: SimulatedPosix) -> str:
+    """All of the dataset is read from its beginning. One that was undone and whose watermark was not forgotten, as the
+    person's program died in between, has none either."""
+    _restart(machine)
+    return run_and_look(machine, World(), SOURCE)
+
+
+def _pending() -> SimulatedPosix:
+    machine = new_machine()
+    half_done(machine, World())
+    machine.syncfs("/")
+    return machine
+
+
+def _quarantine(machine: SimulatedPosix) -> None:
+    if unsettled(machine).status is DatasetStatus.PENDING:
+        by_hand.quarantine(World().store(machine), unsettled(machine).dataset_urn, "person")
+
+
+def _quarantine_and_retry(machine: SimulatedPosix) -> str:
+    """No run goes on with it until it is released; what is of the other dataset is published."""
+    urn = unsettled(machine).dataset_urn
+    _quarantine(machine)
+    if World().run(machine, SOURCE).succeeded or unsettled(machine).dataset_urn != urn:
+        return f"a run has gone on with {urn}, which a person had quarantined"
+    by_hand.release(World().store(machine), urn, Release.RETRY, "person")
+    return run_and_look(machine, World(), SOURCE)
+
+
+_HELD = World(job_level=True)
+
+
+def _held() -> SimulatedPosix:
+    """Sequences are held, and nothing was decided: the run died before."""
+    machine = new_machine()
+    _HELD.store(machine)
+
+    def dying(launch: Launch) -> Launch:
+        def launched(
+            function: Callable[[RunSettings, int], Result], settings: RunSettings, tasks: int, kind: type[Result]
+        ) -> list[Result]:
+            found = launch(function, settings, tasks, kind)
+            if function is drain_partition:
+                raise Crashed
+            return found
+
+        return launched
+
+    with suppress(Crashed):
+        _HELD.run(machine, SOURCE, launched=dying)
+    machine.syncfs("/")
+    return machine
+
+
+def _refuse_held(machine: SimulatedPosix) -> None:
+    """What is held and not decided on is nobody's to quarantine or to release: the next run drops it."""
+    store = _HELD.store(machine)
+    for state in store.bucket_log(0).refresh().pending():
+        urn = state.sequence.dataset_urn
+        require_refused(
+            (partial(by_hand.quarantine, store, urn, "person"), partial(by_hand.retry, store, urn, "person"))
+        )
+
+
+def _run_held(machine: SimulatedPosix) -> str:
+    _refuse_held(machine)
+    return run_and_look(machine, _HELD, SOURCE)
+
+
+_TWO = World(buckets=2, max_attempts=1)
+_FIRST_SEGMENT = f"{ROOTS.store}/log/bucket=00001/000000000001.seg"
+
+
+def _one_unreadable() -> SimulatedPosix:
+    """A dataset of each bucket is quarantined, and one bucket's log can't be read; its first segment lies aside."""
+    machine = new_machine()
+    half_done(machine, _TWO, moved=0)
+    store = _TWO.store(machine)
+    for bucket in range(store.buckets):
+        for state in store.bucket_log(bucket).refresh().datasets.copy().values():
+            if state.status is DatasetStatus.PENDING:
+                by_hand.quarantine(store, state.dataset_urn, "person")
+    machine.rename_noreplace(_FIRST_SEGMENT, ASIDE)
+    machine.syncfs("/")
+    return machine
+
+
+def _retry_all(machine: SimulatedPosix) -> None:
+    """What can be read is released, and what can't is told."""
+    done = by_hand.retry_all(_TWO.store(machine), "person")
+    if [*done.unreadable] != ["bucket 1"]:
+        raise AssertionError(f"not the bucket that can't be read is told: {done}")
+
+
+def _retry_all_and_run(machine: SimulatedPosix) -> str:
+    _retry_all(machine)
+    machine.rename_noreplace(ASIDE, _FIRST_SEGMENT)
+    by_hand.retry_all(_TWO.store(machine), "person")
+    return run_and_look(machine, _TWO, SOURCE)
+
+
 BY_HAND = (
     Program("abandon", _quarantined, _abandon, _abandon_and_run),
     Program("retry", _quarantined, _mend_and_retry, _retry_and_run),
     Program("accept", _quarantined, _accept, _accept_and_run),
+    Program("restart", _quarantined, _restart, _restart_and_run),
+    Program("quarantined-by-hand", _pending, _quarantine, _quarantine_and_retry),
+    Program("held", _held, _refuse_held, _run_held),
+    Program("retry-all", _one_unreadable, _retry_all, _retry_all_and_run),
     Program("refusals", _quarantined, _refusals, _abandon_and_run),
     Program("read-again", _stopped, _read_again, _read_again_and_run),
     Program("set-ahead", partial(_read, _ONLY_B), partial(_set, _AHEAD), _set_ahead_and_run),
+    Program("set-back-within-skipped", _skipped, partial(_set, _WITHIN), _run_after_skipping),
     Program("set-back", partial(_read, SOURCE), partial(_set, _BACK), _set_back_and_run),
 )

@@ -12,6 +12,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import structs
+from msgspec.structs import replace as replace_field
 
 from distcommit.app.output.audit import audit_store
 from distcommit.engine.drain import drain_partition
@@ -20,9 +21,26 @@ from distcommit.engine.recover import recover_partition
 from distcommit.engine.settings import RunSettings
 from distcommit.fs.posix import PosixCalls
 from distcommit.model.errors import ConfigurationError, CorruptError
-from distcommit.model.log_records import Decide, Done, Record, SequenceName
+from distcommit.model.log_records import (
+    ByHand,
+    Cut,
+    CutPhase,
+    Decide,
+    Done,
+    Dropped,
+    Generation,
+    HandAction,
+    Head,
+    Intent,
+    Rebucket,
+    Record,
+    SealedSequence,
+    SequenceName,
+)
+from distcommit.model.unread import Unread, UnreadDataset
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import TaskOutcome, TaskState
+from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.store import MANIFEST, partition_name, segment_name
 from distcommit.protocol.paths.temporary import TEMPORARY
 from distcommit.stores.job_store import open_store
@@ -77,13 +95,38 @@ def _mend_and_run(machine: SimulatedPosix) -> str:
     return run_and_look(machine, _TWO_BUCKETS, _MORE)
 
 
+def _misplaced(fold: Fold) -> tuple[Record, ...]:
+    """Records that are not valid after this fold: of a run that never was, of sequences in the wrong state or named
+    twice, of a place in another log that was passed long ago, of a generation that nobody moves to."""
+    epoch, next_low = fold.fence_epoch, Watermark({"0": 7})
+    new = SealedSequence("new", epoch, None, None, ())
+    unread = UnreadDataset("new", None, next_low, "made up")
+    passed = Head(0, max([0, *(head.number for head in fold.heads.values())]) - 1, "")
+    pending = tuple(SequenceName(each.sequence.dataset_urn, each.sequence.epoch) for each in fold.pending())
+    return (
+        Decide(epoch + 99),
+        Done(epoch + 99, (SequenceName("a", 1),)),
+        Intent(epoch, (new, new)),
+        Intent(epoch, (replace_field(new, epoch=epoch - 1),)),
+        Intent(epoch, (replace_field(new, low=next_low),)),
+        Unread(epoch, (unread, unread)),
+        Unread(epoch, (replace_field(unread, low=next_low),)),
+        ByHand(HandAction.READ_AGAIN, SequenceName("new", epoch), "somebody"),
+        *([Dropped(epoch, pending)] if pending else []),
+        Cut(epoch, CutPhase.BEGAN, (Head(0, 1, ""), Head(0, 1, ""))),
+        *([Cut(epoch, CutPhase.BEGAN, (passed,))] if fold.heads else []),
+        Rebucket(epoch, 7, 2),
+        Generation(epoch, 1),
+    )
+
+
 def _foreign_records() -> SimulatedPosix:
     """Records that may not stand where they do, whoever wrote them."""
     machine = new_machine()
     half_done(machine, World())
     store = World().store(machine)
-    records: tuple[Record, ...] = (Decide(99), Done(99, (SequenceName("a", 1),)))
     for log in (store.job_log(), store.bucket_log(0)):
+        records = _misplaced(log.refresh())
         for number, record in enumerate(records, log.refresh().number + 1):
             segment = Segment(0, ANOTHERS_ID, record)
             put_file(machine, f"{log.folder}/{segment_name(number)}", encode_segment(segment))
@@ -286,14 +329,40 @@ def _folders_alone() -> SimulatedPosix:
 def _probe_unfit(machine: SimulatedPosix) -> None:
     """File systems that can't do what the protocol needs are refused with the reason; without renameat2 one will do."""
     for rename, reason in _UNFIT.items():
-        try:
-            open_store(SimulatedFileSystem(_unfit(machine, rename)), ROOTS, "job", 1, create=True)
-        except ConfigurationError as error:
-            if reason not in str(error):
-                raise AssertionError(f"not the reason: {error}") from error
-        else:
-            raise AssertionError(f"not refused: {rename.__name__}")
+        _require_refused(SimulatedFileSystem(_unfit(machine, rename)), reason)
+    _require_refused(SimulatedFileSystem(cast(PosixCalls, _OneCase(machine))), "names apart that differ in case")
+    _require_refused(_UntriedFileSystem(machine), "nothing at all")
     World().store(_unfit(machine, _knows_no_rename))
+
+
+def _require_refused(fs: SimulatedFileSystem, reason: str) -> None:
+    try:
+        open_store(fs, ROOTS, "job", 1, create=True)
+    except ConfigurationError as error:
+        if reason not in str(error):
+            raise AssertionError(f"not the reason: {error}") from error
+    else:
+        raise AssertionError(f"not refused: {fs}")
+
+
+class _OneCase:
+    """System calls of a file system that takes names for the same that differ in case. Serves as `PosixCalls`."""
+
+    def __init__(self, machine: SimulatedPosix) -> None:
+        self._machine = machine
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        call: Callable[..., Any] = getattr(self._machine, name)
+        return lambda *arguments: call(*(each.lower() if isinstance(each, str) else each for each in arguments))
+
+
+class _UntriedFileSystem(SimulatedFileSystem):
+    """A file system of a kind that nobody has tried, and that can't do what is needed."""
+
+    def probe(self, folder: str) -> None:
+        """As `ProbedFileSystem` says."""
+        self.make_folders(folder)
+        raise ConfigurationError("this file system can do nothing at all", path=folder)
 
 
 def _run_without_rename(machine: SimulatedPosix) -> str:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -23,13 +23,13 @@ from distcommit.constructs.registry.client import FoundSchema
 from distcommit.constructs.registry.converter import Decoder
 from distcommit.engine.ingest import failed_state, ingest_partition
 from distcommit.engine.run import run
-from distcommit.engine.watchdog import Watchdog
-from distcommit.engine.watchdog_child import Worker
 from distcommit.fs.local import LocalFileSystem
 from distcommit.ingest.chain import Chain
 from distcommit.ingest.overdue import at_most
 from distcommit.ingest.piece import Piece
 from distcommit.ingest.task_flow import Branch, Stage, TaskFlow
+from distcommit.ingest.watchdog import LEAST_MARGIN_S, Watchdog
+from distcommit.ingest.watchdog_child import Worker
 from distcommit.model.constructs import Converted, Converter
 from distcommit.model.error_kinds import has_ended_its_worker, is_permanent
 from distcommit.model.errors import ProcessLostError, StuckError, error_text
@@ -49,12 +49,18 @@ STUCK = StuckError("a construct does not return from native code")
 LIMIT_S, LONG_S = 0.2, 600
 
 
-def settings_in(folder: Path) -> Any:
-    """As much of a run's settings as the watchdog needs."""
-    store = SimpleNamespace(fs=LocalFileSystem(durable=False), roots=SimpleNamespace(store=str(folder)))
-    flow = SimpleNamespace(construct_seconds=LIMIT_S, fork=None, stages=("one",), branches=(), hidden=Redaction())
-    clock = SimpleNamespace(now_ms=lambda: 1)
-    return SimpleNamespace(store=store, flow=flow, run_id="run", epoch=1, partitions=1, clock=clock)
+SETTINGS: Any = SimpleNamespace(run_id="run", epoch=1, clock=SimpleNamespace(now_ms=lambda: 1))
+"""As much of a run's settings as the state of a failed attempt needs."""
+
+
+def watchdog_in(folder: Path, least_margin_s: float = LEAST_MARGIN_S, record_s: float = 60, **flow: Any) -> Watchdog:
+    """Return the watchdog of a flow with one stage, unless `flow` says otherwise."""
+    parts = {"construct_seconds": LIMIT_S, "fork": None, "stages": ("one",), "branches": (), "hidden": Redaction()}
+    return Watchdog(cast(TaskFlow, SimpleNamespace(**parts | flow)), writer_in(folder), least_margin_s, record_s)
+
+
+def writer_in(folder: Path) -> TaskStateWriter:
+    return TaskStateWriter(LocalFileSystem(durable=False), str(folder), "run", 1)
 
 
 def states_in(folder: Path) -> list[TaskState]:
@@ -110,14 +116,14 @@ def worker(folder: Path, does: Callable[[], None], where: str) -> None:
     sys.path.insert(0, str(folder))
     os.environ["PYTHONPATH"] = str(folder)
     record_s = 0 if does is break_the_store_and_pause else 600
-    watchdog = Watchdog(settings_in(folder), least_margin_s=0.3, record_s=record_s)
+    watchdog = watchdog_in(folder, least_margin_s=0.3, record_s=record_s)
     with watchdog:
         (pid,) = children_of(os.getpid())
         (folder / "watchdog").write_text(pid)
         if where == "outside a unit":
             with at_most(LIMIT_S, "greedy"):
                 does()
-        with watchdog.working_on(0, failed_state(settings_in(folder), UNIT, STUCK)):
+        with watchdog.working_on(0, failed_state(SETTINGS, UNIT, STUCK)):
             for _ in range(3):
                 with at_most(LONG_S, "quick"):
                     pass
@@ -197,15 +203,15 @@ def test_tasks_one_after_the_other_leave_no_process_and_no_descriptor(tmp_path: 
     code = f"""
 import os
 from pathlib import Path
-from tests.unit.engine.test_watchdog import *
+from tests.unit.ingest.test_watchdog import *
 folder = Path({str(tmp_path)!r})
 before = os.listdir("/proc/self/fd")
 for _ in range(5):
-    with Watchdog(settings_in(folder)) as watchdog:
+    with watchdog_in(folder) as watchdog:
         (child,) = children_of(os.getpid())
         words = Path(f"/proc/{{child}}/cmdline").read_bytes()
         assert str(folder).encode() not in words, "the store is not on the command line"
-        with watchdog.working_on(0, failed_state(settings_in(folder), UNIT, STUCK)), at_most(LONG_S, "quick"):
+        with watchdog.working_on(0, failed_state(SETTINGS, UNIT, STUCK)), at_most(LONG_S, "quick"):
             pass
     assert children_of(os.getpid()) == [], "it was waited for: no zombie"
 assert os.listdir("/proc/self/fd") == before
@@ -216,9 +222,7 @@ assert os.listdir("/proc/self/fd") == before
 def test_flow_without_constructs_or_without_a_limit_has_no_watchdog(tmp_path: Path) -> None:
     before = children_of(os.getpid())
     for changed in ({"stages": ()}, {"construct_seconds": 0}):
-        settings = settings_in(tmp_path)
-        vars(settings.flow).update(changed)
-        with Watchdog(settings) as watchdog, watchdog.working_on(0, failed_state(settings, UNIT, STUCK)):
+        with watchdog_in(tmp_path, **changed) as watchdog, watchdog.working_on(0, failed_state(SETTINGS, UNIT, STUCK)):
             assert children_of(os.getpid()) == before
 
 
@@ -374,10 +378,9 @@ def test_every_call_of_a_converter_has_the_limit() -> None:
 
 def test_recorded_failure_is_an_attempt_of_its_own() -> None:
     """A record of the killed attempt would say that it has ended before it was killed."""
-    settings = settings_in(Path("/nowhere"))
-    states = [failed_state(settings, UNIT, STUCK) for _ in range(2)]
+    states = [failed_state(SETTINGS, UNIT, STUCK) for _ in range(2)]
     assert states[0].attempt != states[1].attempt
-    store = pickle.dumps((Redaction(), LocalFileSystem(), "/nowhere", "run", 1))
+    store = pickle.dumps((Redaction(), writer_in(Path("/nowhere"))))
     failure = failure_of(store, pickle.dumps((0, states[0])), "greedy")
     assert failure.state.attempt == states[0].attempt
     assert "construct=greedy" in failure.state.error

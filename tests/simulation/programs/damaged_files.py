@@ -1,0 +1,143 @@
+"""Programs for the crash explorer: small files of a job's folders are damaged, and repaired as `distcommit rebuild`
+does it first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from distcommit.app.by_hand.damaged_files import repair_files
+from distcommit.app.job_file.config import parse_config
+from distcommit.app.job_file.job_folders import JobFolders
+from distcommit.app.looking.verify_store import verify_store
+from distcommit.engine.run import new_run_id
+from distcommit.model.errors import CorruptError
+from distcommit.model.ports import FileSystem
+from distcommit.protocol.paths.store import SETTINGS
+from distcommit.stores.damaged import claim_path
+from distcommit.stores.job_store import Roots, marker_path
+from distcommit.stores.pinned import read_settings
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.simulation.programs.parts import (
+    SOURCE,
+    Program,
+    files_below,
+    new_machine,
+    put_file,
+    require_refused,
+    run_pinned,
+)
+from tests.simulation.simulated_posix import SimulatedPosix
+from tests.simulation.world import ROOTS, SimulatedFileSystem, World
+
+_WORLD, _BACKUP = World(buckets=2), ".backup"
+_MORE = ModelSource({"a": ModelDataset({"0": 3, "1": 1}), "b": ModelDataset({"0": 2})})
+_CONFIG: dict[str, Any] = {
+    "job": "job",
+    "source": {"type": "kafka", "brokers": "b:1", "topics": ["x"]},
+    "paths": {"store": ROOTS.store, "staging": ROOTS.staging, "output": ROOTS.output},
+    "lock": {"lease_ttl_s": 30},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Folders(JobFolders):
+    """A job's folders on a simulated machine."""
+
+    machine: SimulatedPosix | None = None
+
+    def places(self) -> tuple[FileSystem, Roots]:
+        assert self.machine is not None
+        return SimulatedFileSystem(self.machine), ROOTS
+
+
+def _folders(machine: SimulatedPosix) -> _Folders:
+    path = Path("/jobs/job.yaml")
+    return _Folders(parse_config(_CONFIG, path), path, machine=machine)
+
+
+def _paths(machine: SimulatedPosix) -> dict[str, str]:
+    found = [path for path in files_below(machine, f"{ROOTS.store}/{SETTINGS}") if not path.endswith(_BACKUP)]
+    return {
+        marker_path(ROOTS): "marker",
+        max(found): "settings",
+        claim_path(ROOTS.output): "output",
+        claim_path(ROOTS.staging): "staging",
+    }
+
+
+def _damaged(*names: str, with_backup: bool = False) -> SimulatedPosix:
+    """A run has ended, and these files are cut short."""
+    machine = new_machine()
+    run_pinned(_WORLD, machine, SOURCE, _folders(machine).pinned())
+    for path, name in _paths(machine).items():
+        if name in names:
+            data = machine.read_file(path)
+            machine.unlink(path)
+            put_file(machine, path, data[: len(data) // 2])
+            if with_backup:
+                put_file(machine, f"{path}{_BACKUP}", data)
+    machine.syncfs("/")
+    return machine
+
+
+def _repair(machine: SimulatedPosix) -> None:
+    """Everything that is damaged is told and mended at once."""
+    told = repair_files(_folders(machine), new_run_id(), dry_run=True)
+    if not told or repair_files(_folders(machine), new_run_id(), dry_run=False) != told:
+        raise AssertionError(f"it is not mended what was told: {told}")
+
+
+def _repair_and_run(machine: SimulatedPosix) -> str:
+    """A repair that died is done again, once its lease has run out; then the job goes on, with its settings as they
+    were."""
+    for path in files_below(machine, f"{ROOTS.store}/lock"):
+        machine.unlink(path)
+    if repair_files(_folders(machine), new_run_id(), dry_run=True):
+        _repair(machine)
+    if left := repair_files(_folders(machine), new_run_id(), dry_run=True):
+        return f"damaged still: {left}"
+    store = _WORLD.store(machine)
+    pinned = {name: pin.value for name, pin in _folders(machine).pinned().settings.items() if pin.binds}
+    if not {*read_settings(store).settings.items()} <= {*pinned.items()}:
+        return f"the settings are {read_settings(store)}"
+    if problems := verify_store(store).problems:
+        return f"problems: {problems}"
+    return _run_on(machine)
+
+
+def _repair_what_nobody_knows(machine: SimulatedPosix) -> None:
+    """Nothing says whose the store is: it is refused, and nothing is changed."""
+    require_refused([partial(repair_files, _folders(machine), new_run_id(), dry_run=False)], CorruptError)
+
+
+def _put_back(machine: SimulatedPosix) -> str:
+    """Somebody puts back what was damaged, from a backup."""
+    _repair_what_nobody_knows(machine)
+    require_refused([partial(_WORLD.store, machine)], CorruptError)
+    for path in _paths(machine):
+        if f"{path}{_BACKUP}" in files_below(machine, "/job"):
+            machine.unlink(path)
+            put_file(machine, path, machine.read_file(f"{path}{_BACKUP}"))
+            machine.unlink(f"{path}{_BACKUP}")
+    return _run_on(machine)
+
+
+def _run_on(machine: SimulatedPosix) -> str:
+    before = _WORLD.watermarks(machine)
+    run_pinned(_WORLD, machine, _MORE, _folders(machine).pinned())
+    return _WORLD.violation(machine, _MORE, before)
+
+
+DAMAGED_FILES = (
+    Program("repaired-marker", partial(_damaged, "marker", "settings", "staging"), _repair, _repair_and_run),
+    Program("repaired-claims", partial(_damaged, "output", "staging"), _repair, _repair_and_run),
+    Program(
+        "not-repaired",
+        partial(_damaged, "marker", "output", "staging", with_backup=True),
+        _repair_what_nobody_knows,
+        _put_back,
+    ),
+)

@@ -1,0 +1,161 @@
+"""Programs for the crash explorer: a whole newer run comes between two steps of a run, which then has to give up; and
+what people are told of a run while it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from distcommit.engine.drain import drain_partition, publish_partition
+from distcommit.engine.events import Event, RunEnded
+from distcommit.engine.ingest import ingest_partition
+from distcommit.engine.launch import Launch, Result
+from distcommit.engine.observed import Several, observed
+from distcommit.engine.planner import plan_partition
+from distcommit.engine.progress import progress_folder, read_progress, watched
+from distcommit.engine.recover import delete_retired_files, recover_partition
+from distcommit.engine.run import run
+from distcommit.engine.settings import RunSettings
+from distcommit.model.errors import DistcommitError, FencedError
+from distcommit.protocol.paths.store import progress_name
+from distcommit.stores.fencing import end_run
+from tests.simulation.programs.parts import SOURCE, Program, half_done, new_machine, put_file, run_and_look
+from tests.simulation.simulated_posix import SimulatedPosix
+from tests.simulation.world import ROOTS, SimulatedClock, World, launch_here
+
+_WORLD, _WHOLE_JOB = World(buckets=2), World(buckets=2, job_level=True)
+_WATCHED = World(watched=True)
+_Executors = Callable[[RunSettings, int], object]
+
+
+def _half_done(world: World) -> SimulatedPosix:
+    machine = new_machine()
+    half_done(machine, world)
+    machine.syncfs("/")
+    return machine
+
+
+def _overtaken(world: World, before: _Executors, machine: SimulatedPosix) -> None:
+    """A run begins and ends just before the executors' function of that name is launched: the older one publishes
+    nothing more, and says why."""
+    published: list[dict[str, object]] = []
+
+    def overtaking(launch: Launch) -> Launch:
+        def launched(
+            function: Callable[[RunSettings, int], Result], settings: RunSettings, tasks: int, kind: type[Result]
+        ) -> list[Result]:
+            if function is before and not published:
+                world.run(machine, SOURCE)
+                published.append(_output(machine))
+            return launch(function, settings, tasks, kind)
+
+        return launched
+
+    try:
+        world.run(machine, SOURCE, launched=overtaking)
+    except FencedError:
+        pass
+    else:
+        if published:
+            raise AssertionError("a run that was overtaken does not say so")
+    if published and _output(machine) != published[0]:
+        raise AssertionError("a run that was overtaken has changed the output")
+
+
+def _output(machine: SimulatedPosix) -> dict[str, object]:
+    return {path: data for _, path, data in machine.files() if path.startswith(f"{ROOTS.output}/")}
+
+
+def _late_tasks(machine: SimulatedPosix) -> None:
+    """Tasks of a run go on after a newer one has ended: each is told that it is fenced."""
+    settings = _WORLD.begin(machine, SOURCE)
+    _WORLD.run(machine, SOURCE)
+    before = _output(machine)
+    reports = [recover_partition(settings, 0).report, delete_retired_files(settings, 0).report]
+    if not all(report.fenced for report in reports) or _output(machine) != before:
+        raise AssertionError(f"tasks of an older run go on: {reports}")
+
+
+def _again(world: World, machine: SimulatedPosix) -> str:
+    return run_and_look(machine, world, SOURCE)
+
+
+class _Failing:
+    """An observer that fails at once."""
+
+    def observe(self, event: Event) -> None:
+        raise KeyError(event)
+
+
+class _Hearing:
+    """An observer that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[Event] = []
+
+    def observe(self, event: Event) -> None:
+        self.told.append(event)
+
+
+def _run_told(machine: SimulatedPosix) -> None:
+    """A run of which two are told: one of them fails, and neither the run nor the other notices."""
+    hearing, settings = _Hearing(), replace(_WATCHED.begin(machine, SOURCE), clock=SimulatedClock())
+    with (
+        observed(settings, "run", "person", Several(_Failing(), hearing)) as told,
+        watched(settings, told, look=False) as watching,
+    ):
+        result = run(launch_here, settings, observer=watching)
+        end_run(settings.store, settings.epoch, clean=result.succeeded)
+    if [type(event) for event in hearing.told].count(RunEnded) != 1:
+        raise AssertionError(f"the end is not told once: {hearing.told}")
+
+
+def _run_told_and_failing(machine: SimulatedPosix) -> None:
+    """As `_run_told`, of a source that can't be reached: the error is told, and raised."""
+    hearing, settings = _Hearing(), _WATCHED.begin(machine, replace(SOURCE, refuses="plan"))
+    try:
+        with observed(settings, "run", "person", hearing) as told:
+            run(launch_here, settings, observer=told)
+    except DistcommitError as error:
+        end = hearing.told[-1]
+        if not isinstance(end, RunEnded) or str(error) != end.reason:
+            raise AssertionError(f"the error is not told: {hearing.told}") from error
+    else:
+        raise AssertionError("a source that can't be reached makes no difference")
+
+
+def _ingest_watched(machine: SimulatedPosix) -> None:
+    """Somebody reads the progress that a task writes; one of the files is damaged."""
+    settings = _WATCHED.begin(machine, SOURCE)
+    folder = progress_folder(ROOTS.store, settings.run_id)
+    with watched(settings, _Hearing(), look=False):
+        put_file(machine, f"{folder}/{progress_name('ingest', 9, '0' * 32, 1)}", b"{")
+        result = run(launch_here, settings)
+        seen = read_progress(settings.store.fs, folder)
+    records = sum(sum(dataset.partitions.values()) for dataset in SOURCE.datasets.values())
+    if (seen.records_read, seen.tasks_running) != (records, 0) or not result.succeeded:
+        raise AssertionError(f"progress is {seen}")
+    if read_progress(settings.store.fs, folder).records_read:
+        raise AssertionError("progress is kept after the run")
+
+
+OVERTAKEN = (
+    *(
+        Program(
+            f"overtaken-{name}", partial(_half_done, world), partial(_overtaken, world, before), partial(_again, world)
+        )
+        for name, world, before in (
+            ("recovering", _WORLD, recover_partition),
+            ("planning", _WORLD, plan_partition),
+            ("ingesting", _WORLD, ingest_partition),
+            ("draining", _WORLD, drain_partition),
+            ("deciding", _WHOLE_JOB, drain_partition),
+            ("publishing", _WHOLE_JOB, publish_partition),
+        )
+    ),
+    Program("overtaken-late-tasks", partial(_half_done, _WORLD), _late_tasks, partial(_again, _WORLD)),
+    Program("told", new_machine, _run_told, partial(_again, _WATCHED)),
+    Program("told-of-an-error", new_machine, _run_told_and_failing, partial(_again, _WATCHED)),
+    Program("progress", new_machine, _ingest_watched, partial(_again, _WATCHED)),
+)
