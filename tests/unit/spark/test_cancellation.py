@@ -135,7 +135,7 @@ def test_cancelled_before_each_launch_a_run_publishes_nothing_twice_and_the_next
                 raise RunCancelledError("the run was cancelled")
 
         try:
-            WORLD.run(machine, SOURCE, watched=partial(CancellableLaunch, require_wanted=require_wanted))
+            WORLD.run(machine, SOURCE, launched=partial(CancellableLaunch, require_wanted=require_wanted))
         except RunCancelledError:
             cancelled += 1
         else:
