@@ -27,6 +27,7 @@ from distcommit.testing.simulation.programs.partial import PARTIAL
 from distcommit.testing.simulation.programs.rebucket import REBUCKET
 from distcommit.testing.simulation.programs.rebuild import REBUILD
 from distcommit.testing.simulation.programs.rebuilt_beside import REBUILT_BESIDE
+from distcommit.testing.simulation.programs.released import RELEASED
 from distcommit.testing.simulation.programs.replaced import REPLACED
 from distcommit.testing.simulation.programs.replacing import REPLACING
 from distcommit.testing.simulation.programs.reprocess import REPROCESS
@@ -70,6 +71,7 @@ _ALL = (
     *KEPT,
     *WHOLES,
     *DAMAGED_FILES,
+    *RELEASED,
     *OWN_STORE_ENDS,
     *OVERTAKEN,
 )
