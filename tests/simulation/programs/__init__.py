@@ -27,6 +27,7 @@ from tests.simulation.programs.partial import PARTIAL
 from tests.simulation.programs.rebucket import REBUCKET
 from tests.simulation.programs.rebuild import REBUILD
 from tests.simulation.programs.rebuilt_beside import REBUILT_BESIDE
+from tests.simulation.programs.released import RELEASED
 from tests.simulation.programs.replaced import REPLACED
 from tests.simulation.programs.replacing import REPLACING
 from tests.simulation.programs.reprocess import REPROCESS
@@ -70,6 +71,7 @@ _ALL = (
     *KEPT,
     *WHOLES,
     *DAMAGED_FILES,
+    *RELEASED,
     *OWN_STORE_ENDS,
     *OVERTAKEN,
 )

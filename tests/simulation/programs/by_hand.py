@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
 from distcommit.app.output.audit import audit_store
-from distcommit.engine.drain import drain_partition
-from distcommit.engine.launch import Launch, Result
-from distcommit.engine.settings import RunSettings
 from distcommit.model.errors import DistcommitError
 from distcommit.model.log_records import DatasetStatus, SetWatermark, StepBatch
 from distcommit.model.ports import FileSystem
@@ -34,7 +30,7 @@ from tests.simulation.programs.parts import (
     unsettled,
     violation_after_set_back,
 )
-from tests.simulation.simulated_posix import Crashed, SimulatedPosix
+from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import ROOTS, SimulatedFileSystem, World
 
 
@@ -238,85 +234,16 @@ def _quarantine(machine: SimulatedPosix) -> None:
 
 
 def _quarantine_and_retry(machine: SimulatedPosix) -> str:
-    """No run goes on with it until it is released; what is of the other dataset is published."""
+    """No run goes on with it until it is released; what is of the other dataset is published. If a run came before the
+    person, nothing is left to be quarantined."""
     urn = unsettled(machine).dataset_urn
+    if not urn:
+        return run_and_look(machine, World(), SOURCE)
     _quarantine(machine)
     if World().run(machine, SOURCE).succeeded or unsettled(machine).dataset_urn != urn:
         return f"a run has gone on with {urn}, which a person had quarantined"
     by_hand.release(World().store(machine), urn, Release.RETRY, "person")
     return run_and_look(machine, World(), SOURCE)
-
-
-_HELD = World(job_level=True)
-
-
-def _held() -> SimulatedPosix:
-    """Sequences are held, and nothing was decided: the run died before."""
-    machine = new_machine()
-    _HELD.store(machine)
-
-    def dying(launch: Launch) -> Launch:
-        def launched(
-            function: Callable[[RunSettings, int], Result], settings: RunSettings, tasks: int, kind: type[Result]
-        ) -> list[Result]:
-            found = launch(function, settings, tasks, kind)
-            if function is drain_partition:
-                raise Crashed
-            return found
-
-        return launched
-
-    with suppress(Crashed):
-        _HELD.run(machine, SOURCE, launched=dying)
-    machine.syncfs("/")
-    return machine
-
-
-def _refuse_held(machine: SimulatedPosix) -> None:
-    """What is held and not decided on is nobody's to quarantine or to release: the next run drops it."""
-    store = _HELD.store(machine)
-    for state in store.bucket_log(0).refresh().pending():
-        urn = state.sequence.dataset_urn
-        require_refused(
-            (partial(by_hand.quarantine, store, urn, "person"), partial(by_hand.retry, store, urn, "person"))
-        )
-
-
-def _run_held(machine: SimulatedPosix) -> str:
-    _refuse_held(machine)
-    return run_and_look(machine, _HELD, SOURCE)
-
-
-_TWO = World(buckets=2, max_attempts=1)
-_FIRST_SEGMENT = f"{ROOTS.store}/log/bucket=00001/000000000001.seg"
-
-
-def _one_unreadable() -> SimulatedPosix:
-    """A dataset of each bucket is quarantined, and one bucket's log can't be read; its first segment lies aside."""
-    machine = new_machine()
-    half_done(machine, _TWO, moved=0)
-    store = _TWO.store(machine)
-    for bucket in range(store.buckets):
-        for state in store.bucket_log(bucket).refresh().datasets.copy().values():
-            if state.status is DatasetStatus.PENDING:
-                by_hand.quarantine(store, state.dataset_urn, "person")
-    machine.rename_noreplace(_FIRST_SEGMENT, ASIDE)
-    machine.syncfs("/")
-    return machine
-
-
-def _retry_all(machine: SimulatedPosix) -> None:
-    """What can be read is released, and what can't is told."""
-    done = by_hand.retry_all(_TWO.store(machine), "person")
-    if [*done.unreadable] != ["bucket 1"]:
-        raise AssertionError(f"not the bucket that can't be read is told: {done}")
-
-
-def _retry_all_and_run(machine: SimulatedPosix) -> str:
-    _retry_all(machine)
-    machine.rename_noreplace(ASIDE, _FIRST_SEGMENT)
-    by_hand.retry_all(_TWO.store(machine), "person")
-    return run_and_look(machine, _TWO, SOURCE)
 
 
 BY_HAND = (
@@ -325,8 +252,6 @@ BY_HAND = (
     Program("accept", _quarantined, _accept, _accept_and_run),
     Program("restart", _quarantined, _restart, _restart_and_run),
     Program("quarantined-by-hand", _pending, _quarantine, _quarantine_and_retry),
-    Program("held", _held, _refuse_held, _run_held),
-    Program("retry-all", _one_unreadable, _retry_all, _retry_all_and_run),
     Program("refusals", _quarantined, _refusals, _abandon_and_run),
     Program("read-again", _stopped, _read_again, _read_again_and_run),
     Program("set-ahead", partial(_read, _ONLY_B), partial(_set, _AHEAD), _set_ahead_and_run),

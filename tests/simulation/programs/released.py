@@ -1,0 +1,101 @@
+"""Programs for the crash explorer: what people do by hand to jobs of several buckets, or that publish all or none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+
+from distcommit.engine.drain import drain_partition
+from distcommit.engine.launch import Launch, Result
+from distcommit.engine.settings import RunSettings
+from distcommit.model.log_records import DatasetStatus
+from distcommit.stores import by_hand
+from tests.simulation.programs.parts import (
+    ASIDE,
+    SOURCE,
+    Program,
+    half_done,
+    new_machine,
+    require_refused,
+    run_and_look,
+)
+from tests.simulation.simulated_posix import Crashed, SimulatedPosix
+from tests.simulation.world import ROOTS, World
+
+_HELD = World(job_level=True)
+
+
+def _held() -> SimulatedPosix:
+    """Sequences are held, and nothing was decided: the run died before."""
+    machine = new_machine()
+    _HELD.store(machine)
+
+    def dying(launch: Launch) -> Launch:
+        def launched(
+            function: Callable[[RunSettings, int], Result], settings: RunSettings, tasks: int, kind: type[Result]
+        ) -> list[Result]:
+            found = launch(function, settings, tasks, kind)
+            if function is drain_partition:
+                raise Crashed
+            return found
+
+        return launched
+
+    with suppress(Crashed):
+        _HELD.run(machine, SOURCE, launched=dying)
+    machine.syncfs("/")
+    return machine
+
+
+def _refuse_held(machine: SimulatedPosix) -> None:
+    """What is held and not decided on is nobody's to quarantine or to release: the next run drops it."""
+    store = _HELD.store(machine)
+    for state in store.bucket_log(0).refresh().pending():
+        urn = state.sequence.dataset_urn
+        require_refused(
+            (partial(by_hand.quarantine, store, urn, "person"), partial(by_hand.retry, store, urn, "person"))
+        )
+
+
+def _run_held(machine: SimulatedPosix) -> str:
+    _refuse_held(machine)
+    return run_and_look(machine, _HELD, SOURCE)
+
+
+_TWO = World(buckets=2, max_attempts=1)
+_FIRST_SEGMENT = f"{ROOTS.store}/log/bucket=00000/000000000001.seg"
+
+
+def _one_unreadable() -> SimulatedPosix:
+    """Datasets of one bucket are quarantined. The other bucket's log can't be read; its first segment lies aside."""
+    machine = new_machine()
+    half_done(machine, _TWO, moved=0)
+    store = _TWO.store(machine)
+    for bucket in range(store.buckets):
+        for state in store.bucket_log(bucket).refresh().datasets.copy().values():
+            if state.status is DatasetStatus.PENDING:
+                by_hand.quarantine(store, state.dataset_urn, "person")
+    machine.rename_noreplace(_FIRST_SEGMENT, ASIDE)
+    machine.syncfs("/")
+    return machine
+
+
+def _retry_all(machine: SimulatedPosix) -> None:
+    """What can be read is released, and what can't is told."""
+    done = by_hand.retry_all(_TWO.store(machine), "person")
+    if [*done.unreadable] != ["bucket 0"]:
+        raise AssertionError(f"not the bucket that can't be read is told: {done}")
+
+
+def _retry_all_and_run(machine: SimulatedPosix) -> str:
+    _retry_all(machine)
+    machine.rename_noreplace(ASIDE, _FIRST_SEGMENT)
+    by_hand.retry_all(_TWO.store(machine), "person")
+    return run_and_look(machine, _TWO, SOURCE)
+
+
+RELEASED = (
+    Program("held", _held, _refuse_held, _run_held),
+    Program("retry-all", _one_unreadable, _retry_all, _retry_all_and_run),
+)
