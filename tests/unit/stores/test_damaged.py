@@ -1,0 +1,61 @@
+"""A damaged file that was set aside, and never written again, is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from distcommit.model.pins import Pin, PinnedSettings
+from distcommit.stores.damaged import claim_path, is_only_set_aside, note_replaced, set_file_aside
+from distcommit.stores.fencing import claim_folders
+from distcommit.stores.pinned import read_settings, record_settings, record_settings_anew
+from distcommit.testing.simulation.programs.damaged_files import DAMAGED_FILES
+from distcommit.testing.simulation.programs.parts import Program, new_machine
+from distcommit.testing.simulation.world import ROOTS, World
+
+RUN_ID = "20260101T000000-0123456789ab"
+PINNED = PinnedSettings({"source.type": Pin("kafka")})
+
+
+@pytest.mark.parametrize("root", [ROOTS.output, ROOTS.staging])
+def test_claim_is_told_until_it_is_there_again(root: str) -> None:
+    store = World().store(new_machine())
+    claim_folders(store)
+    path = claim_path(root)
+    assert not is_only_set_aside(store.fs, ROOTS, path)
+    set_file_aside(store.fs, ROOTS, path, RUN_ID)
+    assert is_only_set_aside(store.fs, ROOTS, path)
+    claim_folders(store)
+    assert not is_only_set_aside(store.fs, ROOTS, path)
+    note_replaced(store.fs, ROOTS, path, RUN_ID)
+    store.fs.delete(path)
+    assert not is_only_set_aside(store.fs, ROOTS, path), "a claim that somebody takes away later is another matter"
+
+
+def test_claims_of_both_folders_are_told_apart() -> None:
+    store = World().store(new_machine())
+    claim_folders(store)
+    store.fs.delete(claim_path(ROOTS.output))
+    set_file_aside(store.fs, ROOTS, claim_path(ROOTS.staging), RUN_ID)
+    assert not is_only_set_aside(store.fs, ROOTS, claim_path(ROOTS.output))
+
+
+def test_settings_are_recorded_above_the_damaged_document_before_that_goes() -> None:
+    store = World().store(new_machine())
+    record_settings(store, PINNED)
+    damaged = record_settings_anew(store, PINNED)
+    assert store.fs.status(damaged) is not None
+    assert read_settings(store).settings == {"source.type": "kafka"}
+    set_file_aside(store.fs, ROOTS, damaged, RUN_ID)
+    assert read_settings(store).settings == {"source.type": "kafka"}
+
+
+def test_settings_that_nobody_has_recorded_are_not_recorded_anew() -> None:
+    with pytest.raises(FileNotFoundError):
+        record_settings_anew(World().store(new_machine()), PINNED)
+
+
+@pytest.mark.parametrize("program", DAMAGED_FILES, ids=lambda program: program.name)
+def test_damaged_files_are_repaired_or_refused(program: Program) -> None:
+    machine = program.find()
+    program.act(machine)
+    assert program.recover(machine) == ""
