@@ -8,9 +8,9 @@ from distcommit.model.pins import Pin, PinnedSettings
 from distcommit.stores.damaged import claim_path, is_only_set_aside, note_replaced, set_file_aside
 from distcommit.stores.fencing import claim_folders
 from distcommit.stores.pinned import read_settings, record_settings, record_settings_anew
-from distcommit.testing.simulation.programs.damaged_files import DAMAGED_FILES
-from distcommit.testing.simulation.programs.parts import Program, new_machine
-from distcommit.testing.simulation.world import ROOTS, World
+from tests.simulation.programs.damaged_files import DAMAGED_FILES
+from tests.simulation.programs.parts import Program, new_machine
+from tests.simulation.world import ROOTS, World
 
 RUN_ID = "20260101T000000-0123456789ab"
 PINNED = PinnedSettings({"source.type": Pin("kafka")})
