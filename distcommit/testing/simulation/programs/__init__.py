@@ -19,6 +19,7 @@ from distcommit.testing.simulation.programs.files import FILES
 from distcommit.testing.simulation.programs.kept import KEPT
 from distcommit.testing.simulation.programs.lock import LOCK
 from distcommit.testing.simulation.programs.losers import LOSERS
+from distcommit.testing.simulation.programs.misplaced_records import MISPLACED_RECORDS
 from distcommit.testing.simulation.programs.moves import MOVES
 from distcommit.testing.simulation.programs.overtaken import OVERTAKEN
 from distcommit.testing.simulation.programs.own_steps import OWN_STEPS
@@ -71,6 +72,7 @@ _ALL = (
     *KEPT,
     *WHOLES,
     *DAMAGED_FILES,
+    *MISPLACED_RECORDS,
     *RELEASED,
     *OWN_STORE_ENDS,
     *OVERTAKEN,
