@@ -12,7 +12,7 @@ from typing import NamedTuple
 from distcommit.model.errors import CorruptError, DistcommitError, UnknownVersionError
 from distcommit.model.ports import FileSystem
 from distcommit.protocol.paths.parts import CLAIM_FOLDER, OWNER
-from distcommit.protocol.paths.store import SET_ASIDE, set_aside_by
+from distcommit.protocol.paths.store import set_aside_by, set_aside_root
 from distcommit.stores.claims import read_owner
 from distcommit.stores.job_store import JobStore, Roots
 from distcommit.stores.pinned import read_settings
@@ -71,7 +71,7 @@ def is_only_set_aside(fs: FileSystem, roots: Roots, path: str) -> bool:
     """Return whether a file was set aside by somebody who died before it was there again. Reads only."""
     if fs.status(path) is not None:
         return False
-    base, name = f"{roots.store}/{SET_ASIDE}", _name_aside(path)
+    base, name = set_aside_root(roots.store), _name_aside(path)
     for run in fs.list_folder(base):
         found = {entry.name for entry in fs.list_folder(f"{base}/{run.name}")} if run.is_folder else set()
         if name in found and f"{name}{_REPLACED}" not in found:

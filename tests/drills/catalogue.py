@@ -37,7 +37,7 @@ class Remedy:
 
     @property
     def line(self) -> str:
-        """How `without.txt` lists it, and what the fragments that drills name are parts of."""
+        """The place and the text, which the fragments that drills name are parts of."""
         return f"{self.place} | {self.text}"
 
 

@@ -8,15 +8,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.drills.drill import Drilled, KafkaSituation, NotBrokenError, drilled
-from tests.drills.registry import drill
+from tests.drills.registry import drill, drill_of
 from tests.servers.kafka import KafkaServer
 
 _TOPICS = ["kept", "struck"]
+_OPEN_MS = 900_000
+"""How long Kafka lets a transaction be open at most."""
+_WAIT_S = 60.0
 
 
 class _Admin:
@@ -90,3 +93,37 @@ def topic_made_again(folder: Path) -> Drilled:
         situation.run(1)
         cause = "struck could not be planned: the stored position is not in the topic.*topic id.*made again"
         return drilled(situation, cause)
+
+
+def _in_transaction(situation: KafkaSituation, topic: str, *values: bytes) -> Producer:
+    """Return a producer with an open transaction that has given a topic these records."""
+    settings = {"transactional.id": topic, "transaction.timeout.ms": _OPEN_MS, "log_level": 0}
+    producer = Producer({"bootstrap.servers": situation.brokers, **settings})
+    producer.init_transactions(_WAIT_S)
+    producer.begin_transaction()
+    for value in values:
+        producer.produce(topic, value, partition=0)
+    if left := producer.flush(_WAIT_S):
+        raise NotBrokenError(f"{left} records are not acknowledged")
+    situation.given.update(values)
+    return producer
+
+
+@drill_of("could not be planned", "remedy of _behind_open", kinds=("committed", "aborted"))
+def position_behind_an_open_transaction(folder: Path, end: str) -> Drilled:
+    """Read records of an open transaction, and then committed records only. Records that were published before their
+    transaction was aborted stay."""
+    with _job(folder) as (situation, _):
+        source = situation.config["source"]
+        producer = _in_transaction(situation, "struck", *(b"open-%d" % number for number in range(3)))
+        situation.write(source={**source, "client": {"isolation.level": "read_uncommitted"}})
+        situation.run(0)
+        situation.write(source=source)
+        situation.numbers("struck", 4)
+        situation.numbers("kept", 5)
+        situation.run(1)
+        finish = producer.commit_transaction if end == "committed" else producer.abort_transaction
+        cause = (
+            "struck could not be planned: an open transaction is in front of the stored position.*until its producer"
+        )
+        return drilled(situation, cause, act=lambda: finish(_WAIT_S))

@@ -13,11 +13,6 @@ from distcommit.testing.fakes.faulty_calls import Operation
 from tests.simulation.durable_tree import DurableTree, failed
 from tests.simulation.power_loss import File, Folder, Link, bind
 
-
-class Crashed(BaseException):
-    """The process died here. Not an Exception: nothing may handle it."""
-
-
 Gate = Callable[[Operation], None]
 
 

@@ -176,6 +176,11 @@ def set_aside_folder(epoch: int) -> str:
     return f"{SET_ASIDE}/epoch={epoch_name(epoch)}"
 
 
+def set_aside_root(store_root: str) -> str:
+    """Return the folder of all that was set aside."""
+    return f"{store_root}/{SET_ASIDE}"
+
+
 def set_aside_by(run_id: str) -> str:
     """Return the folder of damaged files that an operator action has set aside, relative to the store."""
     return f"{SET_ASIDE}/{run_name(run_id)}"

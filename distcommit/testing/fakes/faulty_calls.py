@@ -29,6 +29,10 @@ ERRORS = (errno.ENOSPC, errno.EIO, errno.EACCES, errno.EMFILE, errno.EDQUOT, err
 """No space, a bad disk, permission lost, too many open files, quota, a file system gone read-only."""
 
 
+class Crashed(BaseException):
+    """The process died here. Not an Exception: nothing may handle it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Operation:
     """One call on a file system: its kind and its path. `site` has ids taken out."""

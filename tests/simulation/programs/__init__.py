@@ -19,6 +19,7 @@ from tests.simulation.programs.files import FILES
 from tests.simulation.programs.kept import KEPT
 from tests.simulation.programs.lock import LOCK
 from tests.simulation.programs.losers import LOSERS
+from tests.simulation.programs.misplaced_records import MISPLACED_RECORDS
 from tests.simulation.programs.moves import MOVES
 from tests.simulation.programs.overtaken import OVERTAKEN
 from tests.simulation.programs.own_steps import OWN_STEPS
@@ -71,6 +72,7 @@ _ALL = (
     *KEPT,
     *WHOLES,
     *DAMAGED_FILES,
+    *MISPLACED_RECORDS,
     *RELEASED,
     *OWN_STORE_ENDS,
     *OVERTAKEN,

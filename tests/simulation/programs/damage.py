@@ -12,46 +12,24 @@ from typing import Any, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import structs
-from msgspec.structs import replace as replace_field
 
 from distcommit.app.output.audit import audit_store
 from distcommit.engine.drain import drain_partition
 from distcommit.engine.ingest import ingest_partition
-from distcommit.engine.recover import recover_partition
 from distcommit.engine.settings import RunSettings
 from distcommit.fs.posix import PosixCalls
 from distcommit.model.errors import ConfigurationError, CorruptError
-from distcommit.model.log_records import (
-    ByHand,
-    Cut,
-    CutPhase,
-    Decide,
-    Done,
-    Dropped,
-    Generation,
-    HandAction,
-    Head,
-    Intent,
-    Rebucket,
-    Record,
-    SealedSequence,
-    SequenceName,
-)
-from distcommit.model.unread import Unread, UnreadDataset
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import TaskOutcome, TaskState
-from distcommit.protocol.fold import Fold
-from distcommit.protocol.paths.store import MANIFEST, partition_name, segment_name
+from distcommit.protocol.paths.store import MANIFEST, partition_name
 from distcommit.protocol.paths.temporary import TEMPORARY
 from distcommit.stores.job_store import open_store
 from distcommit.stores.plans import PlanReader, put_manifest, read_manifest
-from distcommit.stores.segment import Segment, encode_segment
 from distcommit.stores.table_schemas import PLAN_SCHEMA, TASK_STATE_SCHEMA
 from distcommit.stores.tables import table_name
 from distcommit.stores.task_states import TaskStateWriter, record_ingest_ended, run_folder
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.altered_files import footer_in, with_values_swapped
-from tests.simulation.log_watch import ANOTHERS_ID
 from tests.simulation.programs.parts import (
     ASIDE,
     SOURCE,
@@ -93,54 +71,6 @@ def _mend_and_run(machine: SimulatedPosix) -> str:
     except CorruptError:
         machine.rename_noreplace(ASIDE, _DAMAGED)
     return run_and_look(machine, _TWO_BUCKETS, _MORE)
-
-
-def _misplaced(fold: Fold) -> tuple[Record, ...]:
-    """Records that are not valid after this fold: of a run that never was, of sequences in the wrong state or named
-    twice, of a place in another log that was passed long ago, of a generation that nobody moves to."""
-    epoch, next_low = fold.fence_epoch, Watermark({"0": 7})
-    new = SealedSequence("new", epoch, None, None, ())
-    unread = UnreadDataset("new", None, next_low, "made up")
-    passed = Head(0, max([0, *(head.number for head in fold.heads.values())]) - 1, "")
-    pending = tuple(SequenceName(each.sequence.dataset_urn, each.sequence.epoch) for each in fold.pending())
-    return (
-        Decide(epoch + 99),
-        Done(epoch + 99, (SequenceName("a", 1),)),
-        Intent(epoch, (new, new)),
-        Intent(epoch, (replace_field(new, epoch=epoch - 1),)),
-        Intent(epoch, (replace_field(new, low=next_low),)),
-        Unread(epoch, (unread, unread)),
-        Unread(epoch, (replace_field(unread, low=next_low),)),
-        ByHand(HandAction.READ_AGAIN, SequenceName("new", epoch), "somebody"),
-        *([Dropped(epoch, pending)] if pending else []),
-        Cut(epoch, CutPhase.BEGAN, (Head(0, 1, ""), Head(0, 1, ""))),
-        *([Cut(epoch, CutPhase.BEGAN, (passed,))] if fold.heads else []),
-        Rebucket(epoch, 7, 2),
-        Generation(epoch, 1),
-    )
-
-
-def _foreign_records() -> SimulatedPosix:
-    """Records that may not stand where they do, whoever wrote them."""
-    machine = new_machine()
-    half_done(machine, World())
-    store = World().store(machine)
-    for log in (store.job_log(), store.bucket_log(0)):
-        records = _misplaced(log.refresh())
-        for number, record in enumerate(records, log.refresh().number + 1):
-            segment = Segment(0, ANOTHERS_ID, record)
-            put_file(machine, f"{log.folder}/{segment_name(number)}", encode_segment(segment))
-    machine.syncfs("/")
-    return machine
-
-
-def _recover_with_a_stale_view(machine: SimulatedPosix) -> None:
-    """An executor that does not see the run's own fence yet does nothing; one that does replays."""
-    settings = World().begin(machine, SOURCE)
-    report = recover_partition(replace(settings, epoch=settings.epoch + 1, run_id="not seen"), 0).report
-    if report.counts.buckets or not report.reasons:
-        raise AssertionError("an executor went on with a stale view")
-    recover_partition(settings, 0)
 
 
 def _run_again(machine: SimulatedPosix) -> str:
@@ -411,7 +341,6 @@ def _restore_and_run(machine: SimulatedPosix) -> str:
 DAMAGE = (
     Program("altered-records", _altered, _audit_altered, _restore_and_run),
     Program("damaged-bucket", _damaged, _run_damaged, _mend_and_run),
-    Program("foreign-records", _foreign_records, _recover_with_a_stale_view, _run_again),
     Program("foreign-tables", _foreign_tables, _ingest_and_drain, _run_two_more),
     Program("strange-states", _strange_states, _commit_beside_strange_states, _run_again),
     Program("unfit-file-systems", _folders_alone, _probe_unfit, _run_without_rename),

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -73,18 +72,6 @@ def test_each_takes_its_own_away(tmp_path: Path, left: str, right: str) -> None:
         assert [data_files(place) for place in places.values()] == [0, 1]
     discard(sinks["right"], tmp_path)
     assert [data_files(place) for place in places.values()] == [0, 0]
-
-
-@pytest.mark.parametrize("kind", ["iceberg", "delta"])
-def test_notes_of_older_programs_which_name_no_sink_count_where_there_is_no_fork(tmp_path: Path, kind: str) -> None:
-    sink = made(kind, tmp_path / "tables", "")
-    write(sink, tmp_path, "")
-    (note,) = (tmp_path / "staging" / ATTEMPT).iterdir()
-    lines: list[Any] = note.read_text().split("\n")
-    assert lines[-1] == f"sink {kind}"
-    note.write_text("\n".join(lines[:-1]))
-    discard(sink, tmp_path)
-    assert data_files(tmp_path / "tables") == 0
 
 
 @pytest.mark.parametrize("through_link", [False, True])
