@@ -12,8 +12,8 @@ from distcommit.engine.drain import drain_partition
 from distcommit.model.errors import SourceUnavailableError
 from distcommit.protocol.paths.temporary import OUTPUT_PROBE, TEMPORARY
 from distcommit.stores.task_states import record_ingest_ended
+from distcommit.testing.fakes.faulty_calls import Crashed
 from distcommit.testing.fakes.model_source import ModelSource
-from tests.simulation.simulated_posix import Crashed
 from tests.simulation.world import ROOTS, World
 from tests.unit.engine.machines import Machine, audit, begin_ingest, dies, fails, go, ingest_all, source
 

@@ -31,9 +31,9 @@ from distcommit.stores import by_hand
 from distcommit.stores.segment import decode_segment
 from distcommit.stores.tables import decode_plan
 from distcommit.stores.task_states import record_ingest_ended
-from distcommit.testing.fakes.faulty_calls import Operation
+from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from tests.simulation.programs.parts import new_machine, planned, put_file
-from tests.simulation.simulated_posix import Crashed, SimulatedPosix
+from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.stepped_lock import SteppedLock
 from tests.simulation.world import ROOTS, SimulatedClock, World
 from tests.unit.engine.machines import source

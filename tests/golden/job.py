@@ -21,8 +21,8 @@ from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.claims import Mark, put_mark
 from distcommit.stores.fencing import claim_folders, fence_job
 from distcommit.stores.job_store import JobStore, Roots, open_store
+from distcommit.testing.fakes.faulty_calls import Crashed
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
-from tests.simulation.simulated_posix import Crashed
 from tests.simulation.world import SimulatedClock, launch_here
 
 BUCKETS = 2

@@ -31,9 +31,9 @@ from distcommit.stores.fencing import begin_run, end_run
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.plans import put_manifest
 from distcommit.stores.task_states import record_ingest_ended
+from distcommit.testing.fakes.faulty_calls import Crashed
 from distcommit.testing.fakes.model_source import ModelSource
 from tests.golden.job import BUCKETS, StableCalls, begin, source, store_at
-from tests.simulation.simulated_posix import Crashed
 from tests.simulation.world import launch_here
 
 FINE, HALF, GONE, BACK = "fine", "half-done", "quarantined", "taken-back"

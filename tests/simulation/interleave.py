@@ -33,12 +33,12 @@ from distcommit.fs.posix import PosixCalls
 from distcommit.model.errors import ConflictError, DistcommitError, StaleStoreError
 from distcommit.protocol.paths.store import SEGMENT_SUFFIX
 from distcommit.stores.job_store import has_store
-from distcommit.testing.fakes.faulty_calls import Fault, FaultyCalls
+from distcommit.testing.fakes.faulty_calls import Crashed, Fault, FaultyCalls
 from tests.simulation.casts import CASTS
 from tests.simulation.casts.parts import Act, Cast, Scene, let_go
 from tests.simulation.explore import shares
 from tests.simulation.log_watch import LogWatch, lost_files
-from tests.simulation.simulated_posix import Crashed, SimulatedPosix
+from tests.simulation.simulated_posix import SimulatedPosix
 
 TROUBLES = ("", "slow", "full", "bad", "lost", "killed")
 _WRITES = frozenset({"open_new", "write", "mkdir", "link", "rename_noreplace"})

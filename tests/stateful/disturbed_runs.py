@@ -25,10 +25,10 @@ from distcommit.steps.registry import load_steps
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores.fencing import begin_run
 from distcommit.stores.job_store import JobStore
-from distcommit.testing.fakes.faulty_calls import Operation
+from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from tests.models.histories import Crash, Run
 from tests.models.job_model import Place
-from tests.simulation.simulated_posix import Crashed, SimulatedPosix
+from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import ROOTS, SimulatedClock, World
 
 ENDLESS = 1500

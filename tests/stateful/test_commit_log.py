@@ -17,10 +17,10 @@ from distcommit.protocol.paths.store import segment_name, segment_number
 from distcommit.protocol.validity import valid
 from distcommit.stores.log import CommitLog
 from distcommit.stores.segment import Segment, decode_segment, encode_segment
-from distcommit.testing.fakes.faulty_calls import Operation
+from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from tests.models.log_model import LogModel
 from tests.models.strategies import records_after
-from tests.simulation.simulated_posix import Crashed, SimulatedPosix
+from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import SimulatedFileSystem
 from tests.stateful.profiles import effort, known_ids
 

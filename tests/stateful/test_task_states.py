@@ -35,8 +35,9 @@ from distcommit.stores.task_states import (
     prepare_run,
     record_ingest_ended,
 )
+from distcommit.testing.fakes.faulty_calls import Crashed
 from tests.models import strategies
-from tests.simulation.simulated_posix import Crashed, SimulatedPosix
+from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import SimulatedFileSystem
 from tests.stateful.profiles import effort, known_ids
 from tests.stateful.test_commit_log import dies_before

@@ -16,6 +16,7 @@ from distcommit.protocol.paths.store import SEGMENT_SUFFIX
 from distcommit.stores import by_hand
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.segment import decode_segment
+from distcommit.testing.fakes.faulty_calls import Crashed
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.casts.parts import (
     SOURCE,
@@ -32,7 +33,7 @@ from tests.simulation.casts.parts import (
 )
 from tests.simulation.log_watch import set_back
 from tests.simulation.programs.parts import publishing_at_most, violation_after_set_back
-from tests.simulation.simulated_posix import Crashed, SimulatedPosix
+from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import World
 
 _SET = Watermark({"0": 1, "1": 0})

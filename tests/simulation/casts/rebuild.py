@@ -23,6 +23,7 @@ from distcommit.stores import by_hand
 from distcommit.stores.claims import Mark, put_mark, read_marks, read_owner
 from distcommit.stores.fencing import newer_runs
 from distcommit.stores.job_store import JobStore, has_store, open_store
+from distcommit.testing.fakes.faulty_calls import Crashed
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.casts.parts import WORLD, Act, Cast, Scene, new_run, quarantine, runs, violation_of
 from tests.simulation.programs.parts import (
@@ -31,7 +32,7 @@ from tests.simulation.programs.parts import (
     replace_files,
     violation_after_set_back,
 )
-from tests.simulation.simulated_posix import Crashed, SimulatedPosix
+from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import ROOTS, SimulatedFileSystem
 
 _FIRST = ModelSource({"a": ModelDataset({"0": 1}), "b": ModelDataset({"0": 1})})

@@ -20,7 +20,7 @@ from distcommit.sinks.files.field_folders import FieldPartition
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.task_states import record_ingest_ended
-from distcommit.testing.fakes.faulty_calls import Fault, FaultyCalls, Operation
+from distcommit.testing.fakes.faulty_calls import Crashed, Fault, FaultyCalls, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.models.turning_away import TurningAway
 from tests.simulation.casts.parts import (
@@ -38,7 +38,7 @@ from tests.simulation.casts.parts import (
     violation_of_exact,
 )
 from tests.simulation.programs.replacing import violation_of_live
-from tests.simulation.simulated_posix import Crashed, SimulatedPosix
+from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import ROOTS, SimulatedFileSystem, World
 
 _EVER = 1_000_000

@@ -20,6 +20,7 @@ from distcommit.model.log_records import DatasetStatus
 from distcommit.model.urn import folder_of
 from distcommit.stores import by_hand
 from distcommit.stores.task_states import record_ingest_ended
+from distcommit.testing.fakes.faulty_calls import Crashed
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.log_watch import lost_files
 from tests.simulation.programs.parts import (
@@ -31,7 +32,7 @@ from tests.simulation.programs.parts import (
     planned,
     run_and_look,
 )
-from tests.simulation.simulated_posix import Crashed, SimulatedPosix
+from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import FILE_A_RECORD, ROOTS, World
 
 _TASKS = World(buckets=2, files=FILE_A_RECORD)

@@ -10,10 +10,11 @@ from dataclasses import replace
 from distcommit.model.cuts import CutName
 from distcommit.model.errors import DistcommitError
 from distcommit.sinks.files.sink import FileSink
+from distcommit.testing.fakes.faulty_calls import Crashed
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.cut_watch import Seen, cut_violation, seen_at_cuts
 from tests.simulation.programs.parts import Program, new_machine, publishing_at_most
-from tests.simulation.simulated_posix import Crashed, SimulatedPosix
+from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import World
 
 

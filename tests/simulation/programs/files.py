@@ -22,6 +22,7 @@ from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores import by_hand
 from distcommit.stores.job_store import open_store
 from distcommit.stores.task_states import record_ingest_ended
+from distcommit.testing.fakes.faulty_calls import Crashed
 from tests.simulation.programs.parts import (
     ASIDE,
     SOURCE,
@@ -33,7 +34,7 @@ from tests.simulation.programs.parts import (
     put_file,
     run_and_look,
 )
-from tests.simulation.simulated_posix import Crashed, SimulatedPosix
+from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import ROOTS, SimulatedFileSystem, World
 
 _WORLD = World(max_attempts=1)

@@ -24,9 +24,9 @@ from distcommit.protocol.paths.parts import CLAIM_FOLDER
 from distcommit.stores.fencing import end_run
 from distcommit.stores.pinned import require_settings
 from distcommit.stores.plans import put_manifest
-from distcommit.testing.fakes.faulty_calls import Operation
+from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
-from tests.simulation.simulated_posix import Crashed, SimulatedPosix
+from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import ROOTS, SimulatedFileSystem, World, launch_here
 
 SOURCE = ModelSource({"a": ModelDataset({"0": 2, "1": 1}), "b": ModelDataset({"0": 2})})

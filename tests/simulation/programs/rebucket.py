@@ -23,7 +23,7 @@ from distcommit.stores.generation import require_counting
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.pinned import read_settings
 from distcommit.stores.rebucket import Move, Rebucketed, rebucket
-from distcommit.testing.fakes.faulty_calls import Operation
+from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.programs.parts import (
     Program,
@@ -33,7 +33,7 @@ from tests.simulation.programs.parts import (
     require_refused,
     run_pinned,
 )
-from tests.simulation.simulated_posix import Crashed, SimulatedPosix
+from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import ROOTS, World, launch_here
 
 _FIRST = ModelSource({urn: ModelDataset({"0": 1}) for urn in "acgi"})

@@ -20,10 +20,10 @@ from distcommit.steps.registry import load_steps
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores import by_hand
 from distcommit.stores.claims import Mark, put_mark, read_marks
-from distcommit.testing.fakes.faulty_calls import Operation
+from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.programs.parts import Program, half_done, new_machine, require_refused
-from tests.simulation.simulated_posix import Crashed, SimulatedPosix
+from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import ROOTS, SimulatedFileSystem, World
 
 _WORLD = World()

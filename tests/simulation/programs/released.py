@@ -11,6 +11,7 @@ from distcommit.engine.launch import Launch, Result
 from distcommit.engine.settings import RunSettings
 from distcommit.model.log_records import DatasetStatus
 from distcommit.stores import by_hand
+from distcommit.testing.fakes.faulty_calls import Crashed
 from tests.simulation.programs.parts import (
     ASIDE,
     SOURCE,
@@ -20,7 +21,7 @@ from tests.simulation.programs.parts import (
     require_refused,
     run_and_look,
 )
-from tests.simulation.simulated_posix import Crashed, SimulatedPosix
+from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import ROOTS, World
 
 _HELD = World(job_level=True)

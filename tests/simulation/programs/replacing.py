@@ -18,7 +18,7 @@ from distcommit.sinks.files.sink import FileSink
 from distcommit.stores import by_hand
 from distcommit.stores.claims import Mark, read_marks, read_owner
 from distcommit.stores.job_store import open_store
-from distcommit.testing.fakes.faulty_calls import Operation
+from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.models.turning_away import TurningAway
 from tests.simulation.programs.parts import (
@@ -29,7 +29,7 @@ from tests.simulation.programs.parts import (
     staged,
     unsettled,
 )
-from tests.simulation.simulated_posix import Crashed, SimulatedPosix
+from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import ROOTS, SimulatedFileSystem, World
 
 

@@ -10,12 +10,12 @@ from distcommit.app.output.audit import AuditResult, audit_store
 from distcommit.model.errors import DistcommitError
 from distcommit.model.log_records import DatasetStatus
 from distcommit.stores import by_hand
-from distcommit.testing.fakes.faulty_calls import Operation
+from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.models.model_flow import model_flow, without_right
 from tests.models.turning_away import TurningAway
 from tests.simulation.programs.parts import Program, new_machine, staged, unsettled
-from tests.simulation.simulated_posix import Crashed, SimulatedPosix
+from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import ROOTS, World
 
 _SOURCE = ModelSource({"a": ModelDataset({"0": 3, "1": 2}, units=2), "b": ModelDataset({"0": 2})})

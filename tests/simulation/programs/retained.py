@@ -29,7 +29,7 @@ from distcommit.stores import by_hand
 from distcommit.stores.claims import Mark, read_marks, read_owner
 from distcommit.stores.horizons import known_horizon, put_horizon
 from distcommit.stores.job_store import open_store
-from distcommit.testing.fakes.faulty_calls import Operation
+from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.programs.parts import (
     Program,
@@ -39,7 +39,7 @@ from tests.simulation.programs.parts import (
     staged,
     unsettled,
 )
-from tests.simulation.simulated_posix import Crashed, SimulatedPosix
+from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import ROOTS, SimulatedFileSystem, World
 
 _DAY_MS = 86_400_000

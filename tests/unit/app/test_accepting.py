@@ -12,9 +12,8 @@ from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.watermark import Watermark
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.by_hand import accept
-from distcommit.testing.fakes.faulty_calls import Operation
+from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
-from tests.simulation.simulated_posix import Crashed
 from tests.simulation.world import ROOTS, World
 from tests.unit.engine.machines import OUTPUT, Machine, audit, dies_at, go, published, states
 

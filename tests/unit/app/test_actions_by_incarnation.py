@@ -30,9 +30,9 @@ from distcommit.stores import by_hand
 from distcommit.stores.horizons import put_horizon
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.rebucket import Move, rebucket
+from distcommit.testing.fakes.faulty_calls import Crashed
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.models.turning_away import TurningAway
-from tests.simulation.simulated_posix import Crashed
 from tests.simulation.world import World
 from tests.spec.set_model import Act, SetModel
 from tests.unit.app.rebuilding import lose_the_store, rebuild

@@ -22,11 +22,10 @@ from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.by_hand import accept, set_watermark
 from distcommit.stores.fencing import end_run
 from distcommit.stores.segment import Segment, decode_segment, encode_segment
-from distcommit.testing.fakes.faulty_calls import Operation
+from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset
 from tests.models.turning_away import TurningAway
 from tests.simulation.programs.parts import put_file
-from tests.simulation.simulated_posix import Crashed
 from tests.simulation.world import ROOTS, World
 from tests.unit.app.test_counted import WithoutOffsets
 from tests.unit.app.test_readers import Place

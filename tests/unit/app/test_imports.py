@@ -20,7 +20,7 @@ from distcommit.protocol.fold import Fold
 from distcommit.stores.by_hand import set_watermark, set_watermarks
 from distcommit.stores.fencing import fence_bucket, fence_job
 from distcommit.stores.job_store import JobStore
-from tests.simulation.simulated_posix import Crashed
+from distcommit.testing.fakes.faulty_calls import Crashed
 from tests.simulation.world import World
 from tests.unit.engine.machines import Machine, Meeting
 

@@ -19,9 +19,9 @@ from distcommit.model.sink import Sink
 from distcommit.model.source import Source
 from distcommit.model.watermark import Watermark
 from distcommit.stores import by_hand
+from distcommit.testing.fakes.faulty_calls import Crashed
 from distcommit.testing.fakes.model_source import ModelSource
 from distcommit.testing.fakes.sqlite_sink import SqliteCommitter, SqliteSink
-from tests.simulation.simulated_posix import Crashed
 from tests.unit.app.ledger_jobs import LedgerJob
 from tests.unit.app.rebuilding import lose_the_store, put_back, remove_clean_mark
 from tests.unit.engine.machines import launch, source, states

@@ -23,10 +23,9 @@ from distcommit.sources.files.source import FilesSource
 from distcommit.stores import by_hand
 from distcommit.stores.claims import Mark, put_mark, read_marks
 from distcommit.stores.task_states import record_ingest_ended
-from distcommit.testing.fakes.faulty_calls import Operation
+from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.programs.parts import planned
-from tests.simulation.simulated_posix import Crashed
 from tests.simulation.world import ROOTS, SimulatedFileSystem, World
 from tests.unit.app.rebuilding import lose_the_store, put_back, remove_clean_mark
 from tests.unit.app.rebuilding import rebuild as rebuilt

@@ -21,9 +21,8 @@ from distcommit.stores.claims import Mark, put_mark, read_marks
 from distcommit.stores.fencing import begin_run
 from distcommit.stores.job_store import open_store
 from distcommit.stores.log import CommitLog
-from distcommit.testing.fakes.faulty_calls import Operation
+from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from tests.simulation.programs.parts import files_below, replace_files
-from tests.simulation.simulated_posix import Crashed
 from tests.simulation.world import ROOTS, SimulatedFileSystem, World
 from tests.unit.engine.machines import OUTPUT, Machine, Meeting, dies_at, fails, published, source, states, with_folders
 from tests.unit.engine.situations import quarantine

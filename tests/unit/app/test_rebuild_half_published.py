@@ -21,10 +21,9 @@ from distcommit.model.sink import Sink
 from distcommit.model.source import Source
 from distcommit.sinks.files.field_folders import FieldPartition
 from distcommit.sinks.files.sink import FileSink
-from distcommit.testing.fakes.faulty_calls import Operation
+from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.models.turning_away import ByValue, TurningAway
-from tests.simulation.simulated_posix import Crashed
 from tests.simulation.world import ROOTS, World
 from tests.unit.app.ledger_jobs import LedgerJob
 from tests.unit.app.rebuilding import lose_the_store, put_back, rebuild

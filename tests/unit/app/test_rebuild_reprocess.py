@@ -13,10 +13,9 @@ from distcommit.protocol.paths.output import is_tombstone
 from distcommit.sinks.files.footer import Footer
 from distcommit.sinks.files.offsets import OffsetSets
 from distcommit.stores import by_hand
-from distcommit.testing.fakes.faulty_calls import Operation
+from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.models.turning_away import TurningAway
-from tests.simulation.simulated_posix import Crashed
 from tests.simulation.world import World
 from tests.unit.app.rebuilding import lose_the_store, put_back, rebuild, remove_clean_mark
 from tests.unit.engine.machines import OUTPUT, Machine, audit, dies, go, states

@@ -13,9 +13,9 @@ from distcommit.engine.run import run
 from distcommit.ingest.task_flow import Branch, TaskFlow
 from distcommit.model.committer import CommitRequest, Committed, CommitterContext
 from distcommit.model.source import Source
+from distcommit.testing.fakes.faulty_calls import Crashed
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.models.turning_away import ByValue
-from tests.simulation.simulated_posix import Crashed
 from tests.simulation.world import ROOTS
 from tests.unit.app.ledger_jobs import FILES, LedgerJob
 from tests.unit.app.rebuilding import lose_the_store, put_back

@@ -33,9 +33,9 @@ from distcommit.protocol.paths.parts import CLAIM_FOLDER
 from distcommit.stores.fencing import end_run
 from distcommit.stores.plans import put_manifest
 from distcommit.stores.segment import decode_segment
-from distcommit.testing.fakes.faulty_calls import Operation
+from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
-from tests.simulation.simulated_posix import Crashed, SimulatedPosix
+from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import World
 
 BUCKET_LOG = "/store/log/bucket="

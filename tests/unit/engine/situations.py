@@ -13,8 +13,8 @@ from distcommit.engine.settings import RunSettings
 from distcommit.model.log_records import Failed, SealedSequence, SequenceName
 from distcommit.model.work import TaskState
 from distcommit.stores.task_states import TaskStateReader, record_ingest_ended
+from distcommit.testing.fakes.faulty_calls import Crashed
 from distcommit.testing.fakes.model_source import ModelSource
-from tests.simulation.simulated_posix import Crashed
 from tests.simulation.world import World
 from tests.unit.engine.machines import (
     OUTPUT,

@@ -28,8 +28,7 @@ from distcommit.model.sink import Abilities, Sink
 from distcommit.sinks import ledgers
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores import by_hand
-from distcommit.testing.fakes.faulty_calls import Operation
-from tests.simulation.simulated_posix import Crashed
+from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from tests.simulation.world import World
 from tests.unit.engine.machines import OUTPUT, Fault, Machine, Meeting, launch, source, statuses
 from tests.unit.engine.test_own_sinks import MemorySink

@@ -17,10 +17,10 @@ from distcommit.model.errors import FencedError
 from distcommit.model.log_records import Done, Gate, Intent, SealedSequence, SetWatermark
 from distcommit.model.watermark import Watermark
 from distcommit.stores.task_states import record_ingest_ended
-from distcommit.testing.fakes.faulty_calls import Operation
+from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.explore import crashes_of
-from tests.simulation.simulated_posix import Crashed, SimulatedPosix
+from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import World
 from tests.unit.engine.machines import (
     NOTHING,

@@ -13,9 +13,8 @@ from distcommit.model.watermark import Watermark
 from distcommit.model.work import WorkUnit
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.stores.task_states import record_ingest_ended
-from distcommit.testing.fakes.faulty_calls import Operation
+from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
-from tests.simulation.simulated_posix import Crashed
 from tests.simulation.world import World
 from tests.unit.engine.machines import (
     BUCKET_LOG,

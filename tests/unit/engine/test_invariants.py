@@ -21,8 +21,8 @@ from distcommit.model.work import WorkUnit
 from distcommit.steps.registry import load_steps
 from distcommit.stores.plans import put_manifest
 from distcommit.stores.task_states import record_ingest_ended
+from distcommit.testing.fakes.faulty_calls import Crashed
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
-from tests.simulation.simulated_posix import Crashed
 from tests.simulation.world import World
 from tests.unit.engine.machines import (
     OUTPUT,

@@ -30,9 +30,9 @@ from distcommit.protocol.paths.temporary import OUTPUT_PROBE, TEMPORARY
 from distcommit.stores import by_hand
 from distcommit.stores.fencing import fence_bucket, fence_job
 from distcommit.stores.job_store import JobStore
-from distcommit.testing.fakes.faulty_calls import Operation
+from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
-from tests.simulation.simulated_posix import Crashed, SimulatedPosix
+from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import ROOTS, SimulatedFileSystem, World
 from tests.unit.engine.machines import (
     BUCKET_LOG,

@@ -16,8 +16,7 @@ from distcommit.model.errors import ConfigurationError, SourceError
 from distcommit.model.source import SourceState
 from distcommit.model.work import DatasetPlan
 from distcommit.sources.micro_batch.source import Spool, SpooledBatch
-from distcommit.testing.fakes.faulty_calls import Operation
-from tests.simulation.simulated_posix import Crashed
+from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from tests.simulation.world import ROOTS, SimulatedFileSystem, World
 from tests.unit.engine.machines import (
     NOTHING,

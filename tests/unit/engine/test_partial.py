@@ -19,9 +19,9 @@ from distcommit.model.work import TaskOutcome, WorkUnit
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.stores.segment import decode_segment
 from distcommit.stores.task_states import record_ingest_ended
+from distcommit.testing.fakes.faulty_calls import Crashed
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.models.model_flow import model_flow
-from tests.simulation.simulated_posix import Crashed
 from tests.simulation.world import World, left_in_staging
 from tests.unit.engine.machines import (
     BUCKET_LOG,

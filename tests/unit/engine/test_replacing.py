@@ -20,10 +20,9 @@ from distcommit.stores import by_hand
 from distcommit.stores.documents import encode_document
 from distcommit.stores.fencing import end_run
 from distcommit.stores.tombstones import Tombstone, newest_replacements, read_tombstone, retired_by
-from distcommit.testing.fakes.faulty_calls import Operation
+from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.models.turning_away import TurningAway
-from tests.simulation.simulated_posix import Crashed
 from tests.simulation.world import ROOTS, SimulatedFileSystem, World
 from tests.unit.app.rebuilding import lose_the_store, put_back, rebuild, remove_clean_mark
 from tests.unit.engine.machines import (

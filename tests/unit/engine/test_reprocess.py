@@ -20,10 +20,9 @@ from distcommit.sinks.files.footer import read_footer, read_records
 from distcommit.stores import by_hand
 from distcommit.stores.documents import encode_document
 from distcommit.stores.tombstones import RetiredFile, Tombstone, read_tombstone
-from distcommit.testing.fakes.faulty_calls import Operation
+from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.models.turning_away import ByValue, TurningAway
-from tests.simulation.simulated_posix import Crashed
 from tests.simulation.world import SimulatedFileSystem, World
 from tests.unit.engine.machines import NOTHING, OUTPUT, Machine, audit, dies, go, source, states
 from tests.unit.engine.test_own_sinks import MemorySink

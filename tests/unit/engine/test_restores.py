@@ -28,11 +28,11 @@ from distcommit.stores.fencing import require_newest
 from distcommit.stores.rebucket import Move, rebucket
 from distcommit.stores.retention import USUALLY_KEPT, Retention
 from distcommit.stores.segment import decode_segment
-from distcommit.testing.fakes.faulty_calls import Operation
+from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.programs.parts import files_below, new_machine, planned, replace_files
 from tests.simulation.programs.restores import AFTER, BEFORE, LOG_OF_A, THEN, WORLD, run_after_a_restore
-from tests.simulation.simulated_posix import Crashed, SimulatedPosix
+from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import ROOTS, SimulatedFileSystem, launch_here
 
 Files = dict[str, bytes]

@@ -16,9 +16,9 @@ from distcommit.model.watermark import Watermark
 from distcommit.model.work import added_schemas
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.stores import by_hand
+from distcommit.testing.fakes.faulty_calls import Crashed
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.models.turning_away import ByValue
-from tests.simulation.simulated_posix import Crashed
 from tests.simulation.world import ROOTS, World
 from tests.unit.app.rebuilding import lose_the_store, put_back
 from tests.unit.app.rebuilding import rebuild as rebuilt

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from distcommit.testing.fakes.faulty_calls import Operation
-from tests.simulation.simulated_posix import Crashed
+from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from tests.simulation.world import World
 from tests.unit.engine.machines import (
     OUTPUT,

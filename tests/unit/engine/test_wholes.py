@@ -33,8 +33,8 @@ from distcommit.sinks.files.sink import FileSink
 from distcommit.stores import by_hand
 from distcommit.stores.by_hand import Release
 from distcommit.stores.job_store import JobStore
+from distcommit.testing.fakes.faulty_calls import Crashed
 from distcommit.testing.fakes.model_source import ModelSource
-from tests.simulation.simulated_posix import Crashed
 from tests.simulation.world import World
 from tests.unit.engine.machines import OUTPUT, STAGING, Machine, Meeting, dies_at, fails, launch, source, statuses
 from tests.unit.engine.test_own_sinks import MemorySink, run_with

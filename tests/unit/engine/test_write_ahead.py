@@ -17,8 +17,7 @@ from distcommit.model.steps import StepContext
 from distcommit.steps.execution import execute_sequences
 from distcommit.steps.registry import load_steps
 from distcommit.stores.task_states import record_ingest_ended
-from distcommit.testing.fakes.faulty_calls import Operation
-from tests.simulation.simulated_posix import Crashed
+from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from tests.unit.engine.machines import (
     BUCKET_LOG,
     NOTHING,

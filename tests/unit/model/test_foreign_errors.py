@@ -8,7 +8,7 @@ import pickle
 import pytest
 
 from distcommit.model.foreign_errors import ForeignError, foreign_errors
-from tests.simulation.simulated_posix import Crashed
+from distcommit.testing.fakes.faulty_calls import Crashed
 
 
 class Panic(BaseException):

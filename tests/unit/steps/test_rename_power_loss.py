@@ -10,8 +10,8 @@ import pytest
 
 from distcommit.model.steps import Lost, StepContext, Verdict
 from distcommit.steps.rename import FsRenameCommitStep
-from distcommit.testing.fakes.faulty_calls import Operation
-from tests.simulation.simulated_posix import Crashed, SimulatedPosix
+from distcommit.testing.fakes.faulty_calls import Crashed, Operation
+from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import SimulatedFileSystem
 from tests.unit.engine.machines import OUTPUT, STAGING, LinkMachine, Machine, dies_at, on_every_power_loss
 

@@ -17,9 +17,8 @@ from distcommit.model.log_records import DatasetStatus
 from distcommit.model.steps import StepContext
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores import by_hand
-from distcommit.testing.fakes.faulty_calls import Operation
+from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
-from tests.simulation.simulated_posix import Crashed
 from tests.simulation.world import ROOTS, World
 from tests.unit.engine.machines import OUTPUT, Machine
 

@@ -16,8 +16,8 @@ from distcommit.model.watermark import Watermark
 from distcommit.steps.registry import load_steps
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores import by_hand
-from distcommit.testing.fakes.faulty_calls import Operation
-from tests.simulation.simulated_posix import Crashed, SimulatedPosix
+from distcommit.testing.fakes.faulty_calls import Crashed, Operation
+from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import ROOTS
 from tests.unit.engine.machines import (
     OUTPUT,

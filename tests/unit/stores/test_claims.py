@@ -11,10 +11,10 @@ from distcommit.protocol.paths.parts import CLAIM_FOLDER
 from distcommit.stores.anchors import cut_ended
 from distcommit.stores.claims import Mark, read_marks
 from distcommit.stores.fencing import begin_run, end_run
-from distcommit.testing.fakes.faulty_calls import Operation
+from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.explore import crashes_of
-from tests.simulation.simulated_posix import Crashed, SimulatedPosix
+from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import ROOTS, SimulatedFileSystem, World, launch_here
 
 WORLD = World()

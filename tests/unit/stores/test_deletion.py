@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from distcommit.stores.deletion import delete_entry, delete_tree
-from distcommit.testing.fakes.faulty_calls import Operation
-from tests.simulation.simulated_posix import Crashed, SimulatedPosix
+from distcommit.testing.fakes.faulty_calls import Crashed, Operation
+from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import SimulatedFileSystem
 
 FILES = ("a", "below/b", "below/c", "below/deep/d")

@@ -9,8 +9,8 @@ import pytest
 
 from distcommit.model.errors import FencedError, StorageRefusedError
 from distcommit.stores.fencing import fence_bucket, fence_job
-from distcommit.testing.fakes.faulty_calls import Operation
-from tests.simulation.simulated_posix import Crashed, SimulatedPosix
+from distcommit.testing.fakes.faulty_calls import Crashed, Operation
+from tests.simulation.simulated_posix import SimulatedPosix
 from tests.unit.engine.machines import Machine, Meeting, fails, on_every_power_loss, source
 from tests.unit.engine.situations import WORLD, check_recovery
 

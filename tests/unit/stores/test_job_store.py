@@ -17,8 +17,9 @@ from distcommit.fs.posix import RealPosixCalls
 from distcommit.model.errors import ConfigurationError, CorruptError, UnknownVersionError
 from distcommit.stores.fencing import fence_job
 from distcommit.stores.job_store import DEFAULT_BUCKETS, JobStore, Roots, has_store, open_store
+from distcommit.testing.fakes.faulty_calls import Crashed
 from tests.simulation.damage import of_version
-from tests.simulation.simulated_posix import Crashed, SimulatedPosix
+from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import ROOTS, SimulatedFileSystem
 from tests.unit.engine.machines import OUTPUT, STAGING, LinkMachine, Machine, Meeting, fails
 from tests.unit.engine.situations import WORLD

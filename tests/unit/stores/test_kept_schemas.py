@@ -11,7 +11,8 @@ import pytest
 from distcommit.model.errors import ConfigurationError, CorruptError
 from distcommit.stores.documents import decode_document
 from distcommit.stores.kept_schemas import KeptSchema, SchemaStore
-from tests.simulation.simulated_posix import Crashed, SimulatedPosix
+from distcommit.testing.fakes.faulty_calls import Crashed
+from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import SimulatedFileSystem
 from tests.unit.engine.machines import Machine, dies_at, on_every_power_loss
 

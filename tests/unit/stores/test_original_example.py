@@ -16,7 +16,8 @@ from distcommit.steps.watermark import HighWatermarkCommitStep
 from distcommit.stores import by_hand
 from distcommit.stores.commit_step_store import LogCommitStepStore
 from distcommit.stores.job_store import JobStore, Roots, open_store
-from tests.simulation.simulated_posix import Crashed, SimulatedPosix
+from distcommit.testing.fakes.faulty_calls import Crashed
+from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import SimulatedFileSystem
 from tests.unit.engine.machines import Machine, dies_at, on_every_power_loss
 

@@ -24,8 +24,9 @@ from distcommit.stores.pinned import (
     record_settings,
     require_settings,
 )
+from distcommit.testing.fakes.faulty_calls import Crashed
 from tests.simulation.damage import of_version
-from tests.simulation.simulated_posix import Crashed, SimulatedPosix
+from tests.simulation.simulated_posix import SimulatedPosix
 from tests.unit.engine.machines import Machine, Meeting, fails
 from tests.unit.engine.situations import WORLD
 

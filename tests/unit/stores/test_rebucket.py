@@ -30,13 +30,12 @@ from distcommit.stores.job_store import JobStore, open_store
 from distcommit.stores.rebucket import Move, Rebucketed, rebucket
 from distcommit.stores.retention import USUALLY_KEPT
 from distcommit.stores.segment import Segment, encode_segment
-from distcommit.testing.fakes.faulty_calls import Operation
+from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.casts.parts import new_run
 from tests.simulation.explore import program_violation
 from tests.simulation.programs.parts import Program, half_done
 from tests.simulation.programs.rebucket import REBUCKET
-from tests.simulation.simulated_posix import Crashed
 from tests.simulation.world import ROOTS, SimulatedFileSystem, World
 from tests.unit.engine.machines import Machine, Meeting, dies, dies_at
 

@@ -11,8 +11,7 @@ from distcommit.model.lockstep import alone
 from distcommit.model.log_records import Done
 from distcommit.stores.cut_pieces import published, read_chain, seeing
 from distcommit.stores.cuts import prepare_cuts
-from distcommit.testing.fakes.faulty_calls import Operation
-from tests.simulation.simulated_posix import Crashed
+from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from tests.simulation.world import World
 from tests.unit.engine.machines import Machine, begin_ingest, source, written
 

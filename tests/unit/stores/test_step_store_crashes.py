@@ -13,8 +13,8 @@ from distcommit.model.watermark import Watermark
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.steps.watermark import HighWatermarkCommitStep
 from distcommit.stores.commit_step_store import LogCommitStepStore
-from distcommit.testing.fakes.faulty_calls import Operation
-from tests.simulation.simulated_posix import Crashed, SimulatedPosix
+from distcommit.testing.fakes.faulty_calls import Crashed, Operation
+from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import SimulatedFileSystem
 from tests.unit.engine.machines import OUTPUT, STAGING, Machine, dies_at, on_every_power_loss, written
 
