@@ -167,7 +167,7 @@ def _recover_bucket(
     try:
         log = store.bucket_log(bucket, settings.epoch)
         fold = require_whole(store, seen.job_fold, bucket, log, seen.past)
-        if seen.job_fold.began_epoch:  # else no run has cut yet
+        if seen.job_fold.began_epoch:  # else the job log has no CUT yet
             require_published(step_context(settings), log, fold, seen.ended_epoch)
         nobody_died = fold.fence_epoch <= min(seen.ended_epoch, seen.job_fold.ended_epoch)
         fold = yield from fencing_bucket(log, settings.epoch, settings.run_id)

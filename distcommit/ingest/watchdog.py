@@ -38,7 +38,7 @@ class Watchdog:
     """The process beside one task. It runs within the block, if the flow has constructs and a limit.
 
     Args:
-        flow: what the task runs.
+        flow: the flow of the task.
         writer: of the run's task states, for this process alone.
         least_margin_s: as `LEAST_MARGIN_S`.
         record_s: the worker is killed after so long, although the store could not be written.

@@ -62,21 +62,24 @@ def set_file_aside(fs: FileSystem, roots: Roots, path: str, run_id: str) -> None
     fs.delete(path)
 
 
-def note_replaced(fs: FileSystem, roots: Roots, path: str, run_id: str) -> None:
-    """Record that a file which that run has set aside is there again. The file has to be durable."""
-    fs.put_if_absent(f"{roots.store}/{set_aside_by(run_id)}/{_name_aside(path)}{_REPLACED}", b"")
+def note_replaced(fs: FileSystem, roots: Roots, path: str) -> None:
+    """Record beside each copy of a file that was set aside that the file exists again. The file has to be durable."""
+    for copy in _copies_without_file(fs, roots, path):
+        fs.put_if_absent(f"{copy}{_REPLACED}", b"")
 
 
 def is_only_set_aside(fs: FileSystem, roots: Roots, path: str) -> bool:
-    """Return whether a file was set aside by somebody who died before it was there again. Reads only."""
-    if fs.status(path) is not None:
-        return False
+    """Return whether a repair set the file aside and died before it wrote the file again. Reads only."""
+    return fs.status(path) is None and any(_copies_without_file(fs, roots, path))
+
+
+def _copies_without_file(fs: FileSystem, roots: Roots, path: str) -> Iterator[str]:
+    """Yield the paths of copies that no note says the file was written again after."""
     base, name = set_aside_root(roots.store), _name_aside(path)
     for run in fs.list_folder(base):
         found = {entry.name for entry in fs.list_folder(f"{base}/{run.name}")} if run.is_folder else set()
         if name in found and f"{name}{_REPLACED}" not in found:
-            return True
-    return False
+            yield f"{base}/{run.name}/{name}"
 
 
 def _name_aside(path: str) -> str:

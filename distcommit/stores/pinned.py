@@ -82,7 +82,7 @@ def record_settings_anew(store: JobStore, pinned: PinnedSettings) -> str:
     """Record settings, durably, above a document that can't be read. Return the path of that one.
 
     Raises:
-        FileNotFoundError: if there is no document.
+        FileNotFoundError: if no document was ever recorded.
         DistcommitError: if they can't be recorded.
     """
     number = _newest_number(store)

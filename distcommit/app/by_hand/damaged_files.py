@@ -165,7 +165,7 @@ def _repair_claims(store: JobStore, names: list[str], run_id: str) -> None:
     if paths:
         claim_folders(store)
     for path in paths:
-        note_replaced(store.fs, store.roots, path, run_id)
+        note_replaced(store.fs, store.roots, path)
 
 
 def _set_job_log_aside(store: JobStore, run_id: str, *, whole_job: bool) -> None:

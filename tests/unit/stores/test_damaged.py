@@ -26,9 +26,21 @@ def test_claim_is_told_until_it_is_there_again(root: str) -> None:
     assert is_only_set_aside(store.fs, ROOTS, path)
     claim_folders(store)
     assert not is_only_set_aside(store.fs, ROOTS, path)
-    note_replaced(store.fs, ROOTS, path, RUN_ID)
+    note_replaced(store.fs, ROOTS, path)
     store.fs.delete(path)
     assert not is_only_set_aside(store.fs, ROOTS, path), "a claim that somebody takes away later is another matter"
+
+
+def test_claim_that_a_second_repair_writes_again_is_noted_beside_the_copy_of_the_first() -> None:
+    """The first repair died after it had set the claim aside. The second one has another run id, and no copy."""
+    machine = DAMAGED_FILES[1].find()
+    store = World(buckets=2).store(machine)
+    path = claim_path(ROOTS.staging)
+    set_file_aside(store.fs, ROOTS, path, RUN_ID)
+    DAMAGED_FILES[1].act(machine)
+    assert store.fs.status(path) is not None
+    store.fs.delete(path)
+    assert not is_only_set_aside(store.fs, ROOTS, path)
 
 
 def test_claims_of_both_folders_are_told_apart() -> None:
