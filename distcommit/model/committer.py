@@ -44,7 +44,7 @@ class LostAttempt:
         folder: of its staged files, relative to the staging root. They are deleted afterwards, and may be gone already:
             they are where its sequence was abandoned.
         infos: what its writers for this sink have prepared, as far as that is known: nothing of an attempt that died.
-            They are as they were written, which may have been by an older version of the sink.
+            An older version of the sink may have written them.
     """
 
     epoch: int

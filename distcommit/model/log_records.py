@@ -186,7 +186,7 @@ class DatasetStatus(StrEnum):
 
 
 class OpenSequence(Struct, frozen=True, array_like=True):
-    """A sequence that is sealed and not done, and where it stands, which is never `idle`.
+    """A sealed sequence that is not done yet, and its status, which is never `idle`.
 
     `held`: it may run only once its run was decided on; `tried_epochs`: runs that failed to replay it; `reason`: why it
     was not finished last time, and `outage` whether its target was to blame.
@@ -213,11 +213,11 @@ class EarlierReading(Struct, frozen=True, array_like=True):
 
 
 class DatasetState(Struct, frozen=True, array_like=True):
-    """What the fold knows of one dataset.
+    """The state of one dataset in the fold.
 
     `open`: its sequence that is not done, if it has one; `closed_epoch`: newest epoch that may not seal again;
     `done_epoch`: newest epoch whose sequence is published; `origin`: the first position ever read, by partition;
-    `accepted_epochs`: the newest sequence that a person declared done;
+    `accepted_epochs`: the newest sequence that an operator accepted;
     `done_records`, `done_files`, `done_content_sum` and `done_left_out`: what the sequence of `done_epoch` published,
     and why not more; `unread`: what could not be read, if that was so the last time; `schemas`: by converter, the ids
     of the schemas that its records are of; `targets`: what targets have, as the store knows it. `forgotten`: the
@@ -353,7 +353,7 @@ class Generation(Struct, frozen=True, array_like=True, tag="Generation"):
 
 
 class Checkpoint(Struct, frozen=True, array_like=True, tag="Checkpoint"):
-    """The whole fold, so that what lies below can be deleted. `previous`: number of the checkpoint before it.
+    """The whole fold: older segments can be deleted. `previous`: the number of the checkpoint before it.
 
     The last five are the job log's: epochs of the newest CUTs of each phase, the newest head of each bucket, and how
     many buckets there are in which generation (0: as the store was made), or will be.

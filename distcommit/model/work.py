@@ -211,7 +211,7 @@ class BranchResult(Struct, frozen=True):
 
     `files` are staged files, `infos` commit infos (plain data); `holes` are those that nothing of it names.
     `content_sum`: the sum of the files' own (`sinks.files.content`), as 16 hexadecimal digits; empty without files.
-    `records_diverted`: what an error branch was given. `checks`: what the task checkers say. `error`: why the branch
+    `records_diverted`: records in the error branch. `checks`: results of the task checkers. `error`: why the branch
     has failed, and `error_construct` at what; in an attempt that has succeeded it is optional, and all of its records
     are in its error branch.
     """

@@ -21,9 +21,9 @@ class Fold:
     `number`: that of the newest record, valid or not. `moved_to`: the generation in which a bucket's log goes on, 0 if
     this one does.
 
-    Of the job log: `began_epoch` and `ended_epoch`: of the newest CUT of each phase, `heads`: the newest of each
-    bucket, `generation` and `buckets`: those that count (0: as the store was made), `under_way`: the move to the next
-    ones.
+    The job log alone has the others: `began_epoch` and `ended_epoch`, the epochs of the newest CUT of each phase;
+    `heads`, the newest head of each bucket; `generation` and `buckets`, which count (0: as the store was made);
+    `under_way`, the move to the next generation.
     """
 
     __slots__ = (

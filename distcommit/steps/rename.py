@@ -258,7 +258,7 @@ class _FileRow(Struct, frozen=True, array_like=True, gc=False):
 
 
 class _FolderRow(Struct, frozen=True, array_like=True):
-    """Consecutive files from one staged folder into one folder of the output: a row of what is stored."""
+    """The stored row of consecutive files that move from one staged folder into one folder of the output."""
 
     staged: str
     final: str

@@ -37,7 +37,7 @@ _NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a dataset's plan goes by: see `source.FilesSource`. `settled_ns`: files that were changed later are left."""
+    """The rules of a dataset's plan: see `source.FilesSource`. Files that were changed after `settled_ns` wait."""
 
     bytes_per_work_unit: int
     bytes_per_dataset: int

@@ -64,7 +64,7 @@ class Progress:
         path: of the last file that was read, or, if `rows` says so, is being read.
         floor: time and name of the newest file that is no longer remembered by itself.
         recent: the files above it that are read, the oldest first.
-        half: the hashed name of the file that is being read; None if there is none.
+        half: the hashed name of the file that is being read; None between files.
     """
 
     files: int = 0
@@ -183,7 +183,7 @@ class FilesWatermark(WatermarkType[Progress]):
 
 
 def _half(found: Sequence[Scalar], rows: int) -> int | None:
-    """Return what a position ends with: within a file the hash of its name, else nothing. Raises ValueError."""
+    """Return the hash of the file's name that ends a position within a file; None between files. Raises ValueError."""
     match found:
         case [] if rows == 0:
             return None

@@ -265,7 +265,7 @@ def _behind_open(urn: str, partition: int, position: int, log: PartitionLog) -> 
         expected=f"that all is committed or aborted before offset {position}, which is where reading goes on",
         found=f"an open transaction from offset {log.high} on; the partition ends at {log.open_end}",
         todo="wait until its producer has ended it and run again; its watermark is kept, and is right: do not set it."
-        " One that stays, Kafka's own kafka-transactions.sh finds and aborts",
+        " If it never ends: Kafka's kafka-transactions.sh names it by describe-producers and ends it by abort",
     )
 
 

@@ -257,8 +257,8 @@ def _plan_range(
 
 
 def stored_in(urn: str, frame: StagedFrame, state: DatasetState | None) -> Position | None:
-    """Where reading of a dataset goes on by that column; None for one that was never read. A position that names
-    no reader counts as of this one.
+    """Return the stored position of a dataset in that column; None if the dataset was never read. A position that
+    names no reader belongs to this one.
 
     Raises:
         PlanError: if another reader has read it, or this one with other options.
