@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.committer import (
+from distcommit.core.errors import DistcommitError, RecordError
+from distcommit.core.interfaces.committer import (
     AlreadyCommitted,
     CommitRequest,
     Committed,
@@ -19,7 +19,7 @@ from distcommit.model.committer import (
     RetryLater,
     SinkCommitter,
 )
-from distcommit.model.constructs import (
+from distcommit.core.interfaces.constructs import (
     BranchCounts,
     Converted,
     Converter,
@@ -28,27 +28,35 @@ from distcommit.model.constructs import (
     TaskCheck,
     TaskChecker,
 )
-from distcommit.model.errors import DistcommitError, RecordError
-from distcommit.model.extract import Extract, TableType
-from distcommit.model.ledger import LedgerRow
-from distcommit.model.pins import Pin, SourceFact
-from distcommit.model.provenance import Provenance
-from distcommit.model.sink import AttemptIdentity, Origin, Prepared, SealRequest, Sink, SinkWriter, StagingArea
-from distcommit.model.source import Extraction, Extractor, Source, SourceState
-from distcommit.model.steps import CommitStep, Lost, StepContext, Verdict
-from distcommit.model.watermark import Watermark
-from distcommit.model.work import DatasetPlan, WorkUnit
-from distcommit.sinks import ledgers
-from distcommit.sinks.aggregated import AggregatedCommitter
-from distcommit.sinks.committer_sink import CommitterSink
-from distcommit.sinks.record_writer import RecordWriter
-from distcommit.sinks.table_committer import RefusedError
-from distcommit.sinks.writer_sink import WriterSink
+from distcommit.core.interfaces.extract import Extract, TableType
+from distcommit.core.interfaces.ledger import LedgerRow
+from distcommit.core.interfaces.sink import (
+    AttemptIdentity,
+    Origin,
+    Prepared,
+    SealRequest,
+    Sink,
+    SinkWriter,
+    StagingArea,
+)
+from distcommit.core.interfaces.source import Extraction, Extractor, Source, SourceState
+from distcommit.core.interfaces.steps import CommitStep, Lost, StepContext, Verdict
+from distcommit.core.provenance import Provenance
+from distcommit.core.records.fixed_settings import Pin, SourceFact
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import DatasetPlan, WorkUnit
+from distcommit.fs.posix_calls.local import LocalFileSystem
+from distcommit.sinks.base import ledgers
+from distcommit.sinks.base.aggregated import AggregatedCommitter
+from distcommit.sinks.base.committer_sink import CommitterSink
+from distcommit.sinks.base.record_writer import RecordWriter
+from distcommit.sinks.base.writer_sink import WriterSink
+from distcommit.sinks.databases.table_committer import RefusedError
 from distcommit.steps.registry import register
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.steps.sequence import CommitSequence, CommitStepStore
 from distcommit.steps.watermark import HighWatermarkCommitStep
-from distcommit.stores.commit_step_store import LogCommitStepStore
+from distcommit.stores.logs.commit_step_store import LogCommitStepStore
 
 if TYPE_CHECKING:
     from distcommit.app.job import Job

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.model import redaction
+from distcommit.core import redaction
 from tests.servers.java import NO_NEWER_JAVA
 from tests.servers.process import ServerUnavailableError
 from tests.servers.spark_start import start_cheaply

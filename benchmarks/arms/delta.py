@@ -10,9 +10,9 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from benchmarks.runner import WrongResultError
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.committer import CommitRequest, Committed, CommitterContext
-from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
+from distcommit.core.interfaces.committer import CommitRequest, Committed, CommitterContext
+from distcommit.core.interfaces.sink import AttemptIdentity, Origin, StagingArea
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.delta.sink import DeltaSink
 
 _TABLE = "t"

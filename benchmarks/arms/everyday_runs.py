@@ -26,13 +26,13 @@ from benchmarks.workloads.topics import NOTHING, shown
 from distcommit.app.job import Job
 from distcommit.app.job_file.config import parse_config
 from distcommit.app.reading.readers import Cut, read
-from distcommit.app.running import begun
-from distcommit.engine.run import RunResult
+from distcommit.app.running import run_context
+from distcommit.core.ports import FileSystem
+from distcommit.core.records.log_records import Done
+from distcommit.engine.driver.run import RunResult
 from distcommit.engine.settings import RunSettings
-from distcommit.model.log_records import Done
-from distcommit.model.ports import FileSystem
 from distcommit.spark.launch import SparkLaunch
-from distcommit.stores.segment import decode_segment
+from distcommit.stores.logs.segment import decode_segment
 
 
 class _Launches:
@@ -226,7 +226,7 @@ def _launching(folder: Path) -> Iterator[list[_Launches]]:
         made.append(_Launches(spark, folder))
         return made[-1]
 
-    with patch.object(begun, SparkLaunch.__name__, make):
+    with patch.object(run_context, SparkLaunch.__name__, make):
         yield made
 
 

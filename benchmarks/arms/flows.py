@@ -21,14 +21,14 @@ import pyarrow.parquet as pq
 from benchmarks.runner import Parts, WrongResultError
 from benchmarks.workloads.typed_records import CASTS, JSON_FIELDS, NOISE, TYPED, HeldSource
 from distcommit.app.job_file.flow_settings import FlowSettings
+from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Origins, Sink, StagingArea
+from distcommit.core.work import TaskOutcome
 from distcommit.engine.clock import SystemClock
-from distcommit.fs.local import LocalFileSystem
-from distcommit.ingest.flow import run_work_unit
-from distcommit.ingest.task_flow import TaskFlow
-from distcommit.model.sink import AttemptIdentity, Origin, Origins, Sink, StagingArea
-from distcommit.model.work import TaskOutcome
+from distcommit.fs.posix_calls.local import LocalFileSystem
+from distcommit.pipeline.attempt import run_work_unit
+from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.sinks.files.sink import FileSink
-from distcommit.stores.staging import make_area, prepare_bucket
+from distcommit.stores.folders.staging import make_area, prepare_bucket
 
 ROW_GROUP_BYTES = 64 << 20
 TYPED_JSON: Mapping[str, Any] = {

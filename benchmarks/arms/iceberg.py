@@ -15,9 +15,9 @@ import requests
 from pyiceberg.catalog import Catalog, load_catalog
 from sqlalchemy import Engine, event
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.committer import CommitRequest, Committed, CommitterContext
-from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
+from distcommit.core.interfaces.committer import CommitRequest, Committed, CommitterContext
+from distcommit.core.interfaces.sink import AttemptIdentity, Origin, StagingArea
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.iceberg.sink import IcebergSink
 from tests.servers.nessie import NessieServer
 

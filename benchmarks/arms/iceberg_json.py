@@ -18,13 +18,13 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from benchmarks.workloads.typed_records import HeldSource, as_batches
 from distcommit.app.job_file.flow_settings import FlowSettings
+from distcommit.core.interfaces.committer import CommitRequest, Committed, CommitterContext
+from distcommit.core.interfaces.sink import AttemptIdentity
 from distcommit.engine.clock import SystemClock
-from distcommit.fs.local import LocalFileSystem
-from distcommit.ingest.flow import run_work_unit
-from distcommit.model.committer import CommitRequest, Committed, CommitterContext
-from distcommit.model.sink import AttemptIdentity
+from distcommit.fs.posix_calls.local import LocalFileSystem
+from distcommit.pipeline.attempt import run_work_unit
 from distcommit.sinks.iceberg.sink import IcebergSink
-from distcommit.stores.staging import make_area, prepare_bucket
+from distcommit.stores.folders.staging import make_area, prepare_bucket
 
 RECORD_BYTES = 142
 _FIELDS = {

@@ -24,8 +24,8 @@ from benchmarks.workloads.ingested import ingested_there
 from benchmarks.workloads.name_node import operations_of
 from benchmarks.workloads.tree import Shape, TreeDataset, expected_digest, tree_datasets
 from distcommit.engine.settings import RunSettings
-from distcommit.fs.hdfs import HdfsFileSystem
-from distcommit.fs.hdfs_rpc import HdfsRpc
+from distcommit.fs.hadoop.hdfs import HdfsFileSystem
+from distcommit.fs.hadoop.hdfs_rpc import HdfsRpc
 from tests.servers.hdfs import HdfsServer
 
 _THREADS = 16

@@ -14,12 +14,12 @@ from benchmarks.runner import Arm, Parts, WrongResultError
 from benchmarks.workloads.ingested import ingested
 from benchmarks.workloads.latency import Latency, NoLatency, counting
 from benchmarks.workloads.tree import Shape, files_left, make_folders
-from distcommit.engine.counts import Counts, DrainCounts
-from distcommit.engine.drain import drain_partition
-from distcommit.engine.reports import Report, Tally, add_up
+from distcommit.core.ports import FileSystem
+from distcommit.engine.committing.drain import drain_partition
+from distcommit.engine.driver.counts import Counts, DrainCounts
+from distcommit.engine.driver.reports import Report, Tally, add_up
 from distcommit.engine.settings import RunSettings
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.ports import FileSystem
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.spark.launch import SparkLaunch
 
 _NO_OPS = 5

@@ -11,10 +11,10 @@ import pyarrow as pa
 from psycopg import sql
 
 from benchmarks.runner import WrongResultError
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.committer import CommitRequest, Committed, CommitterContext
-from distcommit.model.provenance import Provenance
-from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
+from distcommit.core.interfaces.committer import CommitRequest, Committed, CommitterContext
+from distcommit.core.interfaces.sink import AttemptIdentity, Origin, StagingArea
+from distcommit.core.provenance import Provenance
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.postgresql.sink import PostgresqlSink
 
 _COLUMNS = "kafka_partition integer, kafka_offset bigint, kafka_timestamp timestamptz, value text"

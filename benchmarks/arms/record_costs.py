@@ -18,10 +18,10 @@ from benchmarks.arms.typed_topics import TopicsArm, TypedTopics
 from benchmarks.runner import Parts, WrongResultError
 from benchmarks.workloads.typed_records import HeldSource
 from distcommit.app.job_file.flow_settings import FlowSettings
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import TaskOutcome, WorkUnit
 from distcommit.engine.clock import SystemClock
-from distcommit.ingest.flow import run_work_unit
-from distcommit.model.watermark import Watermark
-from distcommit.model.work import TaskOutcome, WorkUnit
+from distcommit.pipeline.attempt import run_work_unit
 from distcommit.sinks.files.content import content_sum
 from distcommit.sinks.files.sink import FileSink
 

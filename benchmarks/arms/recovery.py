@@ -14,16 +14,16 @@ from benchmarks.workloads.counting import CountingCalls
 from benchmarks.workloads.ingested import ingested
 from benchmarks.workloads.latency import Latency, NoLatency
 from benchmarks.workloads.tree import Shape, files_left, make_folders
-from distcommit.engine.counts import DrainCounts, RecoverCounts
-from distcommit.engine.drain import drain_partition
-from distcommit.engine.recover import RecoverReport, recover_partition
-from distcommit.engine.reports import Report, add_up
+from distcommit.core.ports import FileSystem
+from distcommit.engine.committing.drain import drain_partition
+from distcommit.engine.committing.recover import RecoverReport, recover_partition
+from distcommit.engine.driver.counts import DrainCounts, RecoverCounts
+from distcommit.engine.driver.reports import Report, add_up
 from distcommit.engine.settings import RunSettings
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.ports import FileSystem
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.protocol.paths.staging import bucket_folder
 from distcommit.spark.launch import SparkLaunch
-from distcommit.stores.fencing import fence_job
+from distcommit.stores.logs.fencing import fence_job
 
 
 class Killed(BaseException):

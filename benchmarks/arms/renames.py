@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from distcommit.fs.hdfs import HdfsFileSystem
-from distcommit.fs.hdfs_rpc import HdfsRpc
-from distcommit.fs.webhdfs import WebHdfs
-from distcommit.model.steps import StepContext
-from distcommit.model.work import StagedFile
+from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.work import StagedFile
+from distcommit.fs.hadoop.hdfs import HdfsFileSystem
+from distcommit.fs.hadoop.hdfs_rpc import HdfsRpc
+from distcommit.fs.hadoop.webhdfs import WebHdfs
 from distcommit.steps.execution import execute_sequences
 from distcommit.steps.rename import FsRenameCommitStep
 

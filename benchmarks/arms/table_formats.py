@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.runner import Arm, Parts, WrongResultError
 from benchmarks.workloads.tree import SCHEMA, Shape, tree_datasets, write_dataset
-from distcommit.model.work import StagedFile
+from distcommit.core.work import StagedFile
 
 
 class _TableFormat(Arm):

@@ -17,12 +17,12 @@ from benchmarks.results import Results, Sample, results_of
 from benchmarks.runner import Tell
 from benchmarks.workloads.traced_run import Load, TracedRun, totals_of, traced_run
 from benchmarks.workloads.virtual_time import Surroundings, lay_out
-from distcommit.fs.hdfs import HdfsFileSystem
-from distcommit.fs.hdfs_rpc import HdfsRpc
-from distcommit.fs.local import LocalFileSystem
-from distcommit.fs.s3 import S3FileSystem
-from distcommit.fs.s3_requests import S3Requests
-from distcommit.model.ports import FileSystem
+from distcommit.core.ports import FileSystem
+from distcommit.fs.hadoop.hdfs import HdfsFileSystem
+from distcommit.fs.hadoop.hdfs_rpc import HdfsRpc
+from distcommit.fs.object_stores.s3 import S3FileSystem
+from distcommit.fs.object_stores.s3_requests import S3Requests
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from tests.servers.hdfs import HdfsServer
 from tests.servers.process import ServerUnavailableError
 from tests.servers.s3 import S3Server

@@ -15,13 +15,13 @@ from benchmarks.workloads.hdfs_tree import stage
 from benchmarks.workloads.ingested import ingested_there
 from benchmarks.workloads.name_node import operations_of
 from benchmarks.workloads.tree import Shape, tree_datasets
-from distcommit.engine.counts import DrainCounts
-from distcommit.engine.drain import drain_partition
-from distcommit.engine.reports import Report
-from distcommit.fs.hdfs import HdfsFileSystem
-from distcommit.fs.hdfs_rpc import HdfsRpc
-from distcommit.fs.webhdfs import WebHdfs
-from distcommit.model.steps import StepContext
+from distcommit.core.interfaces.steps import StepContext
+from distcommit.engine.committing.drain import drain_partition
+from distcommit.engine.driver.counts import DrainCounts
+from distcommit.engine.driver.reports import Report
+from distcommit.fs.hadoop.hdfs import HdfsFileSystem
+from distcommit.fs.hadoop.hdfs_rpc import HdfsRpc
+from distcommit.fs.hadoop.webhdfs import WebHdfs
 from tests.servers.hdfs import HdfsServer
 from tests.simulation.world import launch_here
 

@@ -17,12 +17,12 @@ from benchmarks.workloads.flame import drawn
 from benchmarks.workloads.ingested import JOB, roots_of, run_settings
 from benchmarks.workloads.sampling import SampledLaunch
 from benchmarks.workloads.topics import Topics, digest_of_files, produce
-from distcommit.engine.run import run
-from distcommit.fs.local import LocalFileSystem
+from distcommit.engine.driver.run import run
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.files.sink import FileSink
 from distcommit.sinks.files.time_folders import TimePartition
 from distcommit.sources.kafka.source import KafkaSource
-from distcommit.stores.job_store import open_store
+from distcommit.stores.state.job_store import open_store
 from tests.servers.java import jars
 from tests.servers.kafka import KafkaServer
 from tests.servers.process import ServerUnavailableError

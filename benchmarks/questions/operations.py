@@ -17,10 +17,10 @@ from benchmarks.runner import Tell, WrongResultError, scratch
 from benchmarks.workloads.counting import CountingCalls
 from benchmarks.workloads.ingested import ingested
 from benchmarks.workloads.tree import Shape, digest_of, expected_digest, make_folders
-from distcommit.engine.counts import DrainCounts
-from distcommit.engine.drain import drain_partition
-from distcommit.engine.reports import Report
-from distcommit.fs.local import LocalFileSystem
+from distcommit.engine.committing.drain import drain_partition
+from distcommit.engine.driver.counts import DrainCounts
+from distcommit.engine.driver.reports import Report
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from tests.simulation.world import launch_here
 
 _FOR_FOLDERS = ("mkdir", "rmdir")

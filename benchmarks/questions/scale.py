@@ -20,10 +20,10 @@ from benchmarks.session import session_or
 from benchmarks.workloads.ingested import JOB, roots_of, run_settings
 from benchmarks.workloads.source import NumberedSource
 from benchmarks.workloads.tree import Shape
-from distcommit.engine.run import run
-from distcommit.fs.local import LocalFileSystem
+from distcommit.engine.driver.run import run
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.spark.launch import SparkLaunch
-from distcommit.stores.job_store import open_store
+from distcommit.stores.state.job_store import open_store
 
 
 def scale(

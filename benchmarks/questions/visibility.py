@@ -14,14 +14,14 @@ from benchmarks.runner import Tell, WrongResultError, scratch
 from benchmarks.session import session_or
 from benchmarks.workloads.ingested import JOB, roots_of, run_settings
 from benchmarks.workloads.source import NumberedSource
-from distcommit.engine.run import run
+from distcommit.core.records.log_records import Done
+from distcommit.engine.driver.run import run
 from distcommit.engine.settings import RunSettings
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.log_records import Done
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.spark.launch import SparkLaunch
-from distcommit.stores.job_store import JobStore, open_store
-from distcommit.stores.segment import decode_segment
-from distcommit.stores.task_states import PastStates
+from distcommit.stores.logs.segment import decode_segment
+from distcommit.stores.state.job_store import JobStore, open_store
+from distcommit.stores.state.task_states import PastStates
 
 
 def visibility(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from distcommit.fs.posix import PosixCalls, RealPosixCalls
-from distcommit.model.ports import FileStatus, FolderEntry
+from distcommit.core.ports import FileStatus, FolderEntry
+from distcommit.fs.posix_calls.posix import PosixCalls, RealPosixCalls
 
 
 @dataclass

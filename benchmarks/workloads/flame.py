@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from distcommit.model.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError
 
 _A_SECOND = 100
 _PATIENCE_S = 60

@@ -24,12 +24,12 @@ from benchmarks.workloads.calls import ObservedCalls
 from benchmarks.workloads.ingested import JOB, ingested_there, launch_here, roots_of, run_settings
 from benchmarks.workloads.source import NumberedSource
 from benchmarks.workloads.tree import Shape, make_folders
-from distcommit.engine.drain import drain_partition
-from distcommit.engine.recover import recover_partition
-from distcommit.engine.run import recover, run
-from distcommit.fs.local import LocalFileSystem
-from distcommit.stores.fencing import fence_job
-from distcommit.stores.job_store import open_store
+from distcommit.engine.committing.drain import drain_partition
+from distcommit.engine.committing.recover import recover_partition
+from distcommit.engine.driver.run import recover, run
+from distcommit.fs.posix_calls.local import LocalFileSystem
+from distcommit.stores.logs.fencing import fence_job
+from distcommit.stores.state.job_store import open_store
 
 _FILES, _RECORDS = 4, 250
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 from benchmarks.workloads.tree import Shape, TreeDataset, file_bytes, tree_datasets
-from distcommit.model.ports import FileSystem
-from distcommit.model.work import StagedFile
+from distcommit.core.ports import FileSystem
+from distcommit.core.work import StagedFile
 
 _THREADS = 16
 

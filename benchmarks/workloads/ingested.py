@@ -12,21 +12,21 @@ from pathlib import Path
 from benchmarks.workloads import hdfs_tree
 from benchmarks.workloads.source import NumberedSource
 from benchmarks.workloads.tree import EPOCH, Shape, tree_datasets, write_dataset
-from distcommit.engine.planner import plan_partition, share_out
-from distcommit.engine.progress import progress_folder
-from distcommit.engine.run import new_run_id, recover
+from distcommit.core.interfaces.source import Source
+from distcommit.core.ports import FileSystem
+from distcommit.core.work import MAIN_BRANCH, BranchResult, StagedFile, TaskOutcome, TaskState, WorkUnit
+from distcommit.engine.driver.progress import progress_folder
+from distcommit.engine.driver.run import new_run_id, recover
+from distcommit.engine.planning.planner import plan_partition, share_out
 from distcommit.engine.settings import RunSettings
-from distcommit.fs.local import LocalFileSystem
-from distcommit.ingest.task_flow import TaskFlow
-from distcommit.model.ports import FileSystem
-from distcommit.model.source import Source
-from distcommit.model.work import MAIN_BRANCH, BranchResult, StagedFile, TaskOutcome, TaskState, WorkUnit
+from distcommit.fs.posix_calls.local import LocalFileSystem
+from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.files.sink import FileSink
-from distcommit.stores.fencing import fence_job
-from distcommit.stores.job_store import JobStore, Roots, open_store
-from distcommit.stores.plans import PlanReader, put_manifest
-from distcommit.stores.task_states import TaskStateWriter, record_ingest_ended
+from distcommit.stores.logs.fencing import fence_job
+from distcommit.stores.state.job_store import JobStore, Roots, open_store
+from distcommit.stores.state.plans import PlanReader, put_manifest
+from distcommit.stores.state.task_states import TaskStateWriter, record_ingest_ended
 from tests.simulation import world
 
 JOB = "benchmark"

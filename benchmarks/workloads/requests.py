@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from distcommit.model.ports import FileSystem
+from distcommit.core.ports import FileSystem
 
 _SEAMS = {"file": "_calls", "hdfs": "_calls", "webhdfs": "_calls", "s3": "_requests"}
 """By scheme, where a file system holds what it asks."""

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from benchmarks.workloads.tree import dataset_urn
-from distcommit.model.log_records import DatasetState, DatasetStatus
-from distcommit.model.provenance import Provenance
-from distcommit.model.source import DatasetProblem, Extraction, Extractor, Source, SourceState
-from distcommit.model.watermark import Watermark, as_offset
-from distcommit.model.work import DatasetPlan, WorkUnit
+from distcommit.core.interfaces.source import DatasetProblem, Extraction, Extractor, Source, SourceState
+from distcommit.core.provenance import Provenance
+from distcommit.core.records.log_records import DatasetState, DatasetStatus
+from distcommit.core.watermark import Watermark, as_offset
+from distcommit.core.work import DatasetPlan, WorkUnit
 
 SCHEMA = pa.schema([("partition", pa.string()), ("offset", pa.int64())])
 

@@ -14,11 +14,11 @@ import msgspec
 from benchmarks.workloads.ingested import JOB, roots_of, run_settings
 from benchmarks.workloads.requests import seam_of
 from benchmarks.workloads.source import NumberedSource
-from distcommit.engine.run import run
+from distcommit.core.ports import FileSystem
+from distcommit.engine.driver.run import run
 from distcommit.engine.settings import RunSettings
-from distcommit.model.ports import FileSystem
 from distcommit.sinks.files.sink import FileSink
-from distcommit.stores.job_store import open_store
+from distcommit.stores.state.job_store import open_store
 
 Result = TypeVar("Result", bound=msgspec.Struct)
 _WRITES = ("put", "upload", "open", "mkdir", "make_folder", "rename", "link", "unlink", "rmdir", "delete")

@@ -15,8 +15,8 @@ from pathlib import Path
 from confluent_kafka import KafkaError, Message, Producer
 
 import distcommit
-from distcommit.model.errors import DistcommitError
-from distcommit.model.watermark import as_offset
+from distcommit.core.errors import DistcommitError
+from distcommit.core.watermark import as_offset
 from distcommit.protocol.paths.store import cut_of
 
 _TICKS_S = os.sysconf("SC_CLK_TCK")

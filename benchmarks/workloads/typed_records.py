@@ -20,10 +20,10 @@ import pyarrow.parquet as pq
 from xxhash import xxh3_64_hexdigest
 
 from benchmarks.workloads.topics import FIRST_DAY_MS
-from distcommit.model.provenance import Provenance
-from distcommit.model.source import Extraction, Extractor, Source
-from distcommit.model.watermark import Watermark
-from distcommit.model.work import DatasetPlan, WorkUnit
+from distcommit.core.interfaces.source import Extraction, Extractor, Source
+from distcommit.core.provenance import Provenance
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import DatasetPlan, WorkUnit
 from distcommit.sinks.files import avro_container
 from distcommit.sources.kafka.batches import BATCH_SCHEMA
 

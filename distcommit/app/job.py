@@ -13,34 +13,34 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from distcommit.app.by_hand.abandon_all import Abandoned, abandon_each
-from distcommit.app.by_hand.accepting import not_published
-from distcommit.app.by_hand.ask_service import AskedResult, Wish, ask_service
-from distcommit.app.by_hand.damaged_files import set_run_records_aside
-from distcommit.app.by_hand.imports import ImportResult, import_watermarks
-from distcommit.app.by_hand.positions import ForeignPositions, read_positions, require_some
-from distcommit.app.by_hand.rebucket import RebucketResult, rebucket_job
-from distcommit.app.by_hand.rebuild_job import rebuild_job
-from distcommit.app.by_hand.rebuild_plan import RebuildResult
-from distcommit.app.by_hand.repair import RepairResult, repair_job
-from distcommit.app.by_hand.retain import RetainResult, retain_job
-from distcommit.app.by_hand.take_over import ANOTHER_SOURCE, closed, names_of, positions_of
-from distcommit.app.by_hand.watermarks import set_watermark
-from distcommit.app.looking.refusals import closed_to_people, opened_for
-from distcommit.app.looking.release_plan import ReleasePlan, plan_release
+from distcommit.app.admin.abandon_all import Abandoned, abandon_each
+from distcommit.app.admin.accepting import not_published
+from distcommit.app.admin.ask_service import AskedResult, Wish, ask_service
+from distcommit.app.admin.damaged_files import set_run_records_aside
+from distcommit.app.admin.expire import RetainResult, retain_job
+from distcommit.app.admin.rebuild_job import rebuild_job
+from distcommit.app.admin.rebuild_plan import RebuildResult
+from distcommit.app.admin.repair import RepairResult, repair_job
+from distcommit.app.admin.watermarks import set_watermark
+from distcommit.app.inspection.refusals import closed_to_people, opened_for
+from distcommit.app.inspection.release_plan import ReleasePlan, plan_release
+from distcommit.app.migration.imports import ImportResult, import_watermarks
+from distcommit.app.migration.positions import ForeignPositions, read_positions, require_some
+from distcommit.app.migration.rebucket import RebucketResult, rebucket_job
+from distcommit.app.migration.take_over import ANOTHER_SOURCE, closed, names_of, positions_of
 from distcommit.app.running.cancel import CancelResult, cancel_runs
 from distcommit.app.stored_job import StoredJob, is_job_file
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.records.fixed_settings import Pin
+from distcommit.core.watermark import Position
 from distcommit.engine.clock import SystemClock
-from distcommit.engine.events import Observer
-from distcommit.engine.observed import Nobody
-from distcommit.engine.run import RecoverResult, RunResult, new_run_id, recover, run
-from distcommit.model.errors import ConfigurationError
-from distcommit.model.pins import Pin
-from distcommit.model.watermark import Position
-from distcommit.stores import by_hand
-from distcommit.stores.fencing import end_run
-from distcommit.stores.job_store import JobStore, open_store
-from distcommit.stores.pinned import record_settings
+from distcommit.engine.driver.events import Observer
+from distcommit.engine.driver.guarded_observer import Nobody
+from distcommit.engine.driver.run import RecoverResult, RunResult, new_run_id, recover, run
+from distcommit.stores.logs.fencing import end_run
+from distcommit.stores.operator import operator_actions
+from distcommit.stores.state.fixed_settings import record_settings
+from distcommit.stores.state.job_store import JobStore, open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -99,7 +99,7 @@ class Job(StoredJob):
         Raises:
             ConfigurationError: if the store does not know it; no run began.
         """
-        from distcommit.app.running.begun import begun  # noqa: PLC0415 - what only looks needs no Spark
+        from distcommit.app.running.run_context import begun  # noqa: PLC0415 - what only looks needs no Spark
 
         if dataset:
             self.steps(dataset, most=1)
@@ -112,13 +112,13 @@ class Job(StoredJob):
 
     def reprocess(self, urn: str, observer: Observer | None = None) -> RunResult:
         """Feeds what was turned away of a dataset through the flow as it is now: see `reprocess_dataset`."""
-        from distcommit.app.by_hand.reprocess import reprocess_dataset  # noqa: PLC0415 - what only looks needs no Spark
+        from distcommit.app.admin.reprocess import reprocess_dataset  # noqa: PLC0415 - what only looks needs no Spark
 
         return reprocess_dataset(self._folders, self._session, urn, who_am_i(), observer)
 
     def reprocess_all(self, observer: Observer | None = None) -> RunResult:
-        """The same for all datasets of which anything was turned away, in one run: see `app.by_hand.reprocess`."""
-        from distcommit.app.by_hand.reprocess import reprocess_all  # noqa: PLC0415 - what only looks needs no Spark
+        """The same for all datasets of which anything was turned away, in one run: see `app.admin.reprocess`."""
+        from distcommit.app.admin.reprocess import reprocess_all  # noqa: PLC0415 - what only looks needs no Spark
 
         return reprocess_all(self._folders, self._session, who_am_i(), observer)
 
@@ -140,7 +140,7 @@ class Job(StoredJob):
         return cancel_runs(self.open_store(create=False), who_am_i(), SystemClock(), wait_s, told)
 
     def ask_service(self, wish: Wish, *, wait_s: float = 0) -> AskedResult:
-        """Pauses, resumes or triggers the job, wherever it is served: see `app.by_hand.ask_service`."""
+        """Pauses, resumes or triggers the job, wherever it is served: see `app.admin.ask_service`."""
         return ask_service(self.open_store(create=False), wish, who_am_i(), SystemClock(), wait_s)
 
     def retry(self, urn: str) -> None:
@@ -149,34 +149,34 @@ class Job(StoredJob):
         Raises:
             ConfigurationError, ConflictError: if the store does not know it, or it is neither.
         """
-        by_hand.retry(opened_for(self._folders, urn), urn, who_am_i())
+        operator_actions.retry(opened_for(self._folders, urn), urn, who_am_i())
 
     def accept(self, urn: str) -> None:
         """Declares a quarantined dataset's sequence done as it is; what it has not published is lost, and what is
         prepared for it at a target is rolled back there, by the next run if that can't be reached."""
         store, committers = opened_for(self._folders, urn), self.config.task_flow().committers
         lost = partial(not_published, store, self.config.task_flow(), who_am_i())
-        left = by_hand.accept(store, urn, who_am_i(), committers, lost)
+        left = operator_actions.accept(store, urn, who_am_i(), committers, lost)
         if left:
             logger.warning("what is prepared is rolled back by the next run: %s", ", ".join(map(repr, left)))
 
     def abandon(self, urn: str, *, restart: bool = False) -> None:
         """Undoes a quarantined dataset's sequence; the next run reads its records again, or with `restart` the dataset
         from its beginning. Raises ConflictError if it is not quarantined, or what is committed can't be taken back."""
-        act = by_hand.restart if restart else by_hand.abandon
+        act = operator_actions.restart if restart else operator_actions.abandon
         act(opened_for(self._folders, urn), urn, who_am_i(), self.config.task_flow().committers)
 
-    def retry_all(self) -> by_hand.Retried:
+    def retry_all(self) -> operator_actions.Retried:
         """Lets the next run replay every quarantined dataset again, and read every stopped one: mends what a mistake
         has quarantined or stopped."""
-        return by_hand.retry_all(self._folders.opened(), who_am_i())
+        return operator_actions.retry_all(self._folders.opened(), who_am_i())
 
     def abandon_all(self, *, restart: bool = False) -> Abandoned:
         """Undoes all sequences that can't be finished as they are: see `abandon_each`."""
-        how = by_hand.Release.RESTART if restart else by_hand.Release.ABANDON
+        how = operator_actions.Release.RESTART if restart else operator_actions.Release.ABANDON
         return abandon_each(self.release_plan(how), partial(self.abandon, restart=restart))
 
-    def release_plan(self, how: by_hand.Release, urn: str | None = None) -> ReleasePlan:
+    def release_plan(self, how: operator_actions.Release, urn: str | None = None) -> ReleasePlan:
         """What releasing a dataset, or all that wait for it (None), would do to each. Reads only.
 
         Raises:
@@ -189,7 +189,7 @@ class Job(StoredJob):
 
     def quarantine(self, urn: str) -> None:
         """Lets no run go on with a pending dataset until it is released. Raises ConflictError if it is not pending."""
-        by_hand.quarantine(opened_for(self._folders, urn), urn, who_am_i())
+        operator_actions.quarantine(opened_for(self._folders, urn), urn, who_am_i())
 
     def set_watermark(self, urn: str, positions: Mapping[str, Position] | None, *, new: bool = False) -> None:
         """Sets an idle dataset's positions by partition, in either direction; None forgets them all.

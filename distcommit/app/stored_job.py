@@ -9,35 +9,35 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
+from distcommit.app.inspection.commands import command_for
+from distcommit.app.inspection.datasets import DatasetsResult, Query, list_datasets
+from distcommit.app.inspection.environment_checks import look_around
+from distcommit.app.inspection.problems import troubles_of
+from distcommit.app.inspection.runs import RunResultKept, RunsResult, newest_epoch, read_run, read_runs
+from distcommit.app.inspection.status import StatusResult, read_status
+from distcommit.app.inspection.steps import StepsResult, read_steps
 from distcommit.app.job_file.config import JobConfig, load_tree, parse_config
 from distcommit.app.job_file.job_folders import JobFolders
-from distcommit.app.looking.around import look_around
-from distcommit.app.looking.commands import command_for
-from distcommit.app.looking.datasets import DatasetsResult, Query, list_datasets
-from distcommit.app.looking.runs import RunResultKept, RunsResult, newest_epoch, read_run, read_runs
-from distcommit.app.looking.status import StatusResult, read_status
-from distcommit.app.looking.steps import StepsResult, read_steps
-from distcommit.app.looking.troubles import troubles_of
+from distcommit.core.interfaces.source import Lag
+from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.ports import FileSystem
+from distcommit.core.records.log_records import DatasetState
 from distcommit.engine.clock import SystemClock
-from distcommit.model.log_records import DatasetState
-from distcommit.model.ports import FileSystem
-from distcommit.model.source import Lag
-from distcommit.model.steps import StepContext
-from distcommit.stores.horizons import known_horizon
-from distcommit.stores.job_store import JobStore, Roots
-from distcommit.stores.retention import Retention
-from distcommit.stores.schedule_requests import paused_by
+from distcommit.stores.history.retention import Retention
+from distcommit.stores.operator.schedule_requests import paused_by
+from distcommit.stores.snapshots.expiry_cutoffs import known_horizon
+from distcommit.stores.state.job_store import JobStore, Roots
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from distcommit.app.by_hand.compare import CompareResult
-    from distcommit.app.looking.read_log import LogResult
-    from distcommit.app.looking.replay_plan import ReplayPlan
-    from distcommit.app.looking.run_report import RunReport
-    from distcommit.app.looking.sweeps import SweepResult
-    from distcommit.app.looking.verify_store import VerifyResult
-    from distcommit.app.output.audit import AuditResult
+    from distcommit.app.auditing.audit import AuditResult
+    from distcommit.app.inspection.read_log import LogResult
+    from distcommit.app.inspection.replay_plan import ReplayPlan
+    from distcommit.app.inspection.run_report import RunReport
+    from distcommit.app.inspection.sweeps import SweepResult
+    from distcommit.app.inspection.verify_store import VerifyResult
+    from distcommit.app.migration.compare import CompareResult
 
 _ALL = Query()
 _NEWEST_RUNS, _NEWEST_SHOWN = 20, 5
@@ -171,8 +171,8 @@ class StoredJob:
         Raises:
             DistcommitError: what such a run would refuse to begin with.
         """
-        from distcommit.app.looking.refusals import runnable, unrecoverable  # noqa: PLC0415 - few ask for it
-        from distcommit.app.looking.replay_plan import plan_replay  # noqa: PLC0415
+        from distcommit.app.inspection.refusals import runnable, unrecoverable  # noqa: PLC0415 - few ask for it
+        from distcommit.app.inspection.replay_plan import plan_replay  # noqa: PLC0415
 
         store = runnable(self._folders)
         left = unrecoverable(store, self._step_context(store))
@@ -184,15 +184,15 @@ class StoredJob:
         Raises:
             ConfigurationError: if there is no store.
         """
-        from distcommit.app.looking.verify_store import verify_store  # noqa: PLC0415 - few ask for it
+        from distcommit.app.inspection.verify_store import verify_store  # noqa: PLC0415 - few ask for it
 
         return verify_store(self.open_store(create=False))
 
     def sweeps(self) -> SweepResult:
         """What the next run would delete of what nobody needs any more, as things stand. Reads only; raises as
         `replay_plan`."""
-        from distcommit.app.looking.refusals import runnable  # noqa: PLC0415 - few ask for it
-        from distcommit.app.looking.sweeps import show_sweeps  # noqa: PLC0415
+        from distcommit.app.inspection.refusals import runnable  # noqa: PLC0415 - few ask for it
+        from distcommit.app.inspection.sweeps import show_sweeps  # noqa: PLC0415
 
         kept = self.config.retention
         return show_sweeps(runnable(self._folders), Retention(kept.runs, kept.tables), self.config.kept_cuts)
@@ -223,7 +223,7 @@ class StoredJob:
         Raises:
             ConfigurationError: if there is no store, or nothing is kept of such a run.
         """
-        from distcommit.app.looking.run_report import make_report  # noqa: PLC0415 - few ask for it
+        from distcommit.app.inspection.run_report import make_report  # noqa: PLC0415 - few ask for it
 
         store, clock = self.open_store(create=False), SystemClock()
         chosen = newest_epoch(store, clock) if epoch is None else epoch
@@ -235,7 +235,7 @@ class StoredJob:
         Raises:
             ConfigurationError: if there is no store, or no such bucket.
         """
-        from distcommit.app.looking.read_log import read_log  # noqa: PLC0415 - few ask for it
+        from distcommit.app.inspection.read_log import read_log  # noqa: PLC0415 - few ask for it
 
         return read_log(self.open_store(create=False), bucket=bucket, dataset=dataset)
 
@@ -251,8 +251,8 @@ class StoredJob:
             ConfigurationError: if there is no store, or if one of the job's sinks tells nothing of what it has
                 committed: its target is then to be asked.
         """
-        from distcommit.app.output.audit import audit_store  # noqa: PLC0415 - few ask for it
-        from distcommit.app.output.ledgers import open_ledgers, require_audited  # noqa: PLC0415 - few ask for it
+        from distcommit.app.auditing.audit import audit_store  # noqa: PLC0415 - few ask for it
+        from distcommit.app.auditing.ledgers import open_ledgers, require_audited  # noqa: PLC0415 - few ask for it
 
         flow = self.config.task_flow()
         require_audited(flow)
@@ -270,9 +270,9 @@ class StoredJob:
         Raises:
             ConfigurationError: if it is another job, and the source's records have no offsets; or a file is wrong.
         """
-        from distcommit.app.by_hand.compare import compare_outputs, compare_positions, require_offsets  # noqa: PLC0415 - few ask for it
-        from distcommit.app.by_hand.positions import read_positions  # noqa: PLC0415 - few ask for it
-        from distcommit.app.output.ledgers import require_audited  # noqa: PLC0415 - few ask for it
+        from distcommit.app.auditing.ledgers import require_audited  # noqa: PLC0415 - few ask for it
+        from distcommit.app.migration.compare import compare_outputs, compare_positions, require_offsets  # noqa: PLC0415 - few ask for it
+        from distcommit.app.migration.positions import read_positions  # noqa: PLC0415 - few ask for it
 
         store = self.open_store(create=False)
         if file is not None and is_job_file(file):

@@ -1,4 +1,4 @@
-"""The command `distcommit`: thin over `distcommit.app`. What each command does stands in the modules beside this."""
+"""The command `distcommit`: thin over `distcommit.app`. `cli.commands` has what each command does."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FUNCTIONS = {
         "reprocess": "running:reprocess",
         "gc": "running:gc",
         "retain": "running:retain",
-        "demo": "demonstrating:demo",
+        "demo": "demo:demo",
     },
     "Run jobs by their schedules": {
         "serve": "serving:serve_jobs",
@@ -29,10 +29,10 @@ _FUNCTIONS = {
         "trigger": "serving:trigger",
     },
     "Look at a job, also beside a live run": {
-        "status": "looking:status",
-        "datasets": "looking:datasets",
-        "steps": "looking:steps",
-        "runs": "looking:runs",
+        "status": "inspection:status",
+        "datasets": "inspection:datasets",
+        "steps": "inspection:steps",
+        "runs": "inspection:runs",
         "report": "reporting:report",
         "ui": "reporting:ui",
         "files": "readers:files",
@@ -40,25 +40,25 @@ _FUNCTIONS = {
         "explain": "running:explain",
     },
     "Decide what becomes of a dataset": {
-        "release": "by_hand:release",
-        "quarantine": "by_hand:quarantine",
-        "set-watermark": "by_hand:set_watermark",
+        "release": "operator_actions:release",
+        "quarantine": "operator_actions:quarantine",
+        "set-watermark": "operator_actions:set_watermark",
     },
     "Check and mend": {
         "audit": "checking:audit",
         "verify-store": "checking:verify_store",
         "repair": "running:repair",
-        "rebuild": "moving:rebuild",
+        "rebuild": "migration:rebuild",
     },
     "Come from elsewhere, or move on": {
-        "import-watermarks": "moving:import_watermarks",
+        "import-watermarks": "migration:import_watermarks",
         "compare": "checking:compare",
-        "convert-gobblin": "moving:convert_gobblin",
-        "rebucket": "moving:rebucket",
+        "convert-gobblin": "migration:convert_gobblin",
+        "rebucket": "migration:rebucket",
     },
 }
-"""Commands by what they are for, in the order in which help lists them: the module beside this, and the function in
-it."""
+"""Commands by what they are for, in the order in which help lists them: the module of `cli.commands`, and the function
+in it."""
 _PLACES = {name: place for commands in _FUNCTIONS.values() for name, place in commands.items()}
 _PANELS = {name: panel for panel, commands in _FUNCTIONS.items() for name in commands}
 _USAGES = {"release": "[--all] [OPTIONS]"}
@@ -74,7 +74,7 @@ class _Commands(Mapping[str, Any]):
         if name not in self._known:
             module, _, function = _PLACES[name].partition(":")
             alone = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
-            act = getattr(import_module(f"distcommit.cli.{module}"), function)
+            act = getattr(import_module(f"distcommit.cli.commands.{module}"), function)
             usage, panel = _USAGES.get(name, "[OPTIONS]"), _PANELS[name]
             alone.command(name, options_metavar=usage, rich_help_panel=panel)(act)
             self._known[name] = typer.main.get_command(alone)

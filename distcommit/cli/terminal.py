@@ -22,8 +22,7 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.text import Text
 
-from distcommit.engine.launch import JobFailedError
-from distcommit.model.errors import (
+from distcommit.core.errors import (
     ConflictError,
     DistcommitError,
     error_text,
@@ -31,7 +30,8 @@ from distcommit.model.errors import (
     printable,
     storage_error,
 )
-from distcommit.model.redaction import redacted
+from distcommit.core.redaction import redacted
+from distcommit.engine.driver.launch import JobFailedError
 
 Result = TypeVar("Result", bound=msgspec.Struct)
 

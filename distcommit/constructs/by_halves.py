@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from distcommit.model.constructs import Converted
-from distcommit.model.foreign_errors import ForeignError, foreign_errors
+from distcommit.core.foreign_errors import ForeignError, foreign_errors
+from distcommit.core.interfaces.constructs import Converted
 
 Made = tuple[pa.RecordBatch, pa.Array | None]
 """Records, and which row of what was given each is of; None: record i is of row i."""

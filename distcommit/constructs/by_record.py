@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from distcommit.model.constructs import Converted, Converter
-from distcommit.model.errors import DistcommitError, RecordError, error_text
-from distcommit.model.foreign_errors import foreign_errors
+from distcommit.core.errors import DistcommitError, RecordError, error_text
+from distcommit.core.foreign_errors import foreign_errors
+from distcommit.core.interfaces.constructs import Converted, Converter
 
 Record = dict[str, Any]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from distcommit.model.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError
 
 UNKNOWN = pa.opaque(pa.null(), "as the records say", "distcommit")
 """The type of a column that is there for sure, and whose type only the records can tell."""

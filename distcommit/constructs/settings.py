@@ -10,7 +10,7 @@ import pyarrow as pa
 from pydantic import BaseModel
 
 from distcommit.constructs.columns import Columns, fields_of
-from distcommit.model.constructs import Converter, ForkOperator, RowChecker, TaskChecker
+from distcommit.core.interfaces.constructs import Converter, ForkOperator, RowChecker, TaskChecker
 
 Level = Literal["mandatory", "optional"]
 OnFailure = Literal["divert", "drop", "fail"]

@@ -6,16 +6,16 @@ import re
 from collections.abc import Container
 from dataclasses import dataclass, field
 
+from distcommit.core.ports import Clock
+from distcommit.core.records.freshness import NO_TARGETS, Freshness
+from distcommit.core.records.log_records import Gate, SealedSequence
 from distcommit.engine.clock import SystemClock
-from distcommit.ingest.task_flow import TaskFlow
-from distcommit.model.freshness import NO_TARGETS, Freshness
-from distcommit.model.log_records import Gate, SealedSequence
-from distcommit.model.ports import Clock
+from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.protocol.retries import RetryPolicy
-from distcommit.stores.job_store import JobStore
-from distcommit.stores.retention import USUALLY_KEPT, Retention
-from distcommit.stores.task_states import TaskStateTables
+from distcommit.stores.history.retention import USUALLY_KEPT, Retention
+from distcommit.stores.state.job_store import JobStore
+from distcommit.stores.state.task_states import TaskStateTables
 
 
 @dataclass(frozen=True, slots=True)

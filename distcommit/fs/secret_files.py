@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from distcommit.model.errors import ConfigurationError
-from distcommit.model.redaction import redact
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.redaction import redact
 
 SECRET_FILE = re.compile(r"\$\{file:([^}]*)\}")
 

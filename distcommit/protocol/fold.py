@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from distcommit.model.log_records import (
+from distcommit.core.records.log_records import (
     Checkpoint,
     DatasetState,
     DatasetStatus,

@@ -6,7 +6,7 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from distcommit.model.log_records import (
+from distcommit.core.records.log_records import (
     ByHand,
     Checkpoint,
     Cut,
@@ -34,9 +34,9 @@ from distcommit.model.log_records import (
     SetWatermarks,
     TargetEpochs,
 )
-from distcommit.model.unread import FailedReading, Unread, UnreadDataset
-from distcommit.model.watermark import Watermark
-from distcommit.model.work import merged
+from distcommit.core.records.read_failures import FailedReading, Unread, UnreadDataset
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import merged
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.setting import reach_after, reach_after_start, readings_after
 from distcommit.protocol.validity import BY_HAND, PENDING, QUARANTINED, valid

@@ -2,8 +2,8 @@
 
 Each function answers from the fold alone, for a writer that says who it is and what it wants to happen: the record to
 append, or None if its effect is there, or is no longer possible. So an answer is always valid where the fold ends, and
-a writer that is asked again after every put (`stores.log`) stops when there is nothing left for it to do. Whether what
-it wanted has come about, the fold says; a fenced writer is told by `Fold.fence_epoch`.
+a writer that is asked again after every put (`stores.logs.log`) stops when there is nothing left for it to do. Whether
+what it wanted has come about, the fold says; a fenced writer is told by `Fold.fence_epoch`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from msgspec.structs import replace
 
-from distcommit.model.log_records import (
+from distcommit.core.records.log_records import (
     ByHand,
     Checkpoint,
     Cut,
@@ -40,9 +40,9 @@ from distcommit.model.log_records import (
     SetWatermark,
     SetWatermarks,
 )
-from distcommit.model.unread import Unread, UnreadDataset
-from distcommit.model.watermark import Watermark
-from distcommit.model.work import SchemaIds, SkippedRange
+from distcommit.core.records.read_failures import Unread, UnreadDataset
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import SchemaIds, SkippedRange
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.renaming import NamedNow, renamed
 from distcommit.protocol.validity import may_close, may_seal, valid

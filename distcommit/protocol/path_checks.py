@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from distcommit.model.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError
 
 _NO_NAMES = frozenset({"", ".", ".."})
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from distcommit.model.errors import plain_text
-from distcommit.model.watermark import Position, Watermark
-from distcommit.model.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
+from distcommit.core.errors import plain_text
+from distcommit.core.watermark import Position, Watermark
+from distcommit.core.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
 
 _REACHED_TOLD = 100
 """Characters of where a prefix ends: the error comes behind it, and what is stored of both is cut."""

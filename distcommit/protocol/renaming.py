@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from distcommit.model.errors import ConflictError
-from distcommit.model.log_records import DatasetState
-from distcommit.model.watermark import Position, Watermark
-from distcommit.model.work import SchemaIds, SkippedRange, added_schemas, merged
+from distcommit.core.errors import ConflictError
+from distcommit.core.records.log_records import DatasetState
+from distcommit.core.watermark import Position, Watermark
+from distcommit.core.work import SchemaIds, SkippedRange, added_schemas, merged
 
 NamedNow = Callable[[str, str], str]
 """The URN that a source partition belongs to now, by the one that it was read under and the partition."""

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
-from distcommit.model.log_records import DatasetState, EarlierReading
-from distcommit.model.watermark import Position, Watermark, at_or_past
-from distcommit.model.work import SkippedRange, merged
+from distcommit.core.records.log_records import DatasetState, EarlierReading
+from distcommit.core.watermark import Position, Watermark, at_or_past
+from distcommit.core.work import SkippedRange, merged
 
 Reach = tuple[dict[str, Position], tuple[SkippedRange, ...]]
 """Where each partition of a dataset begins, and the ranges that are skipped from there on."""

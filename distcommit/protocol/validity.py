@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, assert_never
 
-from distcommit.model.log_records import (
+from distcommit.core.records.log_records import (
     ByHand,
     Checkpoint,
     Cut,
@@ -34,8 +34,8 @@ from distcommit.model.log_records import (
     SetWatermark,
     SetWatermarks,
 )
-from distcommit.model.unread import Unread
-from distcommit.model.watermark import Watermark
+from distcommit.core.records.read_failures import Unread
+from distcommit.core.watermark import Watermark
 from distcommit.protocol.fold import Fold
 
 IDLE: Final = DatasetStatus.IDLE

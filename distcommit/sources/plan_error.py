@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from distcommit.model.errors import SourceError
-from distcommit.model.watermark import Position
+from distcommit.core.errors import SourceError
+from distcommit.core.watermark import Position
 from distcommit.sources.watermark_column import PARTITION
 
 

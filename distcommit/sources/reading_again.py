@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from distcommit.model.watermark import Position, Watermark, at_or_past
+from distcommit.core.watermark import Position, Watermark, at_or_past
 from distcommit.sources.watermark_column import PARTITION
 
 

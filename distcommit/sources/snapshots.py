@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from distcommit.model.errors import SourceError
-from distcommit.model.log_records import DatasetState
-from distcommit.model.watermark import Position, Watermark
-from distcommit.model.work import DatasetPlan, WorkUnit
+from distcommit.core.errors import SourceError
+from distcommit.core.records.log_records import DatasetState
+from distcommit.core.watermark import Position, Watermark
+from distcommit.core.work import DatasetPlan, WorkUnit
 from distcommit.sources.watermark_column import PARTITION
 
 SNAPSHOT = "snapshot"

@@ -10,7 +10,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
-from distcommit.model.watermark import Position
+from distcommit.core.watermark import Position
 
 PARTITION = ""
 """The source partition whose positions are values of the column."""

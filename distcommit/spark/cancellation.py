@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from distcommit.engine.launch import JobFailedError, Launch, Result
+from distcommit.core.errors import ConfigurationError, DistcommitError, ProcessLostError, RunCancelledError
+from distcommit.engine.driver.launch import JobFailedError, Launch, Result
 from distcommit.engine.settings import RunSettings
-from distcommit.model.errors import ConfigurationError, DistcommitError, ProcessLostError, RunCancelledError
 from distcommit.spark.launch import over_connect
-from distcommit.stores.run_records import CancelRequest, read_cancel
+from distcommit.stores.history.run_records import CancelRequest, read_cancel
 
 logger = logging.getLogger(__name__)
 

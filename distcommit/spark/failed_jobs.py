@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from distcommit.model.errors import plain_text, reason_text
+from distcommit.core.errors import plain_text, reason_text
 
 _TASK = re.compile(r"Task (\d+) in stage ([\d.]+) failed (\d+) times?")
 _HOST = re.compile(r"\(TID \d+\) \(([^\s)]+)")

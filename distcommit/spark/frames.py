@@ -15,19 +15,19 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import max as max_of
 
+from distcommit.core.errors import DistcommitError, SourceError, TransientError, printable, reason_text
+from distcommit.core.records.log_records import DatasetState
+from distcommit.core.support.parallel import in_flight
+from distcommit.core.watermark import Position
 from distcommit.decoding import from_json
-from distcommit.model.errors import DistcommitError, SourceError, TransientError, printable, reason_text
-from distcommit.model.log_records import DatasetState
-from distcommit.model.parallel import in_flight
-from distcommit.model.watermark import Position
 from distcommit.protocol.paths.staging import SPOOL_FOLDER, SPOOLED_FRAMES
 from distcommit.sources.plan_error import PlanError
 from distcommit.sources.spark.frames import FrameSpool, StagedFrame, StagedFrames, StagedPart, end_of, stored_in
 from distcommit.sources.spark.source import SparkSource
 from distcommit.sources.watermark_column import BEGINNINGS, Kind, position_of, time_at
 from distcommit.spark.failed_jobs import failure_text
-from distcommit.stores.job_store import JobStore
-from distcommit.stores.staging import remove_attempts
+from distcommit.stores.folders.staging import remove_attempts
+from distcommit.stores.state.job_store import JobStore
 
 logger = logging.getLogger(__name__)
 

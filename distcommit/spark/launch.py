@@ -18,11 +18,11 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkAttributeError, PySparkException
 from pyspark.sql import SparkSession
 
+from distcommit.core.errors import ConfigurationError, ProcessLostError
+from distcommit.core.redaction import redacted
 from distcommit.decoding import from_msgpack
-from distcommit.engine.launch import JobFailedError, Result
+from distcommit.engine.driver.launch import JobFailedError, Result
 from distcommit.engine.settings import RunSettings
-from distcommit.model.errors import ConfigurationError, ProcessLostError
-from distcommit.model.redaction import redacted
 from distcommit.spark.failed_jobs import failure_text, what_died
 
 _JOB_FAILURES = (PySparkException, Py4JJavaError)

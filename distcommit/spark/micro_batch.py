@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from pyspark.errors import PySparkAttributeError
 from pyspark.sql import DataFrame
 
-from distcommit.model.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError
 from distcommit.protocol.paths.staging import SPOOL_FOLDER, spooled_micro_batch, spooled_query
 from distcommit.sources.micro_batch.source import Spool, SpooledBatch
-from distcommit.stores.job_store import JobStore
-from distcommit.stores.staging import remove_attempts
+from distcommit.stores.folders.staging import remove_attempts
+from distcommit.stores.state.job_store import JobStore
 
 _QUERY_ID = "sql.streaming.queryId"
 

@@ -17,9 +17,9 @@ from pyspark.errors import PySparkAttributeError, PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from distcommit.core.errors import ConfigurationError, DistcommitError, ProcessLostError, TransientError
+from distcommit.core.redaction import redacted
 from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
-from distcommit.model.errors import ConfigurationError, DistcommitError, ProcessLostError, TransientError
-from distcommit.model.redaction import redacted
 from distcommit.spark.settings import SparkSettings
 
 logger = logging.getLogger(__name__)

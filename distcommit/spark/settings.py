@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from distcommit.model.targets import catalog_addresses
+from distcommit.core.interfaces.targets import catalog_addresses
 
 _CATALOG = "spark.sql.catalog."
 

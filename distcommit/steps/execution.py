@@ -10,9 +10,9 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
-from distcommit.model.errors import DistcommitError, HeldBackError, LostError
-from distcommit.model.lockstep import Request
-from distcommit.model.steps import CommitStep, Lost, Verdict, Verification, step_error, step_name
+from distcommit.core.errors import DistcommitError, HeldBackError, LostError
+from distcommit.core.interfaces.steps import CommitStep, Lost, Verdict, Verification, step_error, step_name
+from distcommit.core.support.io_batching import Request
 
 logger = logging.getLogger(__name__)
 

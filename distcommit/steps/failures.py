@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from distcommit.model.errors import (
+from distcommit.core.errors import (
     CorruptError,
     DistcommitError,
     HeldBackError,
@@ -15,9 +15,9 @@ from distcommit.model.errors import (
     UnknownVersionError,
     reason_text,
 )
-from distcommit.model.lockstep import Work
-from distcommit.model.log_records import SequenceName
-from distcommit.model.steps import CommitStep, StepContext
+from distcommit.core.interfaces.steps import CommitStep, StepContext
+from distcommit.core.records.log_records import SequenceName
+from distcommit.core.support.io_batching import Work
 from distcommit.steps.outage import OutputProbe, SinkProbe
 
 _NOT_FOR_US = (UnknownVersionError, UnknownStepTypeError, SinkUnavailableError, HeldBackError)

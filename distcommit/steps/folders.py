@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 
-from distcommit.model.errors import ConfigurationError
-from distcommit.model.parallel import in_flight
-from distcommit.model.ports import FileSystem
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.ports import FileSystem
+from distcommit.core.support.parallel import in_flight
 
 
 class GuardedFolders:

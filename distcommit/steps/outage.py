@@ -9,11 +9,11 @@ import contextlib
 import uuid
 from collections.abc import Sequence
 
-from distcommit.model.committer import CommitterContext, OpensCommitter
-from distcommit.model.errors import DistcommitError, plain_text, reason_text
-from distcommit.model.lockstep import Request
-from distcommit.model.ports import FileSystem
-from distcommit.model.steps import StepContext
+from distcommit.core.errors import DistcommitError, plain_text, reason_text
+from distcommit.core.interfaces.committer import CommitterContext, OpensCommitter
+from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.ports import FileSystem
+from distcommit.core.support.io_batching import Request
 from distcommit.protocol.paths.temporary import ANY_OUTPUT_PROBE, output_probe_name
 from distcommit.steps.sink import open_committer
 

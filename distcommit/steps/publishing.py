@@ -6,11 +6,11 @@ import errno
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from distcommit.model.errors import DistcommitError, storage_error
-from distcommit.model.parallel import in_flight
-from distcommit.model.ports import FileStatus, FileSystem
-from distcommit.model.steps import Lost, StepContext, Verdict, Verification
-from distcommit.model.work import StagedFile
+from distcommit.core.errors import DistcommitError, storage_error
+from distcommit.core.interfaces.steps import Lost, StepContext, Verdict, Verification
+from distcommit.core.ports import FileStatus, FileSystem
+from distcommit.core.support.parallel import in_flight
+from distcommit.core.work import StagedFile
 from distcommit.steps.folders import GuardedFolders
 
 _DISK_TROUBLE = {errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS}

@@ -9,9 +9,9 @@ from typing import TypeVar
 
 import msgspec
 
-from distcommit.model.errors import ConfigurationError, CorruptError, UnknownStepTypeError, UnknownVersionError
-from distcommit.model.log_records import StepBatch
-from distcommit.model.steps import CommitStep, StepContext
+from distcommit.core.errors import ConfigurationError, CorruptError, UnknownStepTypeError, UnknownVersionError
+from distcommit.core.interfaces.steps import CommitStep, StepContext
+from distcommit.core.records.log_records import StepBatch
 
 _types: dict[str, type[CommitStep]] = {}
 StepType = TypeVar("StepType", bound=type[CommitStep])

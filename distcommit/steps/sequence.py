@@ -9,8 +9,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from distcommit.model.errors import DistcommitError, LostError
-from distcommit.model.steps import CommitStep
+from distcommit.core.errors import DistcommitError, LostError
+from distcommit.core.interfaces.steps import CommitStep
 from distcommit.steps.execution import execute_sequences
 
 

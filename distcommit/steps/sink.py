@@ -11,7 +11,8 @@ from itertools import zip_longest
 from time import perf_counter
 from typing import Any, ClassVar, Self, assert_never
 
-from distcommit.model.committer import (
+from distcommit.core.errors import DistcommitError, LostError, SinkUnavailableError, TransientError
+from distcommit.core.interfaces.committer import (
     AlreadyCommitted,
     CommitOutcome,
     CommitRequest,
@@ -25,8 +26,7 @@ from distcommit.model.committer import (
     SinkCommitter,
     check_plain,
 )
-from distcommit.model.errors import DistcommitError, LostError, SinkUnavailableError, TransientError
-from distcommit.model.steps import CommitStep, StepContext, Verdict, Verification, require_success
+from distcommit.core.interfaces.steps import CommitStep, StepContext, Verdict, Verification, require_success
 from distcommit.steps.execution import held_back_by
 from distcommit.steps.registry import register
 

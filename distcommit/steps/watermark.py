@@ -8,10 +8,10 @@ from typing import Any, ClassVar, Protocol, Self
 
 import msgspec
 
+from distcommit.core.errors import ConfigurationError, ConflictError
+from distcommit.core.interfaces.steps import CommitStep, StepContext, Verdict, Verification, WatermarkMove
+from distcommit.core.watermark import Watermark
 from distcommit.decoding import converted
-from distcommit.model.errors import ConfigurationError, ConflictError
-from distcommit.model.steps import CommitStep, StepContext, Verdict, Verification, WatermarkMove
-from distcommit.model.watermark import Watermark
 from distcommit.steps.registry import register
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.workloads.flame import drawn
-from distcommit.model.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may look into the process that started it")
 

@@ -85,7 +85,7 @@ def test_a_tree_that_asks_for_more_is_slower(tmp_path: Path) -> None:
     changed = tmp_path / "changed"
     for package in ("distcommit", "benchmarks", "tests"):
         shutil.copytree(HERE / package, changed / package, ignore=shutil.ignore_patterns("__pycache__", "results"))
-    with (changed / "distcommit" / "engine" / "drain.py").open("a") as file:
+    with (changed / "distcommit" / "engine" / "committing" / "drain.py").open("a") as file:
         file.write(_MORE_CALLS)
     trees = {"today": changed, "against": HERE}
     results = guard(

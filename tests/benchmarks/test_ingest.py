@@ -16,8 +16,8 @@ from benchmarks.workloads.ingested import ingested
 from benchmarks.workloads.sampling import Sampled
 from benchmarks.workloads.topics import Topics, digest_of_files
 from benchmarks.workloads.tree import Shape
-from distcommit.engine.drain import drain_partition
-from distcommit.fs.local import LocalFileSystem
+from distcommit.engine.committing.drain import drain_partition
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from tests.benchmarks.commands import answer
 from tests.servers.java import jars
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 import distcommit
-from distcommit.model.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError
 
 PACKAGES = ("protocol", "stores", "steps", "engine")
 _SHARES = {"explore": 0.5, "interleave": 0.2, "faults": 0.3}

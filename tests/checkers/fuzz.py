@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from distcommit.model.errors import UnknownVersionError
+from distcommit.core.errors import UnknownVersionError
 from tests.checkers.damaged_bytes import INNER, damaged
 from tests.golden.stored_bytes import READERS, Reader
 

@@ -19,8 +19,9 @@ from pathlib import Path
 from tests.checkers.operations import Source, mentioned
 
 STORES = (
-    *("by_hand", "commit_step_store", "fencing", "job_lock", "job_store", "log", "log_view", "plans"),
-    *("retention", "run_records", "segment", "sequence_end", "tables", "task_states"),
+    *(f"logs.{name}" for name in ("commit_step_store", "fencing", "log", "log_view", "segment", "sequence_end")),
+    *(f"state.{name}" for name in ("job_lock", "job_store", "plans", "stored_tables", "task_states")),
+    *("history.retention", "history.run_records", "operator.operator_actions"),
 )
 PROTOCOL = (
     *("fold", "folding", "next_record", "path_checks", "readiness", "validity"),
@@ -28,14 +29,14 @@ PROTOCOL = (
 )
 STEPS = ("execution", "folders", "publishing", "registry", "rename", "sink", "watermark")
 ENGINE = (
-    *("clean_up", "committer", "failures", "open_datasets", "sealing"),
-    *("recover", "ingest", "planner", "run"),
+    *(f"committing.{name}" for name in ("clean_up", "committer", "commit_failures", "open_datasets")),
+    *("committing.recover", "committing.sealing", "reading.ingest", "planning.planner", "driver.run"),
 )
 _COMPARED = (*(f"protocol.{name}" for name in PROTOCOL), *(f"stores.{name}" for name in STORES))
 _STORING = (
     *(f"stores.{name}" for name in STORES),
     *(f"steps.{name}" for name in STEPS),
-    *("fs.local", "stores.staging"),
+    *("fs.posix_calls.local", "stores.folders.staging"),
     *(f"engine.{name}" for name in ENGINE),
 )
 MODULES = (*(f"protocol.{name}" for name in PROTOCOL), *_STORING)

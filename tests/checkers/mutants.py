@@ -27,7 +27,7 @@ from typing import Any
 import msgspec
 from xxhash import xxh3_64_hexdigest
 
-from distcommit.model.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError
 from tests.checkers.kill_suite import REACHED, Budgets
 from tests.checkers.mutant_sources import Mutant, generated_mutants
 from tests.checkers.named_mutants import named_mutants

@@ -9,9 +9,14 @@ from tests.checkers.mutant_sources import Mutant, diff_of, path_of
 from tests.checkers.operations import Change, changed
 
 _FOLD, _FOLDING, _VALIDITY = "protocol.fold", "protocol.folding", "protocol.validity"
-_NEXT, _LOG, _VIEW, _FENCING = "protocol.next_record", "stores.log", "stores.log_view", "stores.fencing"
-_COMMITTER, _RECOVER, _INGEST, _PLANNER = "engine.committer", "engine.recover", "engine.ingest", "engine.planner"
-_STAGING, _BY_HAND = "stores.staging", "stores.by_hand"
+_NEXT, _LOG, _VIEW, _FENCING = "protocol.next_record", "stores.logs.log", "stores.logs.log_view", "stores.logs.fencing"
+_COMMITTER, _RECOVER, _INGEST, _PLANNER = (
+    "engine.committing.committer",
+    "engine.committing.recover",
+    "engine.reading.ingest",
+    "engine.planning.planner",
+)
+_STAGING, _BY_HAND = "stores.folders.staging", "stores.operator.operator_actions"
 _RENAME, _EXECUTION, _PUBLISHING = "steps.rename", "steps.execution", "steps.publishing"
 
 _NOT_FENCED = "call require_fence"
@@ -185,7 +190,7 @@ NAMED: dict[str, tuple[str, Sequence[Change]]] = {
     ),
     "ended-taken-for-granted": (
         "the drain takes ingest for ended without a look",
-        [Change("engine.drain", "_finish", "call ingest_ended", instead="True")],
+        [Change("engine.committing.drain", "_finish", "call ingest_ended", instead="True")],
     ),
     "sync-only-what-moved": (
         "folders of steps that are found done already are not synced before DONE",

@@ -25,7 +25,7 @@ from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
-from distcommit.model.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError
 from tests.checkers.planted_faults import PLANTED, Planted
 from tests.checkers.planted_tests import first_failure
 from tests.checkers.planting import plant

@@ -20,8 +20,8 @@ import msgspec
 
 from distcommit.app.demo.kill import CommitWatcher, RunProcess
 from distcommit.app.job import Job
-from distcommit.model.errors import DistcommitError
-from distcommit.model.log_records import DatasetState
+from distcommit.core.errors import DistcommitError
+from distcommit.core.records.log_records import DatasetState
 from tests.jobs.kafka_job import KafkaJob, kafka_job
 from tests.jobs.victims import Role, strike
 

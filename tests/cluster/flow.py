@@ -27,9 +27,9 @@ from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
 from distcommit.app.demo.kill import CommitWatcher
 from distcommit.app.job import Job
-from distcommit.model.ports import FileSystem
+from distcommit.core.ports import FileSystem
 from distcommit.protocol.paths.output import REJECTED_FOLDER, is_tombstone
-from distcommit.stores.tombstones import read_tombstone
+from distcommit.stores.folders.tombstones import read_tombstone
 from tests.cluster.servers import cluster_job, servers
 from tests.cluster.timing import Say, timing
 from tests.jobs.kafka_job import FIRST_DAY_MS, PACKAGE_ROOT, KafkaJob

@@ -16,10 +16,10 @@ from pathlib import Path
 import msgspec
 from confluent_kafka import Producer
 
+from distcommit.app.auditing.audit import AuditResult
 from distcommit.app.demo.kill import CommitWatcher, RunProcess
 from distcommit.app.job import Job
-from distcommit.app.output.audit import AuditResult
-from distcommit.engine.run import RunResult
+from distcommit.engine.driver.run import RunResult
 from tests.cluster.servers import Servers, cluster_job, servers
 from tests.cluster.timing import Say, timing
 from tests.jobs.kafka_job import FIRST_DAY_MS, KafkaJob

@@ -25,7 +25,7 @@ import distcommit
 from distcommit.app.demo.kill import CommitWatcher, RunProcess
 from distcommit.app.job import Job
 from distcommit.app.reading.readers import Cut
-from distcommit.model.errors import CutGoneError, NotSettledError
+from distcommit.core.errors import CutGoneError, NotSettledError
 from tests.cluster.timing import Say
 
 RECORDS, FILES = 6, 2

@@ -7,8 +7,8 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 
-from distcommit.model.committer import AlreadyCommitted, CommitRequest, Committed
-from distcommit.sinks import ledgers
+from distcommit.core.interfaces.committer import AlreadyCommitted, CommitRequest, Committed
+from distcommit.sinks.base import ledgers
 from distcommit.testing.contracts.killed import commit_all, nursery
 from distcommit.testing.contracts.tried_sink import TriedSink
 

@@ -11,7 +11,7 @@ import pytest
 
 from distcommit.app.job_file.built_in import validated
 from distcommit.constructs.by_record import RecordConverter
-from distcommit.model.constructs import Converted, Converter
+from distcommit.core.interfaces.constructs import Converted, Converter
 from distcommit.testing.contracts import ConverterContract
 
 AT = datetime(2024, 2, 29, 12, tzinfo=UTC)

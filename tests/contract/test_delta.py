@@ -14,12 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from distcommit.fs.s3_requests import S3Requests
-from distcommit.model.committer import CommitRequest
-from distcommit.model.sink import SinkWriter
-from distcommit.sinks.committer_sink import CommitterSink
+from distcommit.core.interfaces.committer import CommitRequest
+from distcommit.core.interfaces.sink import SinkWriter
+from distcommit.fs.object_stores.s3_requests import S3Requests
+from distcommit.sinks.base.committer_sink import CommitterSink
+from distcommit.sinks.base.table_names import plain_name
 from distcommit.sinks.delta.sink import DeltaSink
-from distcommit.sinks.table_names import plain_name
 from distcommit.testing.contracts import LaterEpochs, SinkContract
 from distcommit.testing.contracts.tried_sink import TriedSink
 from tests.contract.maintained import ReplayAfterMaintenance
@@ -112,7 +112,7 @@ class TestOneTable(TestDeltaSink):
 class TestDeltaOnS3(SinkContract):
     """A table for each dataset, at the beginning of keys that is the place's own."""
 
-    preloaded = (*TestDeltaSink.preloaded, "distcommit.fs.s3_stream")
+    preloaded = (*TestDeltaSink.preloaded, "distcommit.fs.object_stores.s3_stream")
 
     @pytest.fixture(autouse=True)
     def _bucket(self, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:

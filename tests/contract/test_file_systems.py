@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.fs.posix import RealPosixCalls
-from distcommit.model.ports import FileAccess, FileSystem
+from distcommit.core.ports import FileAccess, FileSystem
+from distcommit.fs.posix_calls.local import LocalFileSystem
+from distcommit.fs.posix_calls.posix import RealPosixCalls
 from distcommit.testing.contracts import FileSystemContract
 from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import SimulatedFileSystem

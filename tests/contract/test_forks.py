@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 from distcommit.app.job_file.built_in import types_of, validated
-from distcommit.model.constructs import ForkOperator
+from distcommit.core.interfaces.constructs import ForkOperator
 from distcommit.testing.contracts import ForkContract
 
 

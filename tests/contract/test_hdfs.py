@@ -13,12 +13,12 @@ from pathlib import Path
 import hdfs_native
 import pytest
 
-from distcommit.fs.hdfs import HdfsFileSystem, hdfs_error
-from distcommit.fs.hdfs_rpc import HdfsRpc, HdfsRpcWriter
-from distcommit.fs.webhdfs import WebHdfs
-from distcommit.model.errors import ConfigurationError, TransientError
-from distcommit.model.ports import FileAccess, FileStatus, FileSystem
-from distcommit.model.steps import StepContext, Verdict
+from distcommit.core.errors import ConfigurationError, TransientError
+from distcommit.core.interfaces.steps import StepContext, Verdict
+from distcommit.core.ports import FileAccess, FileStatus, FileSystem
+from distcommit.fs.hadoop.hdfs import HdfsFileSystem, hdfs_error
+from distcommit.fs.hadoop.hdfs_rpc import HdfsRpc, HdfsRpcWriter
+from distcommit.fs.hadoop.webhdfs import WebHdfs
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.testing.contracts import FileSystemContract
 from tests.servers.hdfs import HdfsServer
@@ -226,8 +226,8 @@ def test_java_errors_are_the_built_in_ones(exception: str, kind: type[OSError]) 
 def test_who_may_not_write_is_told_so(root: str, hdfs_server: HdfsServer, fs: HdfsFileSystem) -> None:
     assert fs.put_if_absent(f"{root}/a", b"x")
     program = f"""
-from distcommit.fs.hdfs import HdfsFileSystem
-from distcommit.fs.hdfs_rpc import HdfsRpc, HdfsRpcWriter
+from distcommit.fs.hadoop.hdfs import HdfsFileSystem
+from distcommit.fs.hadoop.hdfs_rpc import HdfsRpc, HdfsRpcWriter
 try:
     HdfsFileSystem(HdfsRpc({hdfs_server.authority!r})).rename({root + "/a"!r}, {root + "/b"!r})
 except PermissionError as error:

@@ -18,13 +18,13 @@ import pytest
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table
 
-from distcommit.model.committer import AlreadyCommitted, CommitRequest, Committed, LostAttempt, RetryLater
-from distcommit.model.sink import SinkWriter
-from distcommit.sinks.committer_sink import CommitterSink
+from distcommit.core.interfaces.committer import AlreadyCommitted, CommitRequest, Committed, LostAttempt, RetryLater
+from distcommit.core.interfaces.sink import SinkWriter
+from distcommit.sinks.base.committer_sink import CommitterSink
+from distcommit.sinks.base.table_names import plain_name
 from distcommit.sinks.iceberg.opening import close_opened
 from distcommit.sinks.iceberg.sink import IcebergSink
 from distcommit.sinks.iceberg.writer import IcebergWriter
-from distcommit.sinks.table_names import plain_name
 from distcommit.testing.contracts import LaterEpochs, SinkContract
 from distcommit.testing.contracts.tried_sink import TriedSink, batch_of
 from tests.contract.maintained import ReplayAfterMaintenance

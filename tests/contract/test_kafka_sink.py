@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from distcommit.model.committer import CommitRequest
-from distcommit.sinks.committer_sink import CommitterSink
+from distcommit.core.interfaces.committer import CommitRequest
+from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.sinks.kafka.client import ledger_made
 from distcommit.sinks.kafka.names import topic_of
 from distcommit.sinks.kafka.sink import KafkaSink

@@ -11,9 +11,9 @@ import pymysql
 import pytest
 from pymysql.cursors import Cursor
 
-from distcommit.model.committer import CommitRequest
-from distcommit.sinks import two_phase
-from distcommit.sinks.committer_sink import CommitterSink
+from distcommit.core.interfaces.committer import CommitRequest
+from distcommit.sinks.base.committer_sink import CommitterSink
+from distcommit.sinks.databases import two_phase
 from distcommit.sinks.mariadb.sink import MariadbSink
 from distcommit.testing.contracts import LaterEpochs, SinkContract
 from tests.servers.mariadb import MariadbServer, prepared_at, roll_back

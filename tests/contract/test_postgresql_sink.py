@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 import pytest
 from psycopg import sql
 
-from distcommit.model.committer import CommitRequest
-from distcommit.sinks import two_phase
-from distcommit.sinks.committer_sink import CommitterSink
+from distcommit.core.interfaces.committer import CommitRequest
+from distcommit.sinks.base.committer_sink import CommitterSink
+from distcommit.sinks.databases import two_phase
 from distcommit.sinks.postgresql.sink import PostgresqlSink
 from distcommit.testing.contracts import LaterEpochs, SinkContract
 from tests.servers.postgresql import PostgresServer

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from distcommit.app.job_file.built_in import validated
-from distcommit.model.constructs import Converter
+from distcommit.core.interfaces.constructs import Converter
 from distcommit.testing.contracts import ConverterContract
 from tests.servers.registered_records import avro_records, framed, register
 from tests.servers.registry import RegistryServer

@@ -20,8 +20,7 @@ from pyiceberg.exceptions import CommitStateUnknownException
 from pyiceberg.table import Table
 from pyiceberg.types import StringType
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.committer import (
+from distcommit.core.interfaces.committer import (
     AlreadyCommitted,
     CommitOutcome,
     CommitRequest,
@@ -30,7 +29,8 @@ from distcommit.model.committer import (
     FailedForGood,
     RetryLater,
 )
-from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
+from distcommit.core.interfaces.sink import AttemptIdentity, Origin, StagingArea
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.iceberg.catalogs import Change
 from distcommit.sinks.iceberg.opening import close_opened, opened
 from distcommit.sinks.iceberg.rest_tables import RestTables

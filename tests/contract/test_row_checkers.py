@@ -11,7 +11,7 @@ import pytest
 
 from distcommit.app.job_file.built_in import types_of, validated
 from distcommit.constructs.columns import field_of
-from distcommit.model.constructs import RowChecker
+from distcommit.core.interfaces.constructs import RowChecker
 from distcommit.testing.contracts import RowCheckerContract
 
 

@@ -11,14 +11,14 @@ from typing import Any
 import boto3
 import pytest
 
-from distcommit.fs.s3 import S3FileSystem
-from distcommit.fs.s3_requests import S3Requests
-from distcommit.fs.s3_stream import S3Stream, abandoned
-from distcommit.model.errors import ConfigurationError, LostError, TransientError
-from distcommit.model.ports import FileStatus, FileSystem
-from distcommit.model.steps import Lost, StepContext, Verdict
+from distcommit.core.errors import ConfigurationError, LostError, TransientError
+from distcommit.core.interfaces.steps import Lost, StepContext, Verdict
+from distcommit.core.ports import FileStatus, FileSystem
+from distcommit.fs.object_stores.s3 import S3FileSystem
+from distcommit.fs.object_stores.s3_requests import S3Requests
+from distcommit.fs.object_stores.s3_stream import S3Stream, abandoned
 from distcommit.steps.rename import FsRenameCommitStep
-from distcommit.stores.job_store import Roots, open_store
+from distcommit.stores.state.job_store import Roots, open_store
 from distcommit.testing.contracts import ObjectStoreContract
 from tests.servers.lossy_proxy import LossyProxy
 from tests.servers.s3 import S3Server

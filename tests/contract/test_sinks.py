@@ -15,7 +15,8 @@ import pyarrow as pa
 import pytest
 from msgspec.structs import replace
 
-from distcommit.model.committer import (
+from distcommit.core.errors import ConfigurationError, CorruptError
+from distcommit.core.interfaces.committer import (
     CommitOutcome,
     CommitRequest,
     Committed,
@@ -23,11 +24,10 @@ from distcommit.model.committer import (
     FailedForGood,
     LostAttempt,
 )
-from distcommit.model.errors import ConfigurationError, CorruptError
-from distcommit.model.ledger import LedgerRow
-from distcommit.model.sink import AttemptIdentity, Origin, Origins, Prepared, SinkWriter, StagingArea
-from distcommit.sinks import ledgers
-from distcommit.sinks.committer_sink import CommitterSink
+from distcommit.core.interfaces.ledger import LedgerRow
+from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Origins, Prepared, SinkWriter, StagingArea
+from distcommit.sinks.base import ledgers
+from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.testing.contracts import SinkContract
 from distcommit.testing.fakes.sqlite_sink import SqliteCommitter, SqliteSink, SqliteWriter
 

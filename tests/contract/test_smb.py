@@ -17,12 +17,12 @@ from smbclient._io import SMBFileTransaction, SMBRawIO, set_info
 from smbprotocol.file_info import FileRenameInformation
 from smbprotocol.open import FilePipePrinterAccessMask
 
-from distcommit.fs.any_fsspec import FsspecFileSystem, implementation
-from distcommit.model.errors import ConfigurationError, TransientError
-from distcommit.model.ports import FileAccess, FileSystem
-from distcommit.model.steps import StepContext, Verdict
+from distcommit.core.errors import ConfigurationError, TransientError
+from distcommit.core.interfaces.steps import StepContext, Verdict
+from distcommit.core.ports import FileAccess, FileSystem
+from distcommit.fs.any.any_fsspec import FsspecFileSystem, implementation
 from distcommit.steps.rename import FsRenameCommitStep
-from distcommit.stores.job_store import Roots, open_store
+from distcommit.stores.state.job_store import Roots, open_store
 from distcommit.testing.contracts import FileSystemContract
 from tests.servers.lossy_proxy import LossyProxy
 from tests.servers.smb import SmbServer, renaming_request

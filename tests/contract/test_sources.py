@@ -14,8 +14,8 @@ import pytest
 from confluent_kafka import Producer
 
 from distcommit.app.demo.broker import MockBroker
-from distcommit.model.log_records import DatasetState
-from distcommit.model.source import Extractor, Source
+from distcommit.core.interfaces.source import Extractor, Source
+from distcommit.core.records.log_records import DatasetState
 from distcommit.sources.files.source import FilesSource
 from distcommit.sources.kafka.source import KafkaSource
 from distcommit.sources.rest.source import RestSource

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from distcommit.model.committer import CommitRequest
-from distcommit.sinks.committer_sink import CommitterSink
+from distcommit.core.interfaces.committer import CommitRequest
+from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.sinks.sqlite.sink import SqliteSink
 from distcommit.testing.contracts import LaterEpochs, SinkContract
 

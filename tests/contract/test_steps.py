@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from distcommit.model.steps import CommitStep
-from distcommit.model.watermark import Watermark
+from distcommit.core.interfaces.steps import CommitStep
+from distcommit.core.watermark import Watermark
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.steps.watermark import HighWatermarkCommitStep
 from distcommit.testing.contracts import CommitStepContract

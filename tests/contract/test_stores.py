@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.errors import ConflictError, FencedError
-from distcommit.model.log_records import StepBatch
-from distcommit.model.steps import CommitStep, StepContext
+from distcommit.core.errors import ConflictError, FencedError
+from distcommit.core.interfaces.steps import CommitStep, StepContext
+from distcommit.core.records.log_records import StepBatch
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.steps.registry import dump_steps, load_steps
 from distcommit.steps.sequence import CommitSequence, CommitStepStore
-from distcommit.stores.commit_step_store import LogCommitStepStore
+from distcommit.stores.logs.commit_step_store import LogCommitStepStore
 from distcommit.testing.contracts import CommitStepStoreContract
 
 CONTEXT = StepContext(LocalFileSystem(), "/staging", "/output")

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from distcommit.app.job_file.built_in import types_of, validated
-from distcommit.model.constructs import BranchCounts, TaskCheck, TaskChecker
+from distcommit.core.interfaces.constructs import BranchCounts, TaskCheck, TaskChecker
 from distcommit.testing.contracts import TaskCheckerContract
 
 NOW = datetime.now(UTC)

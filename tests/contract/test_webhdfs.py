@@ -11,9 +11,9 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from distcommit.fs.hdfs import HdfsFileSystem
-from distcommit.fs.webhdfs import WebHdfs
-from distcommit.model.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError
+from distcommit.fs.hadoop.hdfs import HdfsFileSystem
+from distcommit.fs.hadoop.webhdfs import WebHdfs
 from tests.servers.hdfs import HdfsServer
 from tests.servers.lossy_proxy import LossyProxy
 

@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.fs.posix import PosixCalls, RealPosixCalls
-from distcommit.model.errors import ConflictError
-from distcommit.model.log_records import (
+from distcommit.core.errors import ConflictError
+from distcommit.core.records.log_records import (
     Checkpoint,
     DatasetState,
     DatasetStatus,
@@ -26,12 +25,13 @@ from distcommit.model.log_records import (
     SequenceName,
     SetWatermark,
 )
-from distcommit.model.watermark import Watermark
+from distcommit.core.watermark import Watermark
+from distcommit.fs.posix_calls.posix import PosixCalls, RealPosixCalls
 from distcommit.protocol.paths.store import segment_name
-from distcommit.stores.by_hand import set_watermark
-from distcommit.stores.fencing import fence_bucket
-from distcommit.stores.job_store import JobStore
-from distcommit.stores.segment import Segment, encode_segment
+from distcommit.stores.logs.fencing import fence_bucket
+from distcommit.stores.logs.segment import Segment, encode_segment
+from distcommit.stores.operator.operator_actions import set_watermark
+from distcommit.stores.state.job_store import JobStore
 from distcommit.testing.fakes.faulty_calls import Operation
 from distcommit.testing.fakes.model_source import ModelSource
 from tests.checkers.coverage_of_checkers import PACKAGES, coverage_of_checkers

@@ -8,10 +8,10 @@ import random
 
 import pytest
 
-from distcommit.engine.drain import drain_partition
-from distcommit.model.errors import SourceUnavailableError
+from distcommit.core.errors import SourceUnavailableError
+from distcommit.engine.committing.drain import drain_partition
 from distcommit.protocol.paths.temporary import OUTPUT_PROBE, TEMPORARY
-from distcommit.stores.task_states import record_ingest_ended
+from distcommit.stores.state.task_states import record_ingest_ended
 from distcommit.testing.fakes.faulty_calls import Crashed
 from distcommit.testing.fakes.model_source import ModelSource
 from tests.simulation.world import ROOTS, World

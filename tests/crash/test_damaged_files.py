@@ -15,22 +15,22 @@ from functools import cache, partial
 
 import pytest
 
-from distcommit.app.looking.status import read_status
-from distcommit.app.output.audit import AuditResult, audit_store
-from distcommit.engine.drain import drain_partition
-from distcommit.engine.ingest import ingest_partition
+from distcommit.app.auditing.audit import AuditResult, audit_store
+from distcommit.app.inspection.status import read_status
+from distcommit.core.errors import ConflictError, CorruptError, DistcommitError
+from distcommit.core.records.log_records import Checkpoint
+from distcommit.core.urn import bucket_of
+from distcommit.core.watermark import Watermark
+from distcommit.engine.committing.drain import drain_partition
+from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
-from distcommit.model.errors import ConflictError, CorruptError, DistcommitError
-from distcommit.model.log_records import Checkpoint
-from distcommit.model.urn import bucket_of
-from distcommit.model.watermark import Watermark
 from distcommit.protocol.paths.parts import bucket_name
 from distcommit.protocol.paths.store import SEGMENT_SUFFIX, partition_name
 from distcommit.sinks.files.footer import read_footer
-from distcommit.stores import by_hand
-from distcommit.stores.segment import decode_segment
-from distcommit.stores.tables import decode_plan
-from distcommit.stores.task_states import record_ingest_ended
+from distcommit.stores.logs.segment import decode_segment
+from distcommit.stores.operator import operator_actions
+from distcommit.stores.state.stored_tables import decode_plan
+from distcommit.stores.state.task_states import record_ingest_ended
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from tests.simulation.programs.parts import new_machine, planned, put_file
 from tests.simulation.simulated_posix import SimulatedPosix
@@ -338,7 +338,7 @@ def check(history: History, path: str, kind: str, damage: str) -> None:
     for urn in stopped:
         assert _watermark(history, machine, urn) == _watermark(history, history.machine, urn), f"{urn} has moved"
         with suppress(ConflictError):
-            by_hand.retry(history.world.store(machine), urn, "person")
+            operator_actions.retry(history.world.store(machine), urn, "person")
     for _ in range(2 if kind.endswith("of a cut") else 1):  # what is damaged of an older cut stays until that goes
         history.world.run(machine, NOW)
     assert history.world.violation(machine, NOW, {}) == ""

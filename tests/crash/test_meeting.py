@@ -9,11 +9,11 @@ from itertools import islice
 
 import pytest
 
-from distcommit.model.errors import CorruptError
-from distcommit.model.log_records import Fence, Record
+from distcommit.core.errors import CorruptError
+from distcommit.core.records.log_records import Fence, Record
 from distcommit.protocol.paths.store import RUN_TIMES
-from distcommit.stores import log_view as asking
-from distcommit.stores.segment import Segment, encode_segment
+from distcommit.stores.logs import log_view as asking
+from distcommit.stores.logs.segment import Segment, encode_segment
 from tests.simulation import world
 from tests.simulation.decoded import decoded_once
 from tests.simulation.explore import crashed_runs, recovery_violation

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from distcommit.model.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError
 from tests.checkers import mutants
 from tests.checkers.kill_suite import ELSEWHERE, Budgets
 from tests.checkers.mutant_sources import Mutant, generated_mutants

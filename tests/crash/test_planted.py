@@ -14,7 +14,7 @@ from itertools import islice
 
 import pytest
 
-from distcommit.model.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError
 from distcommit.protocol.readiness import gap_free
 from tests.checkers import reach
 from tests.checkers.planted import planted, reach_of

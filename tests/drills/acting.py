@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from distcommit.model.constructs import BranchCounts, TaskCheck, TaskChecker
+from distcommit.core.interfaces.constructs import BranchCounts, TaskCheck, TaskChecker
 
 FLAG = "act"
 """A file in the drill's folder: the next task whose records are checked acts."""

@@ -1,8 +1,8 @@
 """Every remedy that the product can print, read from its source.
 
 A remedy is a text that names a command of `distcommit`, or a way to release a dataset. Three places print them: the
-lines of `distcommit status` (`Trouble` in `app.looking.troubles`), the commands that a source names for a dataset that
-it could not plan (`remedy=`), and the last part of an error (`todo=`).
+lines of `distcommit status` (`Trouble` in `app.inspection.problems`), the commands that a source names for a dataset
+that it could not plan (`remedy=`), and the last part of an error (`todo=`).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def remedies() -> list[Remedy]:
 
 
 def _lines_of_status(module: str, tree: ast.Module) -> Iterator[Remedy]:
-    if module != "app/looking/troubles.py":
+    if module != "app/inspection/problems.py":
         return
     from tests.unit.test_operating_page import lines
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from distcommit.app.job import Job
-from distcommit.model.steps import StepContext
+from distcommit.core.interfaces.steps import StepContext
 from distcommit.steps.registry import load_steps
 from tests.drills.desk import TOPICS, Printed, TargetHere, a_job, more
 from tests.drills.drill import Drilled, nothing
@@ -148,7 +148,7 @@ def _restored(folder: Path) -> Iterator[TargetHere]:
 _OTHER_EPOCH = "another epoch of the dataset is committed"
 
 
-@drill("sinks/ledgers.py:taken_back | if the target has all records of this epoch", quick=True)
+@drill("sinks/base/ledgers.py:taken_back | if the target has all records of this epoch", quick=True)
 def folders_from_a_backup_whose_table_has_all(folder: Path) -> Drilled:
     with _restored(folder) as situation:
         situation.run(1)
@@ -162,7 +162,7 @@ def folders_from_a_backup_whose_table_has_all(folder: Path) -> Drilled:
         return printed.ended()
 
 
-@drill("sinks/ledgers.py:taken_back | if the target has all records of this epoch", quick=True)
+@drill("sinks/base/ledgers.py:taken_back | if the target has all records of this epoch", quick=True)
 def folders_from_a_backup_whose_table_lacks_records(folder: Path) -> Drilled:
     with _restored(folder) as situation:
         more(situation)

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from distcommit.model.committer import CommitRequest, CommitterContext, SinkCommitter
-from distcommit.model.sink import SealRequest
-from distcommit.model.steps import CommitStep, StepContext, class_name
+from distcommit.core.interfaces.committer import CommitRequest, CommitterContext, SinkCommitter
+from distcommit.core.interfaces.sink import SealRequest
+from distcommit.core.interfaces.steps import CommitStep, StepContext, class_name
 from distcommit.sinks.files.sink import FileSink
 from distcommit.steps.registry import register
 from distcommit.steps.rename import FsRenameCommitStep
@@ -173,7 +173,7 @@ def sink_without_abort(folder: Path) -> Drilled:
         return printed.ended()
 
 
-@drill("stores/by_hand.py:_abandon | release the dataset with retry or accept", quick=True)
+@drill("stores/operator/operator_actions.py:_abandon | release the dataset with retry or accept", quick=True)
 def step_without_undo(folder: Path) -> Drilled:
     with _job(folder, Stamped) as situation:
         (folder / _OUT_OF_ORDER).touch()
@@ -196,7 +196,7 @@ _VERSIONS = {
     "other": """
 from distcommit.steps.registry import register
 from distcommit.testing.fakes.sqlite_sink import SqliteSink as Sink
-from distcommit.model.steps import CommitStep
+from distcommit.core.interfaces.steps import CommitStep
 
 @register
 class Stamp(CommitStep):

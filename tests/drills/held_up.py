@@ -135,7 +135,7 @@ def watermark_of_a_pending_dataset(folder: Path) -> Drilled:
         return printed.ended()
 
 
-@drill("stores/by_hand.py:_not | release it with retry, accept or abandon", quick=True)
+@drill("stores/operator/operator_actions.py:_not | release it with retry, accept or abandon", quick=True)
 def watermark_of_a_quarantined_dataset(folder: Path) -> Drilled:
     """It is released with retry, and quarantined again, as its cause is still there; then with accept."""
     with quarantined(folder) as situation:
@@ -152,7 +152,7 @@ def watermark_of_a_quarantined_dataset(folder: Path) -> Drilled:
         return printed.ended(gone=sealed)
 
 
-@drill("stores/by_hand.py:_not | release it with abandon, which goes on", quick=True)
+@drill("stores/operator/operator_actions.py:_not | release it with abandon, which goes on", quick=True)
 def retry_of_a_dataset_that_is_being_abandoned(folder: Path) -> Drilled:
     with quarantined(folder) as situation:
         unblock(situation, "a")
@@ -171,7 +171,7 @@ def retry_of_a_dataset_that_is_being_abandoned(folder: Path) -> Drilled:
         return printed.ended()
 
 
-@drill("stores/by_hand.py:_require_replaced | release the dataset with abandon", quick=True)
+@drill("stores/operator/operator_actions.py:_require_replaced | release the dataset with abandon", quick=True)
 def accepting_a_replacement_that_is_not_published(folder: Path) -> Drilled:
     """Seal the reprocessed records of an error file, and block the tombstone that replaces that file."""
     json = {"type": "json", "fields": {"n": "int64"}}
@@ -196,7 +196,10 @@ def accepting_a_replacement_that_is_not_published(folder: Path) -> Drilled:
         return printed.ended(rejected=Counter([b"poison"]))
 
 
-@drill("stores/by_hand.py:_not | release it with retry; or set its watermark past what can't be read", quick=True)
+@drill(
+    "stores/operator/operator_actions.py:_not | release it with retry; or set its watermark past what can't be read",
+    quick=True,
+)
 def accepting_a_stopped_dataset(folder: Path) -> Drilled:
     with stopped(folder) as situation:
         printed = Printed(situation)
@@ -207,7 +210,7 @@ def accepting_a_stopped_dataset(folder: Path) -> Drilled:
         return printed.ended(rejected=Counter([b"poison"]))
 
 
-@drill("stores/by_hand.py:_not | nothing: the dataset has no sequence that is not done", quick=True)
+@drill("stores/operator/operator_actions.py:_not | nothing: the dataset has no sequence that is not done", quick=True)
 def releasing_a_dataset_that_is_idle(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         printed = Printed(situation)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from distcommit.model.constructs import BranchCounts, TaskCheck, TaskChecker
+from distcommit.core.interfaces.constructs import BranchCounts, TaskCheck, TaskChecker
 from tests.drills.desk import Printed, TargetHere, a_job, more
 from tests.drills.drill import Drilled
 from tests.drills.registry import drill_of

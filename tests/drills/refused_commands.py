@@ -109,7 +109,7 @@ def watermark_of_an_unknown_dataset(folder: Path) -> Drilled:
         return _finished(printed, situation)
 
 
-@drill("app/by_hand/watermarks.py:set_watermark | leave --new out", quick=True)
+@drill("app/admin/watermarks.py:set_watermark | leave --new out", quick=True)
 def watermark_of_a_dataset_that_is_known(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         printed = Printed(situation)

@@ -9,16 +9,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from distcommit.app.by_hand.rebuild import rebuild_store
+from distcommit.app.admin.rebuild import rebuild_store
 from distcommit.app.job import Job
 from distcommit.engine.clock import SystemClock
-from distcommit.engine.run import new_run_id
+from distcommit.engine.driver.run import new_run_id
 from distcommit.protocol.paths.store import LOCK
-from distcommit.stores.fencing import begin_run
-from distcommit.stores.job_lock import JobLock
-from distcommit.stores.job_store import JobStore
-from distcommit.stores.rebucket import Move, rebucket
-from distcommit.stores.run_records import RunBeginning, RunFacts, put_beginning
+from distcommit.stores.history.run_records import RunBeginning, RunFacts, put_beginning
+from distcommit.stores.logs.fencing import begin_run
+from distcommit.stores.logs.rebucket import Move, rebucket
+from distcommit.stores.state.job_lock import JobLock
+from distcommit.stores.state.job_store import JobStore
 from tests.drills.acting import FLAG, moves_away, put_back
 from tests.drills.desk import KafkaHere, Printed, a_job, more
 from tests.drills.drill import Drilled

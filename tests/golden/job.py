@@ -10,17 +10,17 @@ import uuid
 from pathlib import Path
 from unittest import mock
 
-from distcommit.engine.run import RunResult, run
+from distcommit.core.ports import FileStatus, FolderEntry
+from distcommit.engine.driver.run import RunResult, run
 from distcommit.engine.settings import RunSettings
-from distcommit.fs.local import LocalFileSystem
-from distcommit.fs.posix import RealPosixCalls
-from distcommit.ingest.task_flow import TaskFlow
-from distcommit.model.ports import FileStatus, FolderEntry
+from distcommit.fs.posix_calls.local import LocalFileSystem
+from distcommit.fs.posix_calls.posix import RealPosixCalls
+from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.files.sink import FileSink
-from distcommit.stores.claims import Mark, put_mark
-from distcommit.stores.fencing import claim_folders, fence_job
-from distcommit.stores.job_store import JobStore, Roots, open_store
+from distcommit.stores.folders.ownership import Mark, put_mark
+from distcommit.stores.logs.fencing import claim_folders, fence_job
+from distcommit.stores.state.job_store import JobStore, Roots, open_store
 from distcommit.testing.fakes.faulty_calls import Crashed
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import SimulatedClock, launch_here

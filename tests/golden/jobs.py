@@ -15,22 +15,22 @@ from contextlib import suppress
 from pathlib import Path
 from unittest import mock
 
-from distcommit.engine.drain import drain_partition
-from distcommit.engine.ingest import ingest_partition
-from distcommit.engine.planner import plan_partition, share_out
-from distcommit.engine.recover import recover_partition
-from distcommit.engine.run import decide_run, run
+from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.records.log_records import SealedSequence
+from distcommit.engine.committing.drain import drain_partition
+from distcommit.engine.committing.recover import recover_partition
+from distcommit.engine.driver.run import decide_run, run
+from distcommit.engine.planning.planner import plan_partition, share_out
+from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.log_records import SealedSequence
-from distcommit.model.steps import StepContext
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.steps.registry import load_steps
 from distcommit.steps.rename import FsRenameCommitStep
-from distcommit.stores import by_hand
-from distcommit.stores.fencing import begin_run, end_run
-from distcommit.stores.job_store import JobStore
-from distcommit.stores.plans import put_manifest
-from distcommit.stores.task_states import record_ingest_ended
+from distcommit.stores.logs.fencing import begin_run, end_run
+from distcommit.stores.operator import operator_actions
+from distcommit.stores.state.job_store import JobStore
+from distcommit.stores.state.plans import put_manifest
+from distcommit.stores.state.task_states import record_ingest_ended
 from distcommit.testing.fakes.faulty_calls import Crashed
 from distcommit.testing.fakes.model_source import ModelSource
 from tests.golden.job import BUCKETS, StableCalls, begin, source, store_at
@@ -97,7 +97,7 @@ def _stuck(store: JobStore, calls: StableCalls) -> None:
     _killed_after(2, calls, go_on(store, source(READ), 4))
     calls.keeps_files = True
     with suppress(Crashed):
-        by_hand.abandon(store, BACK, "a person")
+        operator_actions.abandon(store, BACK, "a person")
     calls.revive()
 
 

@@ -15,15 +15,15 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from distcommit.fs.upload_marker import encode_marker
+from distcommit.fs.object_stores.upload_marker import encode_marker
 from distcommit.sinks.files import avro_container
 from distcommit.sinks.files.content import as_text, content_sum
 from distcommit.sinks.files.footer import METADATA_KEY
-from distcommit.stores.documents import encode_document
-from distcommit.stores.run_datasets import encode_run_datasets
-from distcommit.stores.run_times import encode_run_times
-from distcommit.stores.segment import encode_segment
-from distcommit.stores.tables import encode_plan, encode_task_states
+from distcommit.stores.history.run_datasets import encode_run_datasets
+from distcommit.stores.history.run_times import encode_run_times
+from distcommit.stores.logs.segment import encode_segment
+from distcommit.stores.state.documents import encode_document
+from distcommit.stores.state.stored_tables import encode_plan, encode_task_states
 from tests.golden import samples
 from tests.golden.job import make_job
 from tests.golden.jobs import leave_out_display, make_jobs

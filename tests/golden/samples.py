@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from distcommit.fs.upload_marker import UploadMarker
-from distcommit.model.cuts import SeenBucket, SeenDataset
-from distcommit.model.log_records import (
+from distcommit.core.records.log_records import (
     ByHand,
     Checkpoint,
     Cut,
@@ -38,11 +36,12 @@ from distcommit.model.log_records import (
     SetWatermarks,
     StepBatch,
 )
-from distcommit.model.run_outcome import RunOutcome
-from distcommit.model.unread import FailedReading, Unread, UnreadDataset
-from distcommit.model.urn import folder_of
-from distcommit.model.watermark import Watermark
-from distcommit.model.work import (
+from distcommit.core.records.read_failures import FailedReading, Unread, UnreadDataset
+from distcommit.core.records.snapshot_names import SeenBucket, SeenDataset
+from distcommit.core.run_outcome import RunOutcome
+from distcommit.core.urn import folder_of
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import (
     MAIN_BRANCH,
     BranchResult,
     CheckOutcome,
@@ -54,19 +53,13 @@ from distcommit.model.work import (
     TaskState,
     WorkUnit,
 )
+from distcommit.fs.object_stores.upload_marker import UploadMarker
 from distcommit.sinks.files.footer import Footer
 from distcommit.sinks.files.offsets import OffsetSets
-from distcommit.stores.claims import Owner
-from distcommit.stores.cut_pieces import Piece
-from distcommit.stores.cuts import BucketInCut, CutRoot
-from distcommit.stores.horizons import RetentionHorizon
-from distcommit.stores.job_lock import LockRecord
-from distcommit.stores.job_store import STORE_FORMAT, StoreMarker
-from distcommit.stores.kept_schemas import KeptSchema
-from distcommit.stores.pinned import RecordedSettings
-from distcommit.stores.plans import Lent, Manifest
-from distcommit.stores.run_datasets import RunDataset
-from distcommit.stores.run_records import (
+from distcommit.stores.folders.ownership import Owner
+from distcommit.stores.folders.tombstones import ReplacedRecords, RetiredFile, Tombstone
+from distcommit.stores.history.run_datasets import RunDataset
+from distcommit.stores.history.run_records import (
     CancelRequest,
     RecordedPhase,
     RecordedReason,
@@ -75,10 +68,17 @@ from distcommit.stores.run_records import (
     RunFacts,
     RunRecord,
 )
-from distcommit.stores.run_times import RunTime, TimeKind
-from distcommit.stores.schedule_requests import ScheduleRequest
-from distcommit.stores.segment import Segment
-from distcommit.stores.tombstones import ReplacedRecords, RetiredFile, Tombstone
+from distcommit.stores.history.run_times import RunTime, TimeKind
+from distcommit.stores.logs.segment import Segment
+from distcommit.stores.operator.schedule_requests import ScheduleRequest
+from distcommit.stores.schemas.schema_history import KeptSchema
+from distcommit.stores.snapshots.expiry_cutoffs import RetentionHorizon
+from distcommit.stores.snapshots.snapshot_deltas import Piece
+from distcommit.stores.snapshots.snapshots import BucketInCut, CutRoot
+from distcommit.stores.state.fixed_settings import RecordedSettings
+from distcommit.stores.state.job_lock import LockRecord
+from distcommit.stores.state.job_store import STORE_FORMAT, StoreMarker
+from distcommit.stores.state.plans import Lent, Manifest
 from tests.simulation.log_watch import ANOTHERS_ID
 
 RUN_ID = "20260102T030405-0123456789ab"

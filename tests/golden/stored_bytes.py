@@ -9,12 +9,7 @@ from functools import partial
 import msgspec
 import pyarrow as pa
 
-from distcommit.engine.events import Progress
-from distcommit.engine.progress import read_progress
-from distcommit.fs.local import LocalFileSystem
-from distcommit.fs.upload_marker import decode_marker, encode_marker
-from distcommit.model.committer import CommitterContext, SinkCommitter
-from distcommit.model.errors import (
+from distcommit.core.errors import (
     ConfigurationError,
     CorruptError,
     DistcommitError,
@@ -22,29 +17,30 @@ from distcommit.model.errors import (
     SinkUnavailableError,
     UnknownStepTypeError,
 )
-from distcommit.model.log_records import Intent
-from distcommit.model.ports import FileSystem
-from distcommit.model.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
-from distcommit.model.steps import StepContext
-from distcommit.model.urn import folder_of
-from distcommit.model.work import DatasetPlan, TaskState
+from distcommit.core.interfaces.committer import CommitterContext, SinkCommitter
+from distcommit.core.interfaces.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
+from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.ports import FileSystem
+from distcommit.core.records.log_records import Intent
+from distcommit.core.urn import folder_of
+from distcommit.core.work import DatasetPlan, TaskState
+from distcommit.engine.driver.events import Progress
+from distcommit.engine.driver.progress import read_progress
+from distcommit.fs.object_stores.upload_marker import decode_marker, encode_marker
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.folding import apply
 from distcommit.protocol.paths.output import tombstone_path
 from distcommit.protocol.paths.parts import CLAIM_FOLDER
 from distcommit.protocol.paths.store import BEGUN, CANCEL, MANIFEST, PAUSED, RUNS, SCHEDULE, record_name
-from distcommit.sinks.committer_sink import CommitterSink
+from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.sinks.files.footer import METADATA_KEY, Footer, read_footer, read_records
 from distcommit.sinks.files.offsets import OffsetSets
 from distcommit.steps.registry import load_steps
-from distcommit.stores.claims import read_owner
-from distcommit.stores.documents import encode_document
-from distcommit.stores.job_lock import JobLock
-from distcommit.stores.job_store import JobStore, Roots, open_store
-from distcommit.stores.pinned import RecordedSettings, read_settings
-from distcommit.stores.plans import read_manifest
-from distcommit.stores.run_datasets import decode_run_datasets, encode_run_datasets
-from distcommit.stores.run_records import (
+from distcommit.stores.folders.ownership import read_owner
+from distcommit.stores.folders.tombstones import Tombstone, read_tombstone
+from distcommit.stores.history.run_datasets import decode_run_datasets, encode_run_datasets
+from distcommit.stores.history.run_records import (
     CancelRequest,
     RunBeginning,
     RunRecord,
@@ -52,11 +48,15 @@ from distcommit.stores.run_records import (
     read_cancel,
     read_record,
 )
-from distcommit.stores.run_times import decode_run_times, encode_run_times
-from distcommit.stores.schedule_requests import ScheduleRequest, read_asked
-from distcommit.stores.segment import decode_segment, encode_segment
-from distcommit.stores.tables import decode_plan, decode_task_states, encode_plan, encode_task_states
-from distcommit.stores.tombstones import Tombstone, read_tombstone
+from distcommit.stores.history.run_times import decode_run_times, encode_run_times
+from distcommit.stores.logs.segment import decode_segment, encode_segment
+from distcommit.stores.operator.schedule_requests import ScheduleRequest, read_asked
+from distcommit.stores.state.documents import encode_document
+from distcommit.stores.state.fixed_settings import RecordedSettings, read_settings
+from distcommit.stores.state.job_lock import JobLock
+from distcommit.stores.state.job_store import JobStore, Roots, open_store
+from distcommit.stores.state.plans import read_manifest
+from distcommit.stores.state.stored_tables import decode_plan, decode_task_states, encode_plan, encode_task_states
 from tests.golden import samples
 from tests.simulation.altered_files import encoded
 from tests.simulation.simulated_posix import SimulatedPosix

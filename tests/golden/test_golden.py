@@ -11,11 +11,11 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.fs.upload_marker import decode_marker, encode_marker
-from distcommit.model.errors import CorruptError
-from distcommit.model.log_records import Intent, Record
-from distcommit.model.steps import StepContext
+from distcommit.core.errors import CorruptError
+from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.records.log_records import Intent, Record
+from distcommit.fs.object_stores.upload_marker import decode_marker, encode_marker
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.protocol.paths.parts import CLAIM_FOLDER
 from distcommit.sinks.files.content import as_text, content_sum
 from distcommit.sinks.files.footer import METADATA_KEY, Footer, read_footer, read_records
@@ -23,13 +23,13 @@ from distcommit.sinks.files.offsets import OffsetSets
 from distcommit.steps.registry import dump_steps, load_steps
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.steps.sink import SinkCommitStep
-from distcommit.stores.cut_pieces import total_of
-from distcommit.stores.documents import decode_document, encode_document
-from distcommit.stores.job_lock import LockRecord
-from distcommit.stores.run_datasets import decode_run_datasets, encode_run_datasets
-from distcommit.stores.run_times import decode_run_times, encode_run_times
-from distcommit.stores.segment import decode_segment, encode_segment
-from distcommit.stores.tables import decode_plan, decode_task_states, encode_plan, encode_task_states
+from distcommit.stores.history.run_datasets import decode_run_datasets, encode_run_datasets
+from distcommit.stores.history.run_times import decode_run_times, encode_run_times
+from distcommit.stores.logs.segment import decode_segment, encode_segment
+from distcommit.stores.snapshots.snapshot_deltas import total_of
+from distcommit.stores.state.documents import decode_document, encode_document
+from distcommit.stores.state.job_lock import LockRecord
+from distcommit.stores.state.stored_tables import decode_plan, decode_task_states, encode_plan, encode_task_states
 from tests.golden import samples
 from tests.golden.make import DOCUMENTS, GOLDEN, WRITERS, data_samples, make
 from tests.golden.stored_bytes import PATH, SampleSink

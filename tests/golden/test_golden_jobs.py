@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.engine.run import run
-from distcommit.stores import by_hand
-from distcommit.stores.fencing import end_run
-from distcommit.stores.job_store import JobStore
+from distcommit.engine.driver.run import run
+from distcommit.stores.logs.fencing import end_run
+from distcommit.stores.operator import operator_actions
+from distcommit.stores.state.job_store import JobStore
 from tests.golden.job import source, store_at
 from tests.golden.jobs import BACK, FINE, GONE, HALF, JOBS, READ, STATES, go_on
 from tests.golden.make import JOBS as GOLDEN_JOBS
@@ -44,7 +44,7 @@ def test_what_is_stuck_stays_and_the_others_go_on(tmp_path: Path) -> None:
     assert (found.records, found.duplicates, found.gaps) == (records({FINE: READ[FINE], HALF: READ[HALF]}), 0, 0)
     assert sorted(found.pending) == [f"{urn} ({STATES[urn]})" for urn in (GONE, BACK)]
     for urn in (GONE, BACK):
-        by_hand.abandon(store, urn, "a person")
+        operator_actions.abandon(store, urn, "a person")
     assert run(launch_here, go_on(store, source(READ), 8)).succeeded
     found = audit(store)
     assert (found.exact, found.records) == (True, records(READ)), found

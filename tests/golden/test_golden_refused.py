@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from distcommit.model.errors import ConfigurationError, CorruptError, UnknownVersionError
+from distcommit.core.errors import ConfigurationError, CorruptError, UnknownVersionError
 from distcommit.sinks.files.offsets import OffsetSets
-from distcommit.stores.documents import decode_document, encode_document
-from distcommit.stores.segment import decode_segment
-from distcommit.stores.tables import check_table, table_name
+from distcommit.stores.logs.segment import decode_segment
+from distcommit.stores.state.documents import decode_document, encode_document
+from distcommit.stores.state.stored_tables import check_table, table_name
 from tests.golden import samples
 from tests.golden.job import store_at
 from tests.golden.make import DOCUMENTS, GOLDEN

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.app.output.audit import AuditResult, audit_store
-from distcommit.engine.run import RunResult
-from distcommit.model.errors import CorruptError
-from distcommit.model.log_records import DatasetState, DatasetStatus
-from distcommit.model.watermark import Position, Watermark
+from distcommit.app.auditing.audit import AuditResult, audit_store
+from distcommit.core.errors import CorruptError
+from distcommit.core.records.log_records import DatasetState, DatasetStatus
+from distcommit.core.watermark import Position, Watermark
+from distcommit.engine.driver.run import RunResult
 from distcommit.protocol.paths.parts import OWNER
-from distcommit.stores.job_store import JobStore
+from distcommit.stores.state.job_store import JobStore
 from distcommit.testing.fakes.model_source import ModelSource
 from tests.golden.job import BUCKETS, IDLE, IN_BUCKET_0, PENDING, RENAMED, RUNS, run_job, source, store_at
 from tests.golden.make import GOLDEN

@@ -8,9 +8,8 @@ from typing import get_args
 import msgspec
 import pytest
 
-from distcommit.model.cuts import SeenBucket, SeenDataset
-from distcommit.model.flow_counts import BranchFailures, CheckCounts, FlowCounts
-from distcommit.model.log_records import (
+from distcommit.core.records.flow_counts import BranchFailures, CheckCounts, FlowCounts
+from distcommit.core.records.log_records import (
     DatasetState,
     EarlierReading,
     Head,
@@ -21,22 +20,16 @@ from distcommit.model.log_records import (
     SequenceName,
     StepBatch,
 )
-from distcommit.model.unread import FailedReading, UnreadDataset
-from distcommit.model.watermark import Watermark
-from distcommit.model.work import ConstructCounts, SkippedRange
+from distcommit.core.records.read_failures import FailedReading, UnreadDataset
+from distcommit.core.records.snapshot_names import SeenBucket, SeenDataset
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import ConstructCounts, SkippedRange
 from distcommit.sinks.files.file_tail import Said
 from distcommit.sinks.files.footer import Footer
-from distcommit.stores.claims import Owner
-from distcommit.stores.cut_pieces import Piece
-from distcommit.stores.cuts import BucketInCut, CutRoot
-from distcommit.stores.horizons import RetentionHorizon
-from distcommit.stores.job_lock import LockRecord
-from distcommit.stores.job_store import StoreMarker
-from distcommit.stores.kept_schemas import KeptSchema
-from distcommit.stores.pinned import RecordedSettings
-from distcommit.stores.plans import Manifest
-from distcommit.stores.run_datasets import RunDataset
-from distcommit.stores.run_records import (
+from distcommit.stores.folders.ownership import Owner
+from distcommit.stores.folders.tombstones import ReplacedRecords, RetiredFile, Tombstone
+from distcommit.stores.history.run_datasets import RunDataset
+from distcommit.stores.history.run_records import (
     CancelRequest,
     RecordedPhase,
     RecordedReason,
@@ -45,10 +38,17 @@ from distcommit.stores.run_records import (
     RunFacts,
     RunRecord,
 )
-from distcommit.stores.run_times import RunTime
-from distcommit.stores.schedule_requests import ScheduleRequest
-from distcommit.stores.table_schemas import PLAN_SCHEMA, TASK_STATE_SCHEMA
-from distcommit.stores.tombstones import ReplacedRecords, RetiredFile, Tombstone
+from distcommit.stores.history.run_times import RunTime
+from distcommit.stores.operator.schedule_requests import ScheduleRequest
+from distcommit.stores.schemas.schema_history import KeptSchema
+from distcommit.stores.snapshots.expiry_cutoffs import RetentionHorizon
+from distcommit.stores.snapshots.snapshot_deltas import Piece
+from distcommit.stores.snapshots.snapshots import BucketInCut, CutRoot
+from distcommit.stores.state.fixed_settings import RecordedSettings
+from distcommit.stores.state.job_lock import LockRecord
+from distcommit.stores.state.job_store import StoreMarker
+from distcommit.stores.state.plans import Manifest
+from distcommit.stores.state.table_schemas import PLAN_SCHEMA, TASK_STATE_SCHEMA
 
 PAGE = (Path(__file__).parent / "README.md").read_text(encoding="utf-8")
 STRUCTS: list[type[msgspec.Struct]] = [

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from distcommit.engine.planned import checked_plan
-from distcommit.ingest.delivered import Delivered
-from distcommit.model.commit_groups import CommitGroups
-from distcommit.model.errors import ConfigurationError, DistcommitError
-from distcommit.model.log_records import DatasetState
-from distcommit.model.provenance import Provenance
-from distcommit.model.source import DatasetProblem, kept_incarnations, negative_positions
-from distcommit.model.watermark import Position, Watermark
-from distcommit.model.work import DatasetPlan, SkippedRange, WorkUnit
+from distcommit.core.commit_groups import CommitGroups
+from distcommit.core.errors import ConfigurationError, DistcommitError
+from distcommit.core.interfaces.source import DatasetProblem, kept_incarnations, negative_positions
+from distcommit.core.provenance import Provenance
+from distcommit.core.records.log_records import DatasetState
+from distcommit.core.watermark import Position, Watermark
+from distcommit.core.work import DatasetPlan, SkippedRange, WorkUnit
+from distcommit.engine.planning.plan_checks import checked_plan
+from distcommit.pipeline.position_check import Delivered
 from distcommit.protocol.setting import reach_after
 from distcommit.sources.sql.positions import counts_in
 from tests.inputs.case import Case

@@ -9,9 +9,9 @@ from typing import get_args
 
 import pyarrow as pa
 
-from distcommit.model.committer import FailedForGood
-from distcommit.model.errors import ConfigurationError
-from distcommit.model.sink import SinkSettings
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.interfaces.committer import FailedForGood
+from distcommit.core.interfaces.sink import SinkSettings
 from distcommit.sinks.console.sink import ConsoleSink
 from distcommit.sinks.delta.sink import DeltaSink
 from distcommit.sinks.files.encoders import FileFormat
@@ -19,7 +19,7 @@ from distcommit.sinks.files.field_folders import FieldPartition, split
 from distcommit.sinks.files.sink import FileSink
 from distcommit.sinks.iceberg.sink import IcebergSink
 from distcommit.sinks.kafka.sink import KafkaSink
-from distcommit.sinks.partition_values import NO_VALUE
+from distcommit.sinks.table_formats.partition_values import NO_VALUE
 from tests.inputs.case import Case
 from tests.unit.sinks.delta_target import Target, ids
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from distcommit.model.errors import ConfigurationError, SourceError
+from distcommit.core.errors import ConfigurationError, SourceError
 from distcommit.sources.files import readers
 from distcommit.sources.files.csv_dialect import Dialect
 from tests.inputs.case import Case

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from distcommit.core.errors import ConfigurationError
 from distcommit.fs.database_tls import (
     Tls,
     check_mysql_url,
@@ -17,12 +18,11 @@ from distcommit.fs.database_tls import (
     mysql_arguments,
     postgresql_arguments,
 )
-from distcommit.model.errors import ConfigurationError
-from distcommit.sinks.column_names import ColumnNames
+from distcommit.sinks.databases.column_names import ColumnNames
+from distcommit.sinks.databases.table_committer import RefusedError
 from distcommit.sinks.mariadb import columns as mariadb
 from distcommit.sinks.postgresql import columns as postgresql
 from distcommit.sinks.sqlite import columns as sqlite
-from distcommit.sinks.table_committer import RefusedError
 from tests.inputs.case import Case
 
 

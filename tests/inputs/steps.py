@@ -12,19 +12,19 @@ from typing import Any, Self, cast
 from py4j.protocol import Py4JNetworkError
 from pyspark.errors import PySparkRuntimeError
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.fs.posix import RealPosixCalls
-from distcommit.model.constructs import Converter
-from distcommit.model.errors import ConfigurationError, DistcommitError, LostError
-from distcommit.model.steps import CommitStep, Lost, StepContext, Verification
-from distcommit.model.user_class import make_named
+from distcommit.core.errors import ConfigurationError, DistcommitError, LostError
+from distcommit.core.interfaces.constructs import Converter
+from distcommit.core.interfaces.custom_class import make_named
+from distcommit.core.interfaces.steps import CommitStep, Lost, StepContext, Verification
+from distcommit.fs.posix_calls.local import LocalFileSystem
+from distcommit.fs.posix_calls.posix import RealPosixCalls
 from distcommit.protocol.paths.staging import bucket_folder
 from distcommit.spark.session import not_started
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.steps.sequence import CommitSequence
-from distcommit.stores.fencing import begin_run
-from distcommit.stores.job_store import Roots, open_store
-from distcommit.stores.staging import sweep_epoch
+from distcommit.stores.folders.staging import sweep_epoch
+from distcommit.stores.logs.fencing import begin_run
+from distcommit.stores.state.job_store import Roots, open_store
 from tests.inputs.case import Case
 
 

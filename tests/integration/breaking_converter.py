@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distcommit.model.constructs import Converted, Converter
+from distcommit.core.interfaces.constructs import Converted, Converter
 
 
 class Breaking(Converter):

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from distcommit.model.errors import SourceError
-from distcommit.model.log_records import DatasetState
-from distcommit.model.provenance import Provenance
-from distcommit.model.source import Extraction, Extractor, Planned, Source, SourceState
-from distcommit.model.watermark import Watermark, as_offset
-from distcommit.model.work import DatasetPlan, WorkUnit
+from distcommit.core.errors import SourceError
+from distcommit.core.interfaces.source import Extraction, Extractor, Planned, Source, SourceState
+from distcommit.core.provenance import Provenance
+from distcommit.core.records.log_records import DatasetState
+from distcommit.core.watermark import Watermark, as_offset
+from distcommit.core.work import DatasetPlan, WorkUnit
 
 BATCH = "batch"
 """How many records come at once: an option of the job's, unless a work unit has a property of that name."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from distcommit.model.committer import CommitOutcome, CommitRequest, CommitterContext, SinkCommitter
+from distcommit.core.interfaces.committer import CommitOutcome, CommitRequest, CommitterContext, SinkCommitter
 from distcommit.testing.fakes.sqlite_sink import SqliteCommitter, SqliteSink
 
 

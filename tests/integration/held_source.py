@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from distcommit.model.provenance import Provenance
-from distcommit.model.source import Extraction, Extractor, Source, SourceState
-from distcommit.model.watermark import Watermark, as_offset
-from distcommit.model.work import DatasetPlan, WorkUnit
+from distcommit.core.interfaces.source import Extraction, Extractor, Source, SourceState
+from distcommit.core.provenance import Provenance
+from distcommit.core.watermark import Watermark, as_offset
+from distcommit.core.work import DatasetPlan, WorkUnit
 
 HELD = "dataset-042"
 

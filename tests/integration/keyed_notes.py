@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from distcommit.model.extract import Extract
-from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
+from distcommit.core.interfaces.extract import Extract
+from distcommit.core.interfaces.sink import AttemptIdentity, Origin, StagingArea
 from distcommit.testing.fakes.notes_sink import NotesSink, NotesWriter
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from distcommit.model.source import Extraction, Extractor
-from distcommit.model.watermark import Watermark, as_offset
-from distcommit.model.work import WorkUnit
+from distcommit.core.interfaces.source import Extraction, Extractor
+from distcommit.core.watermark import Watermark, as_offset
+from distcommit.core.work import WorkUnit
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.integration.named_source import NamedSource
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from distcommit.model.source import Extraction, Extractor, Planned, SourceState
-from distcommit.model.work import WorkUnit
+from distcommit.core.interfaces.source import Extraction, Extractor, Planned, SourceState
+from distcommit.core.work import WorkUnit
 from tests.integration.failing_source import FailingExtractor, FailingSource
 
 

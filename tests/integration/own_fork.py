@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distcommit.model.constructs import ForkOperator
+from distcommit.core.interfaces.constructs import ForkOperator
 
 
 class ByAmount(ForkOperator):

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from distcommit.model.source import Extractor
+from distcommit.core.interfaces.source import Extractor
 from tests.integration.named_source import NamedSource
 
 

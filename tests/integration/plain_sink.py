@@ -11,7 +11,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from distcommit import WriterSink
-from distcommit.model.sink import AttemptIdentity, Origin, Origins, Prepared, SinkWriter, StagingArea
+from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Origins, Prepared, SinkWriter, StagingArea
 
 HALF_WAY = "half_way"
 RELEASE = "release"

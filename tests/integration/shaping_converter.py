@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from distcommit.model.constructs import Converted, Converter
+from distcommit.core.interfaces.constructs import Converted, Converter
 
 
 class Shaping(Converter):

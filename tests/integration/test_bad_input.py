@@ -19,22 +19,22 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from distcommit import DistcommitError, Job
-from distcommit.engine.clock import SystemClock
-from distcommit.engine.counts import IngestCounts
-from distcommit.engine.reports import Report
-from distcommit.engine.run import RunResult
-from distcommit.engine.settings import RunSettings
-from distcommit.model.errors import (
+from distcommit.core.errors import (
     ConfigurationError,
     LockHeldError,
     ProcessLostError,
     SourceUnavailableError,
     UnknownVersionError,
 )
+from distcommit.engine.clock import SystemClock
+from distcommit.engine.driver.counts import IngestCounts
+from distcommit.engine.driver.reports import Report
+from distcommit.engine.driver.run import RunResult
+from distcommit.engine.settings import RunSettings
 from distcommit.protocol.paths.parts import CLAIM_FOLDER
 from distcommit.spark.launch import SparkLaunch
 from distcommit.spark.session import check_java
-from distcommit.stores.job_lock import JobLock
+from distcommit.stores.state.job_lock import JobLock
 from tests.integration import large_source
 from tests.jobs.kafka_job import KafkaJob, kafka_job
 from tests.servers.lossy_proxy import LossyProxy

@@ -18,7 +18,7 @@ import yaml
 
 from distcommit import Job
 from distcommit.app.demo.kill import CommitWatcher, RunProcess
-from distcommit.model.errors import DistcommitError
+from distcommit.core.errors import DistcommitError
 from tests.integration.held_source import HELD
 from tests.jobs.kafka_job import PACKAGE_ROOT, KafkaJob, kafka_job
 from tests.jobs.victims import strike

@@ -20,8 +20,8 @@ import distcommit
 from distcommit import Job
 from distcommit.app.demo.kill import RunProcess
 from distcommit.app.reading.data_source import DistcommitDataSource
-from distcommit.model.errors import CorruptError, DistcommitError
-from distcommit.stores.cuts import forget_cuts
+from distcommit.core.errors import CorruptError, DistcommitError
+from distcommit.stores.snapshots.snapshots import forget_cuts
 from tests.jobs.kafka_job import kafka_job
 
 NAMES = ("items", "orders")

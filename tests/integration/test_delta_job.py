@@ -20,7 +20,7 @@ from deltalake.exceptions import TableNotFoundError
 
 from distcommit import Job
 from distcommit.app.demo.kill import RunProcess
-from distcommit.sinks.table_names import plain_name
+from distcommit.sinks.base.table_names import plain_name
 from tests.jobs.kafka_job import kafka_job
 from tests.jobs.victims import strike
 from tests.servers.s3 import S3Server

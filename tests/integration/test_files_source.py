@@ -21,7 +21,7 @@ import yaml
 from pyspark.sql import SparkSession
 
 from distcommit import Job
-from distcommit.model.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError
 from tests.jobs.in_commit import killed_in_commit, run_of
 
 DATASETS = 20

@@ -16,8 +16,8 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from distcommit import Job
-from distcommit.app.output.audit import AuditResult
-from distcommit.engine.run import RunResult
+from distcommit.app.auditing.audit import AuditResult
+from distcommit.engine.driver.run import RunResult
 from tests.jobs.in_commit import killed_in_commit
 from tests.jobs.kafka_job import DAY_MS, FIRST_DAY_MS, KafkaJob, kafka_job
 

@@ -18,7 +18,7 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from distcommit import Job
-from distcommit.app.output.audit import AuditResult
+from distcommit.app.auditing.audit import AuditResult
 from tests.jobs.in_commit import killed_in_commit
 from tests.jobs.kafka_job import FIRST_DAY_MS, KafkaJob, kafka_job
 

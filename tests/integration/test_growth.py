@@ -22,11 +22,11 @@ from deltalake import DeltaTable
 from psycopg import sql
 from pyiceberg.catalog import load_catalog
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.committer import CommitRequest, Committed, CommitterContext
-from distcommit.model.provenance import Provenance
-from distcommit.model.sink import AttemptIdentity, Origin, Sink, StagingArea
-from distcommit.sinks.committer_sink import CommitterSink
+from distcommit.core.interfaces.committer import CommitRequest, Committed, CommitterContext
+from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Sink, StagingArea
+from distcommit.core.provenance import Provenance
+from distcommit.fs.posix_calls.local import LocalFileSystem
+from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.sinks.delta.sink import DeltaSink
 from distcommit.sinks.iceberg.opening import close_opened
 from distcommit.sinks.iceberg.sink import IcebergSink

@@ -18,8 +18,8 @@ from pyspark.sql import SparkSession
 
 from distcommit import Job
 from distcommit.app.demo.kill import RunProcess
-from distcommit.model.log_records import Decide
-from distcommit.stores.segment import decode_segment
+from distcommit.core.records.log_records import Decide
+from distcommit.stores.logs.segment import decode_segment
 
 DATASETS, FILES, ROWS = 8, 3, 40
 

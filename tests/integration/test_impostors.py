@@ -13,10 +13,10 @@ import pytest
 from distcommit.app.job_file.alert_settings import EmailHook, WebHook
 from distcommit.app.running.alert_hooks import Alert, tell
 from distcommit.constructs.registry.client import Registry, RegistrySettings
-from distcommit.fs.local import LocalFileSystem
-from distcommit.fs.s3_requests import S3Requests
-from distcommit.model.committer import CommitterContext
-from distcommit.model.errors import DistcommitError, SourceError
+from distcommit.core.errors import DistcommitError, SourceError
+from distcommit.core.interfaces.committer import CommitterContext
+from distcommit.fs.object_stores.s3_requests import S3Requests
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.mariadb.sink import MariadbSink
 from distcommit.sinks.postgresql.sink import PostgresqlSink
 from distcommit.sources.kafka.client import ClientNotes, KafkaConnection

@@ -20,12 +20,12 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from distcommit import Job
-from distcommit.app.by_hand.rebuild import known_states
-from distcommit.app.output.audit import AuditResult
-from distcommit.app.output.audit_rows import AuditRow
+from distcommit.app.admin.rebuild import known_states
+from distcommit.app.auditing.audit import AuditResult
+from distcommit.app.auditing.audit_rows import AuditRow
 from distcommit.cli.main import app
-from distcommit.engine.run import RunResult
-from distcommit.fs.local import LocalFileSystem
+from distcommit.engine.driver.run import RunResult
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.files.footer import read_records
 from tests.jobs.kafka_job import KafkaJob
 from tests.servers.kafka import KafkaServer

@@ -15,12 +15,12 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from distcommit.model.errors import DistcommitError, SourceError
-from distcommit.model.log_records import DatasetState
-from distcommit.model.pins import SourceFact
-from distcommit.model.source import DatasetProblem, PassedOver, SourceState
-from distcommit.model.watermark import Watermark
-from distcommit.model.work import DatasetPlan, WorkUnit
+from distcommit.core.errors import DistcommitError, SourceError
+from distcommit.core.interfaces.source import DatasetProblem, PassedOver, SourceState
+from distcommit.core.records.fixed_settings import SourceFact
+from distcommit.core.records.log_records import DatasetState
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import DatasetPlan, WorkUnit
 from distcommit.sources.kafka.extractor import KafkaExtractor
 from distcommit.sources.kafka.source import KafkaSource
 from tests.servers.kafka import KafkaServer

@@ -15,8 +15,8 @@ from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import SparkSession
 
 from distcommit import Job
-from distcommit.model.errors import ConfigurationError, SourceError, SourceUnavailableError, TransientError
-from distcommit.model.source import SourceState
+from distcommit.core.errors import ConfigurationError, SourceError, SourceUnavailableError, TransientError
+from distcommit.core.interfaces.source import SourceState
 from distcommit.sources.kafka.source import KafkaSource
 from tests.jobs.kafka_job import KafkaJob
 from tests.servers.java import keytool

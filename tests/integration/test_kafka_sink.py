@@ -19,8 +19,8 @@ from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperatio
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from confluent_kafka.cimpl import NewTopic
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.committer import (
+from distcommit.core.errors import ConfigurationError, ConflictError, CorruptError, TransientError
+from distcommit.core.interfaces.committer import (
     AlreadyCommitted,
     CommitOutcome,
     CommitRequest,
@@ -29,8 +29,8 @@ from distcommit.model.committer import (
     FailedForGood,
     RetryLater,
 )
-from distcommit.model.errors import ConfigurationError, ConflictError, CorruptError, TransientError
-from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
+from distcommit.core.interfaces.sink import AttemptIdentity, Origin, StagingArea
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.kafka.client import ledger_made
 from distcommit.sinks.kafka.committer import KafkaCommitter
 from distcommit.sinks.kafka.producers import CatchableProducer

@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from distcommit.model.errors import SourceError, TransientError
-from distcommit.model.source import DatasetProblem
-from distcommit.model.work import DatasetPlan
+from distcommit.core.errors import SourceError, TransientError
+from distcommit.core.interfaces.source import DatasetProblem
+from distcommit.core.work import DatasetPlan
 from distcommit.sources.sql.source import SqlSource
 from tests.servers.mariadb import MariadbServer
 from tests.unit.sources.sql_tables import Reader, planned, queried, source

@@ -16,18 +16,18 @@ import pyarrow as pa
 import pymysql
 import pytest
 
-from distcommit.model.committer import (
+from distcommit.core.errors import ConfigurationError, TransientError
+from distcommit.core.interfaces.committer import (
     AlreadyCommitted,
     CommitOutcome,
     Committed,
     RetryLater,
 )
-from distcommit.model.errors import ConfigurationError, TransientError
+from distcommit.sinks.databases.table_committer import CollisionError
 from distcommit.sinks.mariadb.committer import MariadbCommitter
 from distcommit.sinks.mariadb.connection import connected, execute, transaction
 from distcommit.sinks.mariadb.sink import MariadbSink
 from distcommit.sinks.mariadb.tables import Table
-from distcommit.sinks.table_committer import CollisionError
 from tests.servers.mariadb import MariadbServer
 from tests.unit.sinks.committing import numbers, refused
 from tests.unit.sinks.newest_cases import NewestCases

@@ -11,7 +11,7 @@ import pymysql
 import pytest
 from pymysql.cursors import Cursor
 
-from distcommit.model.committer import Committed, RetryLater
+from distcommit.core.interfaces.committer import Committed, RetryLater
 from distcommit.sinks.mariadb import xa
 from distcommit.sinks.mariadb.sink import MariadbSink
 from tests.integration.test_mariadb_sink import Target

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from distcommit import Job
 from distcommit.cli.main import app
-from distcommit.model.errors import ConfigurationError, StaleStoreError
+from distcommit.core.errors import ConfigurationError, StaleStoreError
 from tests.jobs.kafka_job import KafkaJob, kafka_job
 
 

@@ -13,9 +13,9 @@ import yaml
 from pyspark.sql import SparkSession
 
 from distcommit import Job
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.work import TaskOutcome
-from distcommit.stores.task_states import TaskStateTables
+from distcommit.core.work import TaskOutcome
+from distcommit.fs.posix_calls.local import LocalFileSystem
+from distcommit.stores.state.task_states import TaskStateTables
 from tests.integration.test_files_source import DATASETS, FLOW, NOW_S, Inbox
 
 ROOT = Path(__file__).parents[2]

@@ -17,10 +17,10 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from distcommit.model.errors import DistcommitError, SourceError, TransientError
-from distcommit.model.source import DatasetProblem, PassedOver, SourceState
-from distcommit.model.watermark import Watermark
-from distcommit.model.work import DatasetPlan
+from distcommit.core.errors import DistcommitError, SourceError, TransientError
+from distcommit.core.interfaces.source import DatasetProblem, PassedOver, SourceState
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import DatasetPlan
 from distcommit.sources.sql.source import SqlSource
 from tests.servers.postgresql import PostgresServer
 from tests.unit.sources.sql_tables import Reader, planned, queried, source
@@ -497,7 +497,7 @@ def test_a_wrong_password_is_told_and_not_shown(schema: Schema) -> None:
 
 
 def _unit() -> Any:
-    from distcommit.model.work import WorkUnit
+    from distcommit.core.work import WorkUnit
 
     low, high = (Watermark({"": position}, "id:integer") for position in (1, 2))
     return WorkUnit("0", "t", low, high, 1)

@@ -16,12 +16,12 @@ import pyarrow as pa
 import pytest
 from psycopg import sql
 
-from distcommit.model.committer import (
+from distcommit.core.errors import TransientError
+from distcommit.core.interfaces.committer import (
     AlreadyCommitted,
     Committed,
     RetryLater,
 )
-from distcommit.model.errors import TransientError
 from distcommit.sinks.postgresql.connection import transaction
 from distcommit.sinks.postgresql.sink import PostgresqlSink
 from distcommit.sinks.postgresql.tables import Table

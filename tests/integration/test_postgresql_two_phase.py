@@ -11,8 +11,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from distcommit.model.committer import Committed
-from distcommit.model.errors import ConfigurationError, TransientError
+from distcommit.core.errors import ConfigurationError, TransientError
+from distcommit.core.interfaces.committer import Committed
 from distcommit.sinks.postgresql import two_phase
 from distcommit.sinks.postgresql.sink import PostgresqlSink
 from tests.integration.test_postgresql_sink import Target

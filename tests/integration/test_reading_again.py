@@ -23,7 +23,7 @@ import yaml
 from pyspark.sql import SparkSession
 
 from distcommit import Job
-from distcommit.engine.run import RunResult
+from distcommit.engine.driver.run import RunResult
 from tests.jobs.in_commit import killed_in_commit, run_of
 from tests.servers.rest import RestServer, wait_for_end_of_second
 

@@ -18,8 +18,8 @@ from confluent_kafka.schema_registry import SchemaReference
 from google.protobuf import descriptor_pb2, timestamp_pb2, wrappers_pb2
 
 from distcommit.app.job_file.built_in import validated
-from distcommit.model.constructs import Converter
-from distcommit.model.errors import ConfigurationError, RecordError, TransientError
+from distcommit.core.errors import ConfigurationError, RecordError, TransientError
+from distcommit.core.interfaces.constructs import Converter
 from tests.servers.process import free_ports
 from tests.servers.registered_records import avro_records, framed, json_records, protobuf_records, register
 from tests.servers.registry import GuardedRegistry, RegistryServer, guarded

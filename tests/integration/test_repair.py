@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from distcommit import Job
 from distcommit.app.demo.kill import RunProcess
-from distcommit.stores.fencing import UNFINISHED_REBUILD, newer_runs
+from distcommit.stores.logs.fencing import UNFINISHED_REBUILD, newer_runs
 from tests.jobs.kafka_job import KafkaJob, kafka_job
 
 TOPICS = {f"t{number}": 1 for number in range(8)}

@@ -21,11 +21,11 @@ from playwright.sync_api import Browser, Page
 
 from distcommit.app.demo.kill import RunProcess
 from distcommit.app.job import Job
-from distcommit.cli.report_page import report_page
-from distcommit.cli.ui_server import UiServer
+from distcommit.cli.web.report_page import report_page
+from distcommit.cli.web.ui_server import UiServer
 from distcommit.engine.clock import SystemClock
-from distcommit.stores.job_lock import JobLock
-from distcommit.stores.run_records import put_record, read_record
+from distcommit.stores.history.run_records import put_record, read_record
+from distcommit.stores.state.job_lock import JobLock
 from tests.golden import samples
 from tests.integration.held_source import HELD
 from tests.jobs.kafka_job import PACKAGE_ROOT

@@ -19,12 +19,12 @@ from pyspark.sql import SparkSession
 
 from distcommit import Job
 from distcommit.app.demo.kill import RunProcess
-from distcommit.model.errors import ConfigurationError, ConflictError
-from distcommit.model.unread import UnreadDataset
-from distcommit.model.watermark import Watermark
+from distcommit.core.errors import ConfigurationError, ConflictError
+from distcommit.core.records.read_failures import UnreadDataset
+from distcommit.core.watermark import Watermark
 from distcommit.protocol import next_record
-from distcommit.stores import by_hand
-from distcommit.stores.job_store import JobStore
+from distcommit.stores.operator import operator_actions
+from distcommit.stores.state.job_store import JobStore
 from tests.jobs.kafka_job import KafkaJob, kafka_job
 from tests.jobs.victims import strike
 
@@ -193,10 +193,10 @@ def test_what_is_not_done_is_not_reprocessed(tmp_path: Path) -> None:
         if status == "pending":  # else it was quicker
             with pytest.raises(ConflictError, match=r"between its sequences.*pending"):
                 Job.from_file(job.path).reprocess("bad")
-            by_hand.quarantine(store, "bad", "me")
+            operator_actions.quarantine(store, "bad", "me")
             with pytest.raises(ConflictError, match=r"between its sequences.*quarantined"):
                 Job.from_file(job.path).reprocess("bad")
-            by_hand.abandon(store, "bad", "me")
+            operator_actions.abandon(store, "bad", "me")
             job.assert_exact()
             assert rejected(job) == RECORDS // 3 + 1
 

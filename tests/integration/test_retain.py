@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from distcommit import read
 from distcommit.app.demo.kill import RunProcess
 from distcommit.app.job import Job
-from distcommit.model.errors import ConfigurationError, CutGoneError
+from distcommit.core.errors import ConfigurationError, CutGoneError
 from tests.jobs.kafka_job import DAY_MS, FIRST_DAY_MS, KafkaJob, kafka_job
 
 TOPICS = {f"t{number:02d}": 1 for number in range(8)}

@@ -16,13 +16,13 @@ from typer.testing import CliRunner
 from distcommit import Job
 from distcommit.app.demo.broker import MockBroker
 from distcommit.cli.main import app
+from distcommit.core.errors import ConfigurationError
 from distcommit.engine.clock import SystemClock
-from distcommit.engine.run import RunResult
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.errors import ConfigurationError
+from distcommit.engine.driver.run import RunResult
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.files.footer import read_records
-from distcommit.stores.fencing import begin_run, fence_bucket
-from distcommit.stores.job_lock import JobLock
+from distcommit.stores.logs.fencing import begin_run, fence_bucket
+from distcommit.stores.state.job_lock import JobLock
 from tests.jobs.kafka_job import KafkaJob, kafka_job
 
 

@@ -20,7 +20,7 @@ import yaml
 from pyspark.sql import SparkSession
 
 from distcommit import Job
-from distcommit.engine.run import RunResult
+from distcommit.engine.driver.run import RunResult
 from distcommit.protocol.paths.parts import CLAIM_FOLDER
 from tests.jobs.in_commit import killed_in_commit, run_of
 from tests.servers.java import jars

@@ -25,8 +25,8 @@ from pyspark.sql import SparkSession
 
 from distcommit import Job
 from distcommit.app.demo.kill import RunProcess
-from distcommit.engine.run import RunResult
-from distcommit.model.extract import Extract, TableType
+from distcommit.core.interfaces.extract import Extract, TableType
+from distcommit.engine.driver.run import RunResult
 from tests.jobs.in_commit import killed_in_commit, run_of
 from tests.jobs.kafka_job import PACKAGE_ROOT
 from tests.servers.mariadb import MariadbServer

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from distcommit import Job
 from distcommit.app.demo.kill import CommitWatcher
-from distcommit.model.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError
 from distcommit.protocol.paths.parts import CLAIM_FOLDER
 from tests.integration.stream_job import DATASETS, produce, start, write_job
 from tests.jobs.kafka_job import PACKAGE_ROOT, kafka_job

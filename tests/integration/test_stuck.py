@@ -10,10 +10,10 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from distcommit import Job
-from distcommit.cli.output import run_view
-from distcommit.engine.events import PhaseEnded
-from distcommit.engine.run import RunResult
-from distcommit.engine.task_events import DatasetQuarantined
+from distcommit.cli.views.result_views import run_view
+from distcommit.engine.driver.events import PhaseEnded
+from distcommit.engine.driver.run import RunResult
+from distcommit.engine.reading.task_events import DatasetQuarantined
 from tests.jobs.kafka_job import KafkaJob, kafka_job
 from tests.unit.engine.test_events import Noting
 

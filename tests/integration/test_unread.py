@@ -19,8 +19,8 @@ from pyspark.sql import SparkSession
 
 from distcommit import Job
 from distcommit.app.demo.kill import RunProcess
-from distcommit.engine.run import RunResult
-from distcommit.model.watermark import as_offset
+from distcommit.core.watermark import as_offset
+from distcommit.engine.driver.run import RunResult
 from tests.jobs.victims import strike
 
 PACKAGE_ROOT = Path(__file__).parents[2]

@@ -14,10 +14,10 @@ from typing import Any, Protocol
 import yaml
 from confluent_kafka import Producer
 
+from distcommit.app.auditing.audit import AuditResult
 from distcommit.app.demo.broker import MockBroker
 from distcommit.app.demo.kill import RunProcess
 from distcommit.app.job import Job
-from distcommit.app.output.audit import AuditResult
 
 PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 DAY_MS = 86_400_000

@@ -13,21 +13,30 @@ from pathlib import Path
 from msgspec import structs
 
 from distcommit.app.job import Job
-from distcommit.model.lockstep import alone
-from distcommit.model.log_records import CutPhase, Done, Failed, Fence, Intent, Record, SealedSequence, SequenceName
-from distcommit.model.run_outcome import RunOutcome
-from distcommit.model.unread import Unread, UnreadDataset
-from distcommit.model.watermark import Watermark
+from distcommit.core.records.log_records import (
+    CutPhase,
+    Done,
+    Failed,
+    Fence,
+    Intent,
+    Record,
+    SealedSequence,
+    SequenceName,
+)
+from distcommit.core.records.read_failures import Unread, UnreadDataset
+from distcommit.core.run_outcome import RunOutcome
+from distcommit.core.support.io_batching import alone
+from distcommit.core.watermark import Watermark
 from distcommit.protocol.fold import Fold
-from distcommit.stores.anchors import cut_ended, heads_now
-from distcommit.stores.claims import Mark, put_mark
-from distcommit.stores.cut_pieces import seeing
-from distcommit.stores.cuts import prepare_cuts, put_cut
-from distcommit.stores.fencing import claim_folders
-from distcommit.stores.job_store import JobStore
-from distcommit.stores.log import CommitLog
-from distcommit.stores.run_datasets import RunDataset, put_run_datasets
-from distcommit.stores.run_records import put_beginning, put_record
+from distcommit.stores.folders.ownership import Mark, put_mark
+from distcommit.stores.history.run_datasets import RunDataset, put_run_datasets
+from distcommit.stores.history.run_records import put_beginning, put_record
+from distcommit.stores.logs.fencing import claim_folders
+from distcommit.stores.logs.log import CommitLog
+from distcommit.stores.logs.log_anchors import cut_ended, heads_now
+from distcommit.stores.snapshots.snapshot_deltas import seeing
+from distcommit.stores.snapshots.snapshots import prepare_cuts, put_cut
+from distcommit.stores.state.job_store import JobStore
 from tests.golden import samples
 
 JOB = """\

@@ -10,15 +10,15 @@ from pathlib import Path
 from msgspec import structs
 
 from distcommit.app.job import Job
-from distcommit.model.flow_counts import CheckCounts, FlowCounts
-from distcommit.model.log_records import Fence, Record
-from distcommit.model.ports import FileSystem
-from distcommit.model.run_outcome import RunOutcome
-from distcommit.model.watermark import Watermark
-from distcommit.model.work import MAIN_BRANCH, BranchResult, CheckOutcome, ConstructCounts, TaskOutcome, TaskState
+from distcommit.core.ports import FileSystem
+from distcommit.core.records.flow_counts import CheckCounts, FlowCounts
+from distcommit.core.records.log_records import Fence, Record
+from distcommit.core.run_outcome import RunOutcome
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import MAIN_BRANCH, BranchResult, CheckOutcome, ConstructCounts, TaskOutcome, TaskState
 from distcommit.protocol.fold import Fold
-from distcommit.stores.run_datasets import RunDataset, put_run_datasets
-from distcommit.stores.run_records import (
+from distcommit.stores.history.run_datasets import RunDataset, put_run_datasets
+from distcommit.stores.history.run_records import (
     RecordedPhase,
     RecordedReason,
     RecordedReasons,
@@ -26,8 +26,8 @@ from distcommit.stores.run_records import (
     put_beginning,
     put_record,
 )
-from distcommit.stores.run_times import RunTime, TimeKind, put_run_times
-from distcommit.stores.task_states import TaskStateWriter, prepare_run
+from distcommit.stores.history.run_times import RunTime, TimeKind, put_run_times
+from distcommit.stores.state.task_states import TaskStateWriter, prepare_run
 from tests.golden import samples
 
 JOB = """\

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
-from distcommit.model.log_records import DatasetState
-from distcommit.model.watermark import Watermark, as_offset
+from distcommit.core.records.log_records import DatasetState
+from distcommit.core.watermark import Watermark, as_offset
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from msgspec import structs
 
-from distcommit.model.log_records import (
+from distcommit.core.records.log_records import (
     ByHand,
     Checkpoint,
     Cut,
@@ -36,8 +36,8 @@ from distcommit.model.log_records import (
     SetWatermark,
     SetWatermarks,
 )
-from distcommit.model.unread import FailedReading, Unread
-from distcommit.model.watermark import Watermark
+from distcommit.core.records.read_failures import FailedReading, Unread
+from distcommit.core.watermark import Watermark
 from distcommit.protocol.fold import Fold
 
 _NEEDS_AND_GIVES = {

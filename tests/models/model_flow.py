@@ -14,11 +14,11 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from distcommit.ingest.task_flow import Branch, Stage, TaskFlow
-from distcommit.model.constructs import Converted, Converter, ForkOperator
-from distcommit.model.sink import Sink
-from distcommit.model.source import Source
-from distcommit.model.work import errors_of
+from distcommit.core.interfaces.constructs import Converted, Converter, ForkOperator
+from distcommit.core.interfaces.sink import Sink
+from distcommit.core.interfaces.source import Source
+from distcommit.core.work import errors_of
+from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
 from distcommit.sinks.files.sink import FileSink
 
 LEFT, RIGHT = "left", "right"

@@ -9,7 +9,7 @@ from itertools import pairwise
 from hypothesis import strategies as st
 from msgspec import structs
 
-from distcommit.model.log_records import (
+from distcommit.core.records.log_records import (
     ByHand,
     Cut,
     CutPhase,
@@ -36,10 +36,10 @@ from distcommit.model.log_records import (
     SetWatermarks,
     StepBatch,
 )
-from distcommit.model.unread import Unread, UnreadDataset
-from distcommit.model.urn import MAX_URN_BYTES
-from distcommit.model.watermark import Position, Watermark, as_offset
-from distcommit.model.work import (
+from distcommit.core.records.read_failures import Unread, UnreadDataset
+from distcommit.core.urn import MAX_URN_BYTES
+from distcommit.core.watermark import Position, Watermark, as_offset
+from distcommit.core.work import (
     MAIN_BRANCH,
     BranchResult,
     DatasetPlan,

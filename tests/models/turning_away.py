@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distcommit.ingest.task_flow import Branch, Stage, TaskFlow
-from distcommit.model.constructs import ForkOperator, RowChecker
-from distcommit.model.sink import Sink
-from distcommit.model.source import Source
+from distcommit.core.interfaces.constructs import ForkOperator, RowChecker
+from distcommit.core.interfaces.sink import Sink
+from distcommit.core.interfaces.source import Source
+from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from distcommit.app.reading.live_files import live_files
-from distcommit.model.cuts import CutName, SeenDataset
-from distcommit.model.watermark import as_offset
-from distcommit.model.work import MAIN_BRANCH
+from distcommit.core.records.snapshot_names import CutName, SeenDataset
+from distcommit.core.watermark import as_offset
+from distcommit.core.work import MAIN_BRANCH
 from distcommit.sinks.files.footer import read_records
-from distcommit.stores.cut_pieces import read_chain
-from distcommit.stores.cuts import CutRoot, counted_roots
-from distcommit.stores.job_store import JobStore
+from distcommit.stores.snapshots.snapshot_deltas import read_chain
+from distcommit.stores.snapshots.snapshots import CutRoot, counted_roots
+from distcommit.stores.state.job_store import JobStore
 
 Seen = Mapping[str, tuple[int, int, int]]
 """By dataset: its done epoch, how many records are live, and how many its watermark has passed."""

@@ -10,9 +10,9 @@ import msgspec
 from xxhash import xxh3_64_hexdigest
 
 from distcommit.protocol.paths.store import SEGMENT_SUFFIX
-from distcommit.stores.documents import encode_document
-from distcommit.stores.job_store import StoreMarker
-from distcommit.stores.segment import FORMAT_VERSION
+from distcommit.stores.logs.segment import FORMAT_VERSION
+from distcommit.stores.state.documents import encode_document
+from distcommit.stores.state.job_store import StoreMarker
 from tests.simulation.log_watch import ANOTHERS_ID
 
 _VERSION = re.compile(rb'(distcommit-segment |"version": ?|distcommit-table-version.{1,4}?)(\d)')

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
 
-from distcommit.stores import log_view, plans, task_states
+from distcommit.stores.logs import log_view
+from distcommit.stores.state import plans, task_states
 
 _DECODERS = (
     (log_view, "decode_segment", 50_000),

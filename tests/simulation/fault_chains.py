@@ -23,8 +23,8 @@ from functools import lru_cache
 from itertools import count, islice
 from typing import cast
 
-from distcommit.fs.posix import PosixCalls
-from distcommit.model.errors import DistcommitError
+from distcommit.core.errors import DistcommitError
+from distcommit.fs.posix_calls.posix import PosixCalls
 from distcommit.testing.fakes.faulty_calls import ERRORS, Fault, FaultyCalls, Operation
 from tests.simulation.simulated_posix import SimulatedPosix
 

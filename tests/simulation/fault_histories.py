@@ -30,10 +30,10 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, cast
 
-from distcommit.fs.posix import PosixCalls
-from distcommit.model.errors import REFUSALS, DistcommitError, OutcomeUnknownError
-from distcommit.model.log_records import DatasetState
-from distcommit.model.watermark import Watermark
+from distcommit.core.errors import REFUSALS, DistcommitError, OutcomeUnknownError
+from distcommit.core.records.log_records import DatasetState
+from distcommit.core.watermark import Watermark
+from distcommit.fs.posix_calls.posix import PosixCalls
 from distcommit.testing.fakes.faulty_calls import READS, SYNCS, Fault, FaultyCalls, Operation
 from tests.simulation.damage import WHOLE
 from tests.simulation.explore import crashes_of, program_violation, recovery_violation

@@ -29,10 +29,10 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, cast
 
-from distcommit.fs.posix import PosixCalls
-from distcommit.model.errors import ConflictError, DistcommitError, StaleStoreError
+from distcommit.core.errors import ConflictError, DistcommitError, StaleStoreError
+from distcommit.fs.posix_calls.posix import PosixCalls
 from distcommit.protocol.paths.store import SEGMENT_SUFFIX
-from distcommit.stores.job_store import has_store
+from distcommit.stores.state.job_store import has_store
 from distcommit.testing.fakes.faulty_calls import Crashed, Fault, FaultyCalls
 from tests.simulation.casts import CASTS
 from tests.simulation.casts.parts import Act, Cast, Scene, let_go

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from distcommit.model.log_records import (
+from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.ports import FileSystem
+from distcommit.core.records.log_records import (
     ByHand,
     Checkpoint,
     DatasetStatus,
@@ -23,17 +25,15 @@ from distcommit.model.log_records import (
     SetWatermark,
     SetWatermarks,
 )
-from distcommit.model.ports import FileSystem
-from distcommit.model.steps import StepContext
-from distcommit.model.unread import Unread
-from distcommit.model.watermark import Watermark, as_offset, at_or_past
+from distcommit.core.records.read_failures import Unread
+from distcommit.core.watermark import Watermark, as_offset, at_or_past
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.store import segment_number
 from distcommit.steps.registry import load_steps
 from distcommit.steps.rename import FsRenameCommitStep
-from distcommit.stores.job_store import JobStore
-from distcommit.stores.log import CommitLog
-from distcommit.stores.segment import Segment, decode_segment
+from distcommit.stores.logs.log import CommitLog
+from distcommit.stores.logs.segment import Segment, decode_segment
+from distcommit.stores.state.job_store import JobStore
 from tests.models.log_model import LogModel
 
 ANOTHERS_ID = "00112233445566778899aabbccddeeff"

@@ -22,17 +22,17 @@ from dataclasses import dataclass
 import msgspec
 from xxhash import xxh3_128_digest
 
-from distcommit.engine.launch import Launch, Result
-from distcommit.engine.planner import plan_partition
-from distcommit.engine.recover import RecoverReport, recover_partition
+from distcommit.core.errors import DistcommitError
+from distcommit.engine.committing.recover import RecoverReport, recover_partition
+from distcommit.engine.driver.launch import Launch, Result
+from distcommit.engine.planning.planner import plan_partition
 from distcommit.engine.settings import RunSettings
-from distcommit.model.errors import DistcommitError
 from distcommit.protocol.paths.parts import CLAIM_FOLDER
 from distcommit.protocol.paths.store import BEGUN, CUTS, RUN_TIMES, SEGMENT_SUFFIX
-from distcommit.stores.cuts import CUT_VERSION, CutRoot
-from distcommit.stores.documents import decode_document
-from distcommit.stores.run_records import BEGINNING_VERSION, RunBeginning
-from distcommit.stores.segment import decode_segment
+from distcommit.stores.history.run_records import BEGINNING_VERSION, RunBeginning
+from distcommit.stores.logs.segment import decode_segment
+from distcommit.stores.snapshots.snapshots import CUT_VERSION, CutRoot
+from distcommit.stores.state.documents import decode_document
 from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import ROOTS
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from distcommit.engine.reports import KEPT_REASONS
-from distcommit.engine.run import RunResult
-from distcommit.fs.posix import PosixCalls
-from distcommit.model.errors import SourceUnavailableError
-from distcommit.model.freshness import Freshness
-from distcommit.model.ports import Clock
+from distcommit.core.errors import SourceUnavailableError
+from distcommit.core.ports import Clock
+from distcommit.core.records.freshness import Freshness
+from distcommit.engine.driver.reports import KEPT_REASONS
+from distcommit.engine.driver.run import RunResult
+from distcommit.fs.posix_calls.posix import PosixCalls
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.models.model_flow import flow_of_formats, model_flow, without_right

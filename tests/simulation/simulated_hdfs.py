@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import accumulate
 
-from distcommit.fs.hdfs import HdfsFileSystem
-from distcommit.fs.posix import PosixCalls
-from distcommit.model.ports import FileStatus, FolderEntry
+from distcommit.core.ports import FileStatus, FolderEntry
+from distcommit.fs.hadoop.hdfs import HdfsFileSystem
+from distcommit.fs.posix_calls.posix import PosixCalls
 
 
 class SimulatedHdfs(HdfsFileSystem):

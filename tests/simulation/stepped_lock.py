@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from distcommit.stores.job_lock import JobLock
+from distcommit.stores.state.job_lock import JobLock
 
 
 class SteppedLock(JobLock):

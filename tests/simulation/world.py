@@ -7,26 +7,26 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
-from distcommit.app.by_hand.retain import retaining
-from distcommit.app.output.audit import audit_store
+from distcommit.app.admin.expire import retaining
+from distcommit.app.auditing.audit import audit_store
+from distcommit.core.commit_groups import CommitGroups
+from distcommit.core.interfaces.sink import Sink
+from distcommit.core.interfaces.source import Source
+from distcommit.core.ports import Clock, FolderEntry
+from distcommit.core.records.freshness import NO_TARGETS, Freshness
+from distcommit.core.records.log_records import DatasetState
+from distcommit.core.watermark import Watermark, as_offset
 from distcommit.decoding import from_msgpack
-from distcommit.engine.ingest import ingest_partition
-from distcommit.engine.launch import JobFailedError, Launch, Result
-from distcommit.engine.observed import observed
-from distcommit.engine.progress import progress_folder, watched
-from distcommit.engine.run import RecoverResult, RunResult, new_run_id, recover, run
+from distcommit.engine.driver.guarded_observer import observed
+from distcommit.engine.driver.launch import JobFailedError, Launch, Result
+from distcommit.engine.driver.progress import progress_folder, watched
+from distcommit.engine.driver.run import RecoverResult, RunResult, new_run_id, recover, run
+from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
-from distcommit.fs.local import LocalFileSystem
-from distcommit.fs.posix import PosixCalls
-from distcommit.ingest.fed_again import ErrorFiles
-from distcommit.ingest.task_flow import TaskFlow
-from distcommit.model.commit_groups import CommitGroups
-from distcommit.model.freshness import NO_TARGETS, Freshness
-from distcommit.model.log_records import DatasetState
-from distcommit.model.ports import Clock, FolderEntry
-from distcommit.model.sink import Sink
-from distcommit.model.source import Source
-from distcommit.model.watermark import Watermark, as_offset
+from distcommit.fs.posix_calls.local import LocalFileSystem
+from distcommit.fs.posix_calls.posix import PosixCalls
+from distcommit.pipeline.maintenance.reprocess import ErrorFiles
+from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.paths.parts import CLAIM_FOLDER
 from distcommit.protocol.paths.store import CUTS, PIECES, RUNS
 from distcommit.protocol.paths.temporary import OUTPUT_PROBE, TEMPORARY, is_store_probe
@@ -34,9 +34,9 @@ from distcommit.protocol.readiness import CommitPolicy
 from distcommit.protocol.retries import RetryPolicy
 from distcommit.sinks.files.sink import FileSink
 from distcommit.spark.launch import PartitionCall
-from distcommit.stores.fencing import begin_run, end_run
-from distcommit.stores.job_store import JobStore, Roots, has_store, open_store
-from distcommit.stores.retention import USUALLY_KEPT, Retention
+from distcommit.stores.history.retention import USUALLY_KEPT, Retention
+from distcommit.stores.logs.fencing import begin_run, end_run
+from distcommit.stores.state.job_store import JobStore, Roots, has_store, open_store
 from distcommit.testing.fakes.model_source import ModelSource
 from tests.models.model_flow import MODEL_FLOWS, flow_of_formats
 from tests.simulation.cut_watch import cut_violation

@@ -25,8 +25,8 @@ The auditor: of files whose epoch is at most the done epoch, those that no tombs
 Invariants, on every state: each record below the watermark is in exactly one of them, published or turned away, or
 said to be replaced, and none above it; of what was replaced nothing older is seen beside the new; no file is named by
 two tombstones; what a pending sequence needs is staged or published; no false alarm
-(`stores.anchors.require_published`): of what a run has done that died, nothing is missing. When nobody can move any
-more, nothing is pending.
+(`stores.logs.log_anchors.require_published`): of what a run has done that died, nothing is missing. When nobody can
+move any more, nothing is pending.
 
 Not modelled: power loss, several units of a sequence, identity of what is deleted, rebuilds.
 """

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from distcommit.model.log_records import (
+from distcommit.core.records.log_records import (
     ByHand,
     DatasetState,
     Decide,
@@ -30,8 +30,8 @@ from distcommit.model.log_records import (
     SetWatermark,
     SetWatermarks,
 )
-from distcommit.model.unread import Unread, UnreadDataset
-from distcommit.model.watermark import Watermark
+from distcommit.core.records.read_failures import Unread, UnreadDataset
+from distcommit.core.watermark import Watermark
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.folding import apply

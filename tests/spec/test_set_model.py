@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distcommit.model.log_records import (
+from distcommit.core.records.log_records import (
     DatasetState,
     Done,
     Fence,
@@ -15,8 +15,8 @@ from distcommit.model.log_records import (
     SetWatermark,
     SetWatermarks,
 )
-from distcommit.model.watermark import Watermark
-from distcommit.model.work import positions_lost
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import positions_lost
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.folding import apply
 from distcommit.sinks.files.offsets import OffsetSets, offsets_of

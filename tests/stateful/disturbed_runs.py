@@ -12,19 +12,19 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from distcommit.engine.ingest import ingest_partition
-from distcommit.engine.launch import Result
+from distcommit.core.interfaces.source import Source
+from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.records.log_records import DatasetState, SealedSequence
+from distcommit.engine.driver.launch import Result
+from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
-from distcommit.ingest.task_flow import TaskFlow
-from distcommit.model.log_records import DatasetState, SealedSequence
-from distcommit.model.source import Source
-from distcommit.model.steps import StepContext
+from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.sinks.files.footer import read_footer, read_records
 from distcommit.sinks.files.sink import FileSink
 from distcommit.steps.registry import load_steps
 from distcommit.steps.rename import FsRenameCommitStep
-from distcommit.stores.fencing import begin_run
-from distcommit.stores.job_store import JobStore
+from distcommit.stores.logs.fencing import begin_run
+from distcommit.stores.state.job_store import JobStore
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from tests.models.histories import Crash, Run
 from tests.models.job_model import Place

@@ -9,16 +9,16 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
-from distcommit.engine.drain import drain_partition
-from distcommit.engine.ingest import ingest_partition, ingest_tasks
-from distcommit.engine.run import RunResult, run
-from distcommit.model.errors import ConflictError
-from distcommit.model.log_records import DatasetState, SealedSequence
-from distcommit.model.urn import bucket_of, folder_of
-from distcommit.model.watermark import Watermark
-from distcommit.stores import by_hand
-from distcommit.stores.fencing import end_run
-from distcommit.stores.plans import read_manifest
+from distcommit.core.errors import ConflictError
+from distcommit.core.records.log_records import DatasetState, SealedSequence
+from distcommit.core.urn import bucket_of, folder_of
+from distcommit.core.watermark import Watermark
+from distcommit.engine.committing.drain import drain_partition
+from distcommit.engine.driver.run import RunResult, run
+from distcommit.engine.reading.ingest import ingest_partition, ingest_tasks
+from distcommit.stores.logs.fencing import end_run
+from distcommit.stores.operator import operator_actions
+from distcommit.stores.state.plans import read_manifest
 from distcommit.testing.fakes.faulty_calls import Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.models.histories import Crash, Event, Grow, Lose, Overtaken, Released, Restore, Run, Set, Zombie
@@ -261,7 +261,7 @@ class JobUnderTest(JobOnMachine):
         refused = state.status.value == "revoking" and event.how == "retry"
         with self._gated(crash) as died:
             try:
-                by_hand.release(self.store(), urn, by_hand.Release(event.how), "person")
+                operator_actions.release(self.store(), urn, operator_actions.Release(event.how), "person")
                 assert not refused
             except ConflictError:
                 assert refused
@@ -278,7 +278,9 @@ class JobUnderTest(JobOnMachine):
             return
         place = None if tenths is None else {p: end * tenths // 10 for p, end in self.content[urn].items()}
         with self._gated(None):
-            by_hand.set_watermark(self.store(), urn, None if place is None else Watermark(dict(place)), "person")
+            operator_actions.set_watermark(
+                self.store(), urn, None if place is None else Watermark(dict(place)), "person"
+            )
         self.model.of(urn).forget(place)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from distcommit.model.errors import SourceError
-from distcommit.model.source import Extraction, Extractor
-from distcommit.model.work import WorkUnit
+from distcommit.core.errors import SourceError
+from distcommit.core.interfaces.source import Extraction, Extractor
+from distcommit.core.work import WorkUnit
 from distcommit.testing.fakes.model_source import ModelSource
 
 

@@ -10,13 +10,13 @@ from contextlib import suppress
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from distcommit.model.errors import OutcomeUnknownError
-from distcommit.model.log_records import Checkpoint, Record
+from distcommit.core.errors import OutcomeUnknownError
+from distcommit.core.records.log_records import Checkpoint, Record
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.store import segment_name, segment_number
 from distcommit.protocol.validity import valid
-from distcommit.stores.log import CommitLog
-from distcommit.stores.segment import Segment, decode_segment, encode_segment
+from distcommit.stores.logs.log import CommitLog
+from distcommit.stores.logs.segment import Segment, decode_segment, encode_segment
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from tests.models.log_model import LogModel
 from tests.models.strategies import records_after

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from distcommit.model.errors import ConfigurationError
-from distcommit.model.steps import StepContext
-from distcommit.model.watermark import Watermark
-from distcommit.stores import by_hand
-from distcommit.stores.commit_step_store import LogCommitStepStore
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.watermark import Watermark
+from distcommit.stores.logs.commit_step_store import LogCommitStepStore
+from distcommit.stores.operator import operator_actions
 from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import SimulatedFileSystem, World
 from tests.stateful.disturbed_runs import Disturbance
@@ -21,7 +21,7 @@ def test_setting_the_watermark_that_is_already_there_ends(watermark: Watermark |
     store = World().store(machine)
     machine.gate = Disturbance(None)
     for _ in range(2):
-        by_hand.set_watermark(store, "a", watermark, "person")
+        operator_actions.set_watermark(store, "a", watermark, "person")
 
 
 def test_sealing_what_was_never_put_leaves_the_store_as_it_was() -> None:

@@ -12,12 +12,12 @@ from functools import partial
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from distcommit.model.errors import ConflictError
-from distcommit.model.steps import CommitStep, StepContext
-from distcommit.model.watermark import Watermark
+from distcommit.core.errors import ConflictError
+from distcommit.core.interfaces.steps import CommitStep, StepContext
+from distcommit.core.watermark import Watermark
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.steps.watermark import HighWatermarkCommitStep
-from distcommit.stores.commit_step_store import LogCommitStepStore
+from distcommit.stores.logs.commit_step_store import LogCommitStepStore
 from distcommit.testing.fakes.faulty_calls import Crashed
 from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import SimulatedFileSystem

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from msgspec import structs
 
-from distcommit.model.errors import CorruptError
-from distcommit.model.watermark import as_offset
-from distcommit.model.work import DatasetPlan, TaskOutcome, TaskState
+from distcommit.core.errors import CorruptError
+from distcommit.core.watermark import as_offset
+from distcommit.core.work import DatasetPlan, TaskOutcome, TaskState
 from distcommit.protocol.paths.parts import work_unit_name
 from distcommit.protocol.readiness import CommitPolicy, Ready, readiness
-from distcommit.stores.plans import (
+from distcommit.stores.state.plans import (
     MANIFEST_VERSION,
     Manifest,
     PlanReader,
@@ -26,7 +26,7 @@ from distcommit.stores.plans import (
     read_manifest,
     write_plans,
 )
-from distcommit.stores.task_states import (
+from distcommit.stores.state.task_states import (
     PastStates,
     TaskStateReader,
     TaskStateTables,

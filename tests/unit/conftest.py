@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from distcommit.engine import task_times
-from distcommit.model.requests import Requests
+from distcommit.core.support.request_counts import Requests
+from distcommit.engine.reading import task_times
 
 
 @pytest.fixture(autouse=True)

@@ -19,9 +19,9 @@ from typer.testing import CliRunner
 
 import distcommit
 from distcommit.cli.main import app
-from distcommit.engine.observed import observed
-from distcommit.engine.run import run
-from distcommit.stores.fencing import end_run
+from distcommit.engine.driver.guarded_observer import observed
+from distcommit.engine.driver.run import run
+from distcommit.stores.logs.fencing import end_run
 from tests.unit.app.test_readers import Place
 
 ROOT = Path(distcommit.__file__).parents[1]

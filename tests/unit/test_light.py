@@ -40,9 +40,9 @@ store.get_commit_sequence("my-job", "orders").commit()
 print(store.watermark("my-job", "orders").positions)
 """
 LOG = """
-from distcommit.fs.local import LocalFileSystem
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.protocol import next_record
-from distcommit.stores.log import CommitLog
+from distcommit.stores.logs.log import CommitLog
 
 log = CommitLog(LocalFileSystem(), sys.argv[1] + "/log")
 log.create()
@@ -67,13 +67,13 @@ print(json.dumps(sorted(sys.modules)))
 """
 NOT_TO_LOOK = (
     "confluent_kafka",
-    "distcommit.app.by_hand",
+    "distcommit.app.admin",
     "distcommit.app.gobblin",
     "distcommit.app.job",
-    "distcommit.app.observing",
+    "distcommit.app.telemetry",
     "distcommit.app.running",
     "distcommit.app.serving",
-    "distcommit.engine.run",
+    "distcommit.engine.driver.run",
     "jinja2",
     "pandas",
     "pyarrow.dataset",
@@ -126,10 +126,10 @@ def test_the_page_of_a_run_is_made(tmp_path: Path) -> None:
 
 def test_a_reader_lists_what_is_committed(tmp_path: Path) -> None:
     from distcommit import Job
-    from distcommit.model.log_records import CutPhase
-    from distcommit.stores.anchors import cut_began
-    from distcommit.stores.cuts import prepare_cuts, put_cut
-    from distcommit.stores.fencing import begin_run
+    from distcommit.core.records.log_records import CutPhase
+    from distcommit.stores.logs.fencing import begin_run
+    from distcommit.stores.logs.log_anchors import cut_began
+    from distcommit.stores.snapshots.snapshots import prepare_cuts, put_cut
 
     job_file = tmp_path / "job.yaml"
     job_file.write_text(JOB)
@@ -159,14 +159,14 @@ def test_who_looks_does_not_wait_for_what_runs_and_what_acts(tmp_path: Path, com
 OF_A_FORMAT = {"avro": {"fastavro"}, "orc": {"pyarrow.orc"}, "csv": {"pyarrow.csv"}, "jsonl": set(), "parquet": set()}
 """What writing files of a format takes that the others do not."""
 EXECUTOR = """
-import distcommit.engine.ingest, distcommit.spark.launch
+import distcommit.engine.reading.ingest, distcommit.spark.launch
 import json, sys
 from pathlib import Path
 
 import pyarrow as pa
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
+from distcommit.fs.posix_calls.local import LocalFileSystem
+from distcommit.core.interfaces.sink import AttemptIdentity, Origin, StagingArea
 from distcommit.sinks.files.footer import read_footer, read_records
 from distcommit.sinks.files.sink import FileSink
 
@@ -193,7 +193,8 @@ def test_an_executor_imports_what_its_format_needs(tmp_path: Path, form: str) ->
 NOT_TO_RUN = ("confluent_kafka", "duckdb", "pandas", "pyspark")
 """What an executor of a job without them would wait for."""
 FUNCTIONS = """
-import distcommit.engine.drain, distcommit.engine.ingest, distcommit.engine.planner, distcommit.engine.recover
+import distcommit.engine.committing.drain, distcommit.engine.committing.recover
+import distcommit.engine.planning.planner, distcommit.engine.reading.ingest
 import json, pickle, sys
 from pathlib import Path
 

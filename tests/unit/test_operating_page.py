@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import distcommit
-from distcommit.app.looking import runs, troubles
-from distcommit.app.output import audit
+from distcommit.app.auditing import audit
+from distcommit.app.inspection import problems, runs
 from distcommit.app.running import alerts
-from distcommit.cli import audit_view
 from distcommit.cli.help_texts import EXIT_CODES
-from distcommit.model import errors
+from distcommit.cli.views import audit_view
+from distcommit.core import errors
 
 PAGE = (Path(distcommit.__file__).parents[1] / "conf" / "operating.md").read_text(encoding="utf-8")
 
@@ -32,7 +32,7 @@ def tree_of(module: object) -> ast.Module:
     return ast.parse(Path(str(getattr(module, "__file__"))).read_text(encoding="utf-8"))  # noqa: B009
 
 
-TROUBLES = tree_of(troubles)
+TROUBLES = tree_of(problems)
 TABLES = {
     target.id: [str(value.value) for value in node.value.values if isinstance(value, ast.Constant)]
     for node in TROUBLES.body
@@ -90,7 +90,7 @@ def test_exit_codes_are_those_that_help_tells() -> None:
 def kinds(root: type[errors.DistcommitError] = errors.DistcommitError) -> Iterator[type[errors.DistcommitError]]:
     yield root
     for below in root.__subclasses__():
-        if below.__module__.startswith("distcommit.model."):  # others are a package's own, and never come out of it
+        if below.__module__.startswith("distcommit.core."):  # others are a package's own, and never come out of it
             yield from kinds(below)
 
 

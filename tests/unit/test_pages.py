@@ -14,7 +14,7 @@ import pytest
 
 import distcommit
 from distcommit.app.job_file.built_in import Section, settings_class, types_of
-from distcommit.model.sink import Abilities
+from distcommit.core.interfaces.sink import Abilities
 from distcommit.spark.settings import SparkSettings
 
 ROOT = Path(distcommit.__file__).parents[1]

@@ -8,8 +8,8 @@ import pytest
 
 from distcommit.app.job_file.job_sections import RunLimits
 from distcommit.constructs.registry import client, converter, policy, schema_bounds
-from distcommit.ingest import watchdog
-from distcommit.model import nesting
+from distcommit.core.support import nesting
+from distcommit.pipeline.limits import watchdog
 from distcommit.sources.files import avro_blocks
 
 PAGE = (Path(__file__).parents[2] / "conf" / "security.md").read_text(encoding="utf-8")

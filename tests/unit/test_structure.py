@@ -20,9 +20,9 @@ import pytest
 
 import distcommit
 from distcommit.app.job_file.built_in import Section, types_of
-from distcommit.model.committer import SinkCommitter
-from distcommit.model.sink import Sink, SinkWriter
-from distcommit.model.source import Extraction, Extractor, Source
+from distcommit.core.interfaces.committer import SinkCommitter
+from distcommit.core.interfaces.sink import Sink, SinkWriter
+from distcommit.core.interfaces.source import Extraction, Extractor, Source
 
 MODULE, CLASS, FUNCTION = 400, 250, 60
 """Lines, at most."""
@@ -176,7 +176,7 @@ def test_names_of_files_and_folders_are_made_and_read_in_one_place() -> None:
 
 
 NAMES_OF_OTHERS: dict[str, str] = {
-    "app/by_hand/positions.py": "Gobblin's properties",
+    "app/migration/positions.py": "Gobblin's properties",
     "app/demo/count.py": "counts without the product's code",
     "app/demo/story.py": "what its commands print",
     "app/gobblin/properties.py": "Gobblin's job files",
@@ -186,8 +186,8 @@ NAMES_OF_OTHERS: dict[str, str] = {
     "sinks/files/time_folders.py": "folders by time, which are a job file's",
     "sinks/iceberg/snapshots.py": "Iceberg's manifests",
     "sinks/iceberg/sql_tables.py": "Iceberg's metadata files",
-    "sinks/target_files.py": "the one place for files that only sinks with a target of their own know",
-    "sinks/two_phase.py": "names of transactions",
+    "sinks/base/target_files.py": "the one place for files that only sinks with a target of their own know",
+    "sinks/databases/two_phase.py": "names of transactions",
 }
 """Modules that make or read names like those of files, and why these are not the job's own."""
 
@@ -238,8 +238,8 @@ def test_a_name_that_is_made_or_read_elsewhere_is_found(source: str) -> None:
 
 PARTS = (Sink, SinkWriter, SinkCommitter, Source, Extractor, Extraction)
 WHO_NAMES_THEM: dict[tuple[str, str], str] = {
-    ("ingest/task_flow.py", "FileSink"): "error branches are files, whatever the job's sinks are",
-    ("ingest/branching.py", "AttemptFiles"): "the writer of error branches, which keeps what has no record",
+    ("pipeline/task_flow.py", "FileSink"): "error branches are files, whatever the job's sinks are",
+    ("pipeline/branches/branching.py", "AttemptFiles"): "the writer of error branches, which keeps what has no record",
     ("spark/frames.py", "SparkSource"): "the half of that source which asks Spark: sources do not know it",
     ("spark/frames.py", "StagedFrames"): "the same",
     ("spark/micro_batch.py", "SpooledBatch"): "the half of the source of micro-batches which asks Spark",

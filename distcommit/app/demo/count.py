@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from distcommit.app.demo.flights import checksum
-from distcommit.model.errors import DistcommitError
+from distcommit.core.errors import DistcommitError
 from distcommit.sinks.files.footer import Footer
 
 CHECKSUM_MODULUS = 1 << 64

@@ -19,12 +19,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
-from distcommit.model.errors import ConfigurationError, DistcommitError
-from distcommit.model.log_records import DatasetState, DatasetStatus
-from distcommit.model.steps import StepContext
+from distcommit.core.errors import ConfigurationError, DistcommitError
+from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.steps.registry import load_steps
 from distcommit.steps.rename import FsRenameCommitStep
-from distcommit.stores.job_store import JobStore
+from distcommit.stores.state.job_store import JobStore
 
 ENOUGH_PENDING = 3
 """Datasets that have to be sealed and not closed for a kill to be worth while."""

@@ -15,16 +15,16 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 
+from distcommit.app.auditing.audit import AuditResult
 from distcommit.app.demo.broker import MockBroker
 from distcommit.app.demo.count import CHECKSUM_MODULUS, Published
 from distcommit.app.demo.flights import flights, produce, topics_of
 from distcommit.app.demo.kill import CommitSnapshot, CommitWatcher, RunProcess, kill_in_mid_commit
 from distcommit.app.job import Job
-from distcommit.app.output.audit import AuditResult
+from distcommit.core.errors import ConfigurationError, DistcommitError
 from distcommit.decoding import from_json
-from distcommit.engine.reports import Totals
-from distcommit.engine.run import RunResult
-from distcommit.model.errors import ConfigurationError, DistcommitError
+from distcommit.engine.driver.reports import Totals
+from distcommit.engine.driver.run import RunResult
 
 PARTITIONS_PER_TOPIC = 4
 FIRST_SHARE = 0.6

@@ -15,7 +15,7 @@ from distcommit.app.gobblin.properties import read_properties
 from distcommit.app.gobblin.rules import RULES
 from distcommit.app.gobblin.translation import LeftProperty, TranslatedProperty, Translation
 from distcommit.app.job_file.config import parse_config
-from distcommit.model.errors import ConfigurationError, printable
+from distcommit.core.errors import ConfigurationError, printable
 
 _WIDTH = 118
 _SECRET = "is a secret, which is not copied: say it as ${VARIABLE} or ${file:PATH}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 
-from distcommit.model.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError
 
 _VARIABLE = re.compile(r"\$\{([^${}]+)\}")
 _UNPRINTABLE = re.compile(r"[\0-\x08\x0e-\x1f]")

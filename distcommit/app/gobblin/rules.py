@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from distcommit.app.gobblin.translation import Translation, listed, one_of, truth, whole_number
-from distcommit.model.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError
 from distcommit.scheduling.quartz import from_quartz
 from distcommit.scheduling.timetables import Cron
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from distcommit.model.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError
 
 Section = Literal["source", "sink", "converter", "row_checker", "task_checker", "fork"]
 _PACKAGES: dict[Section, str] = {
@@ -35,10 +35,11 @@ def types_of(section: Section) -> tuple[str, ...]:
         ConfigurationError: if two places have one of the same name: an import would take the first and hide the other.
     """
     package, of_packages = import_module(_PACKAGES[section]), section in ("source", "sink")
+    shared = getattr(package, "SHARED", ())
     places: dict[str, str] = {}
     for place in dict.fromkeys(package.__path__):
         for module in pkgutil.iter_modules([place]):
-            if module.ispkg != of_packages or module.name.startswith("_"):
+            if module.ispkg != of_packages or module.name.startswith("_") or module.name in shared:
                 continue
             if module.name in places:
                 raise ConfigurationError(

@@ -27,19 +27,19 @@ from distcommit.app.job_file.job_sections import (
     RunLimits,
     TaskSettings,
 )
-from distcommit.app.job_file.observing_settings import ObservingSettings
+from distcommit.app.job_file.locations import check_places, keeps_access, normal_place, require_apart
 from distcommit.app.job_file.one_of_each import load_yaml
-from distcommit.app.job_file.places import check_places, keeps_access, normal_place, require_apart
 from distcommit.app.job_file.schedule_settings import ScheduleSettings
 from distcommit.app.job_file.secrets import PLACES, secret_values, takes_secret_file
-from distcommit.ingest.task_flow import TaskFlow
-from distcommit.model.errors import ConfigurationError
-from distcommit.model.freshness import NO_TARGETS, Freshness
-from distcommit.model.redaction import HIDDEN, Redaction, redact
+from distcommit.app.job_file.telemetry_settings import ObservingSettings
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.records.freshness import NO_TARGETS, Freshness
+from distcommit.core.redaction import HIDDEN, Redaction, redact
+from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.protocol.retries import RetryPolicy
 from distcommit.spark.settings import SparkSettings
-from distcommit.stores.cuts import KEPT_CUTS
+from distcommit.stores.snapshots.snapshots import KEPT_CUTS
 
 
 class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allowed=True):

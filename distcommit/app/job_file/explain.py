@@ -12,8 +12,8 @@ from pydantic import BaseModel
 
 from distcommit.app.job_file.config import JobConfig
 from distcommit.constructs.columns import UNKNOWN, Columns
-from distcommit.ingest.task_flow import Branch, Reached, Stage, TaskFlow
-from distcommit.model.constructs import Converter
+from distcommit.core.interfaces.constructs import Converter
+from distcommit.pipeline.task_flow import Branch, Reached, Stage, TaskFlow
 
 _SAID_ELSEWHERE = {"type", "level", "on_failure"}
 _PASSWORD = re.compile(r"(?<=://)([^/@\s:]*):[^/@\s]*@")

@@ -11,11 +11,11 @@ from pydantic import BaseModel, Field, PlainValidator, model_validator
 
 from distcommit.app.job_file.built_in import validated
 from distcommit.constructs.settings import RowCheckerSettings, TaskCheckerSettings
-from distcommit.ingest.task_flow import Branch, Check, Stage, TaskFlow
-from distcommit.model.constructs import Converter, ForkOperator
-from distcommit.model.sink import SinkSettings
-from distcommit.model.source import SourceSettings
-from distcommit.model.work import ERRORS, MAIN_BRANCH
+from distcommit.core.interfaces.constructs import Converter, ForkOperator
+from distcommit.core.interfaces.sink import SinkSettings
+from distcommit.core.interfaces.source import SourceSettings
+from distcommit.core.work import ERRORS, MAIN_BRANCH
+from distcommit.pipeline.task_flow import Branch, Check, Stage, TaskFlow
 
 ConverterSection = Annotated[Converter, PlainValidator(partial(validated, "converter"))]
 RowCheckerSection = Annotated[RowCheckerSettings, PlainValidator(partial(validated, "row_checker"))]

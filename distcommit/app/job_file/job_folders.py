@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from distcommit.app.job_file.config import JobConfig
-from distcommit.app.job_file.pinned import pinned_settings
-from distcommit.app.job_file.places import open_file_system, path_of, require_apart
-from distcommit.model.commit_groups import CommitGroups
-from distcommit.model.errors import ConfigurationError
-from distcommit.model.pins import PinnedSettings
-from distcommit.model.ports import FileSystem
-from distcommit.stores.job_store import JobStore, Roots, has_store, open_store
-from distcommit.stores.pinned import require_settings
+from distcommit.app.job_file.fixed_settings import pinned_settings
+from distcommit.app.job_file.locations import open_file_system, path_of, require_apart
+from distcommit.core.commit_groups import CommitGroups
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.ports import FileSystem
+from distcommit.core.records.fixed_settings import PinnedSettings
+from distcommit.stores.state.fixed_settings import require_settings
+from distcommit.stores.state.job_store import JobStore, Roots, has_store, open_store
 
 
 @dataclass(frozen=True, slots=True)

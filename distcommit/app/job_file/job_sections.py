@@ -6,11 +6,11 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from distcommit.model.patterns import check_patterns
+from distcommit.core.support.patterns import check_patterns
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.protocol.retries import RetryPolicy
-from distcommit.stores.job_store import MAX_BUCKETS
-from distcommit.stores.retention import USUALLY_KEPT
+from distcommit.stores.history.retention import USUALLY_KEPT
+from distcommit.stores.state.job_store import MAX_BUCKETS
 
 _LONGEST_LEASE_S = 30 * 86400
 """A lease without an end can't be written down, and then nobody is held off by it."""

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any
 
 from distcommit.app.job_file.one_of_each import load_yaml
-from distcommit.model.redaction import HIDDEN, is_public
+from distcommit.core.redaction import HIDDEN, is_public
 
 PLACES = {
     "*.client.KEY": "settings of a source's, a sink's or a registry's client",

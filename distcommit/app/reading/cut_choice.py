@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
-from distcommit.model.errors import ConfigurationError, CutGoneError, NotSettledError
-from distcommit.model.log_records import CutPhase
+from distcommit.core.errors import ConfigurationError, CutGoneError, NotSettledError
+from distcommit.core.records.log_records import CutPhase
 from distcommit.protocol.fold import Fold
-from distcommit.stores.cuts import CutRoot, counted_roots, newest_cut
-from distcommit.stores.horizons import taken_by_retention
-from distcommit.stores.job_store import JobStore
+from distcommit.stores.snapshots.expiry_cutoffs import taken_by_retention
+from distcommit.stores.snapshots.snapshots import CutRoot, counted_roots, newest_cut
+from distcommit.stores.state.job_store import JobStore
 
 AsOf = int | datetime | str | None
 """None: the newest cut; a number: what the run of that epoch has left, and those before it; a time (without a zone:

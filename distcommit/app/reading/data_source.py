@@ -23,12 +23,12 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from distcommit.app.job_file.places import open_file_system
+from distcommit.app.job_file.locations import open_file_system
 from distcommit.app.reading.one_table import one_schema
 from distcommit.app.reading.readers import Cut, read
 from distcommit.app.reading.row_filters import RowFilters, parsed_filters
-from distcommit.model.errors import ConfigurationError, CutGoneError
-from distcommit.model.parallel import in_flight
+from distcommit.core.errors import ConfigurationError, CutGoneError
+from distcommit.core.support.parallel import in_flight
 from distcommit.sinks.files.footer import look_into, read_batches
 
 if TYPE_CHECKING:

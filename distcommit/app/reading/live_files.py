@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from distcommit.model.ports import FileSystem
-from distcommit.model.work import ERRORS
+from distcommit.core.ports import FileSystem
+from distcommit.core.work import ERRORS
 from distcommit.protocol.paths.output import is_published_name, is_tombstone, published_epoch, published_folder
 from distcommit.protocol.paths.parts import CLAIM_FOLDER
 from distcommit.sinks.files.footer import read_footer
-from distcommit.stores.listing import files_below
-from distcommit.stores.tombstones import Tombstone, read_tombstone, retired_by
+from distcommit.stores.folders.listing import files_below
+from distcommit.stores.folders.tombstones import Tombstone, read_tombstone, retired_by
 
 
 def keeps_names_apart(fs: FileSystem, output: str) -> bool:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from distcommit.constructs.evolution import nullable
-from distcommit.model.errors import ConfigurationError
+from distcommit.constructs.schemas.evolution import nullable
+from distcommit.core.errors import ConfigurationError
 
 
 def one_schema(schemas: Sequence[pa.Schema]) -> pa.Schema:

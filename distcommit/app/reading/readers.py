@@ -14,23 +14,23 @@ import pyarrow.parquet as pq
 
 from distcommit.app.job_file.config import load_config
 from distcommit.app.job_file.job_folders import JobFolders
-from distcommit.app.job_file.places import normal_place, open_file_system, path_of
+from distcommit.app.job_file.locations import normal_place, open_file_system, path_of
 from distcommit.app.reading.cut_choice import AsOf, chosen_cut
 from distcommit.app.reading.live_files import keeps_names_apart, live_files, own_files
 from distcommit.app.reading.one_table import one_schema, one_table
-from distcommit.model.cuts import SeenDataset
-from distcommit.model.errors import ConfigurationError, CutGoneError, StaleStoreError
-from distcommit.model.parallel import in_flight
-from distcommit.model.ports import FileSystem
-from distcommit.model.work import MAIN_BRANCH, errors_of, is_errors
+from distcommit.core.errors import ConfigurationError, CutGoneError, StaleStoreError
+from distcommit.core.ports import FileSystem
+from distcommit.core.records.snapshot_names import SeenDataset
+from distcommit.core.support.parallel import in_flight
+from distcommit.core.work import MAIN_BRANCH, errors_of, is_errors
 from distcommit.sinks.files.footer import read_records
-from distcommit.stores.claims import Mark, read_marks
-from distcommit.stores.cut_pieces import read_chain
-from distcommit.stores.cuts import BucketInCut, CutRoot, root_path
-from distcommit.stores.fencing import newer_runs, older_output
-from distcommit.stores.horizons import taken_by_retention
-from distcommit.stores.job_store import JobStore, Roots, open_any_store
-from distcommit.stores.pinned import read_settings
+from distcommit.stores.folders.ownership import Mark, read_marks
+from distcommit.stores.logs.fencing import newer_runs, older_output
+from distcommit.stores.snapshots.expiry_cutoffs import taken_by_retention
+from distcommit.stores.snapshots.snapshot_deltas import read_chain
+from distcommit.stores.snapshots.snapshots import BucketInCut, CutRoot, root_path
+from distcommit.stores.state.fixed_settings import read_settings
+from distcommit.stores.state.job_store import JobStore, Roots, open_any_store
 
 if TYPE_CHECKING:
     import duckdb

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distcommit.model.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError
 
 _COMPARED: Mapping[str, Callable[[Any, Any], pc.Expression]] = {
     "=": operator.eq,

@@ -21,8 +21,8 @@ from typing import IO, assert_never
 import msgspec
 
 from distcommit.app.job_file.alert_settings import CommandHook, EmailHook, WebHook
+from distcommit.core.errors import error_text, printable
 from distcommit.fs.secret_files import with_secret_files
-from distcommit.model.errors import error_text, printable
 
 logger = logging.getLogger(__name__)
 

@@ -7,15 +7,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+from distcommit.app.inspection.commands import command_for
+from distcommit.app.inspection.runs import RunRow, RunStatus, failed_in_a_row, read_runs
 from distcommit.app.job_file.alert_settings import AlertSettings
 from distcommit.app.job_file.job_folders import JobFolders
-from distcommit.app.looking.commands import command_for
-from distcommit.app.looking.runs import RunRow, RunStatus, failed_in_a_row, read_runs
 from distcommit.app.running.alert_hooks import Alert, tell
-from distcommit.model.errors import DistcommitError
-from distcommit.model.ports import Clock
-from distcommit.stores.job_store import JobStore
-from distcommit.stores.run_records import RunRecord, read_record
+from distcommit.core.errors import DistcommitError
+from distcommit.core.ports import Clock
+from distcommit.stores.history.run_records import RunRecord, read_record
+from distcommit.stores.state.job_store import JobStore
 
 logger = logging.getLogger(__name__)
 

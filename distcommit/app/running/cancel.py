@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import msgspec
 
-from distcommit.app.looking.runs import RunRow, RunStatus, read_runs
-from distcommit.model.ports import Clock
-from distcommit.stores.job_lock import release_overdue
-from distcommit.stores.job_store import JobStore
-from distcommit.stores.run_records import CANCEL_VERSION, CancelRequest, put_cancel
+from distcommit.app.inspection.runs import RunRow, RunStatus, read_runs
+from distcommit.core.ports import Clock
+from distcommit.stores.history.run_records import CANCEL_VERSION, CancelRequest, put_cancel
+from distcommit.stores.state.job_lock import release_overdue
+from distcommit.stores.state.job_store import JobStore
 
 _EVERY_S = 0.5
 

@@ -10,10 +10,10 @@ from pyspark.sql import DataFrame
 
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.running.staged import begun_to_read
-from distcommit.engine.run import run
-from distcommit.model.errors import TransientError, printable
+from distcommit.core.errors import TransientError, printable
+from distcommit.engine.driver.run import run
 from distcommit.spark.micro_batch import query_id_of, spooled
-from distcommit.stores.fencing import end_run
+from distcommit.stores.logs.fencing import end_run
 
 logger = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from importlib import import_module
 from pyspark.sql import SparkSession
 
 from distcommit.app.job_file.job_folders import JobFolders
-from distcommit.app.running.begun import Begun, begun
-from distcommit.engine.events import Observer
+from distcommit.app.running.run_context import Begun, begun
+from distcommit.engine.driver.events import Observer
 
 
 @contextmanager

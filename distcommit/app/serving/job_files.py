@@ -9,7 +9,7 @@ from pathlib import Path
 
 from distcommit.app.job import Job
 from distcommit.app.stored_job import is_job_file
-from distcommit.model.errors import ConfigurationError, DistcommitError, error_text
+from distcommit.core.errors import ConfigurationError, DistcommitError, error_text
 from distcommit.scheduling.schedule import Plan
 from distcommit.spark.settings import SparkSettings
 

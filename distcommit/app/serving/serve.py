@@ -10,9 +10,6 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 from distcommit.app.job import Job
-from distcommit.app.observing.metrics import require_client
-from distcommit.app.observing.scraping import ServiceMetrics, scraped
-from distcommit.app.observing.served import Served, Tell
 from distcommit.app.serving.job_files import JobFile, read_job_files, require_served
 from distcommit.app.serving.served_job import (
     Began,
@@ -25,12 +22,15 @@ from distcommit.app.serving.served_job import (
     ServedJob,
     Taken,
 )
+from distcommit.app.telemetry.metrics import require_client
+from distcommit.app.telemetry.scraping import ServiceMetrics, scraped
+from distcommit.app.telemetry.served import Served, Tell
+from distcommit.core.errors import ConfigurationError, ProcessLostError
+from distcommit.core.ports import Clock
 from distcommit.engine.clock import SystemClock
-from distcommit.engine.events import Observer
-from distcommit.engine.observed import Several
-from distcommit.engine.run import RunResult
-from distcommit.model.errors import ConfigurationError, ProcessLostError
-from distcommit.model.ports import Clock
+from distcommit.engine.driver.events import Observer
+from distcommit.engine.driver.guarded_observer import Several
+from distcommit.engine.driver.run import RunResult
 from distcommit.scheduling.schedule import Missed, Schedule
 from distcommit.scheduling.timetables import Moment
 

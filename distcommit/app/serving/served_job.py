@@ -16,12 +16,18 @@ from queue import Empty, SimpleQueue
 
 from distcommit.app.job import Job
 from distcommit.app.running.alert_hooks import Alert, tell
-from distcommit.engine.events import Event, Observer, RunBegan
-from distcommit.engine.run import RunResult
-from distcommit.model.errors import DistcommitError, LockHeldError, RunCancelledError, error_text
-from distcommit.model.ports import FileSystem
-from distcommit.stores.run_records import CANCEL_VERSION, CancelRequest, put_cancel, read_beginning, recorded_epochs
-from distcommit.stores.schedule_requests import Asked, read_asked, take_triggers
+from distcommit.core.errors import DistcommitError, LockHeldError, RunCancelledError, error_text
+from distcommit.core.ports import FileSystem
+from distcommit.engine.driver.events import Event, Observer, RunBegan
+from distcommit.engine.driver.run import RunResult
+from distcommit.stores.history.run_records import (
+    CANCEL_VERSION,
+    CancelRequest,
+    put_cancel,
+    read_beginning,
+    recorded_epochs,
+)
+from distcommit.stores.operator.schedule_requests import Asked, read_asked, take_triggers
 
 logger = logging.getLogger(__name__)
 

@@ -13,10 +13,10 @@ from distcommit.constructs.by_halves import Made, by_halves
 from distcommit.constructs.calendar import OUTSIDE, are_within_calendar, text_of
 from distcommit.constructs.column_types import ColumnType, arrow_type
 from distcommit.constructs.columns import UNKNOWN, Columns, field_of, replaced
-from distcommit.constructs.literals import is_text
+from distcommit.constructs.conditions.literals import is_text
 from distcommit.constructs.settings import ConverterSettings
-from distcommit.model.constructs import Converted
-from distcommit.model.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.interfaces.constructs import Converted
 
 _PLAIN = r"^[+-]?\d{0,38}(\.\d{0,38})?$"
 """Text that Arrow can be given as a decimal: of `1e-999999999` the process dies (26.0)."""

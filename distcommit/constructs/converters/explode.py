@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from distcommit.constructs.columns import UNKNOWN, Columns, field_of, replaced
 from distcommit.constructs.settings import ConverterSettings
-from distcommit.model.constructs import Converted
+from distcommit.core.interfaces.constructs import Converted
 
 
 class Explode(ConverterSettings, frozen=True, extra="forbid"):

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from distcommit.constructs.columns import Columns, fields_of
-from distcommit.constructs.conditions import Condition
+from distcommit.constructs.conditions.arrow_conditions import Condition
 from distcommit.constructs.settings import ConverterSettings
-from distcommit.model.constructs import Converted
+from distcommit.core.interfaces.constructs import Converted
 
 
 class Filter(ConverterSettings, frozen=True, extra="forbid"):

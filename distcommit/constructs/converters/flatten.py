@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from distcommit.constructs.columns import UNKNOWN, Columns, field_of, unique_names
 from distcommit.constructs.settings import ConverterSettings
-from distcommit.model.constructs import Converted
+from distcommit.core.interfaces.constructs import Converted
 
 
 class Flatten(ConverterSettings, frozen=True, extra="forbid"):

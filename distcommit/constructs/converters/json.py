@@ -11,11 +11,11 @@ from pydantic import BaseModel, Field, model_validator
 
 from distcommit.constructs.column_types import ColumnType
 from distcommit.constructs.columns import Columns, field_of, unique_names
-from distcommit.constructs.inferred_json import Evolution, InferredFields, columns_of, reader_of
-from distcommit.constructs.json_records import JsonRecords
+from distcommit.constructs.json.inferred_json import Evolution, InferredFields, columns_of, reader_of
+from distcommit.constructs.json.json_records import JsonRecords
 from distcommit.constructs.of_dataset import own_of
 from distcommit.constructs.settings import ConverterSettings
-from distcommit.model.constructs import Converted, KeptSchemas
+from distcommit.core.interfaces.constructs import Converted, KeptSchemas
 
 
 class DatasetFields(BaseModel, frozen=True, extra="forbid"):

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from distcommit.constructs.column_types import stored_type
-from distcommit.constructs.json_records import JsonReader
+from distcommit.constructs.json.json_records import JsonReader
 from distcommit.constructs.registry.client import FoundSchema, UnusableSchemaError
 from distcommit.constructs.registry.converter import Decoded, Decoder, RegistryConverter
 from distcommit.constructs.registry.wire import Framed
-from distcommit.model.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError
 
 
 class _JsonSchemaDecoder:

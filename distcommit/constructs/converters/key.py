@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from distcommit.constructs.by_halves import Made, by_halves
 from distcommit.constructs.columns import Columns, field_of, replaced
 from distcommit.constructs.settings import ConverterSettings
-from distcommit.model.constructs import Converted
+from distcommit.core.interfaces.constructs import Converted
 
 _TYPES = {"utf8": pa.string(), "int": pa.int64()}
 

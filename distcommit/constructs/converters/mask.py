@@ -11,7 +11,7 @@ from pydantic import Field
 
 from distcommit.constructs.columns import Columns, field_of, replaced
 from distcommit.constructs.settings import ConverterSettings
-from distcommit.model.constructs import Converted
+from distcommit.core.interfaces.constructs import Converted
 
 
 class Mask(ConverterSettings, frozen=True, extra="forbid"):

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from distcommit.constructs.registry.client import FoundSchema
 from distcommit.constructs.registry.converter import Decoder, RegistryConverter
-from distcommit.model.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError
 
 
 class ProtobufConverter(

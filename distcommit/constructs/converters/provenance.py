@@ -11,7 +11,7 @@ from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr, model
 
 from distcommit.constructs.columns import Columns, field_of, unique_names
 from distcommit.constructs.settings import ConverterSettings
-from distcommit.model.constructs import Converted
+from distcommit.core.interfaces.constructs import Converted
 
 _TIME = pa.timestamp("us", "UTC")
 

@@ -8,10 +8,10 @@ from typing import Literal
 
 import pyarrow as pa
 
-from distcommit.constructs.own_class import OwnClass
+from distcommit.constructs.custom_class import OwnClass
 from distcommit.constructs.settings import ConstructSettings
-from distcommit.model.constructs import Converted, Converter, KeptSchemas
-from distcommit.model.user_class import custom_code, make_named
+from distcommit.core.interfaces.constructs import Converted, Converter, KeptSchemas
+from distcommit.core.interfaces.custom_class import custom_code, make_named
 
 
 class PythonConverter(OwnClass, ConstructSettings, Converter, frozen=True, extra="forbid"):

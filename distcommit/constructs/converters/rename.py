@@ -10,7 +10,7 @@ from pydantic import Field
 
 from distcommit.constructs.columns import Columns, field_of, unique_names
 from distcommit.constructs.settings import ConverterSettings
-from distcommit.model.constructs import Converted
+from distcommit.core.interfaces.constructs import Converted
 
 
 class Rename(ConverterSettings, frozen=True, extra="forbid"):

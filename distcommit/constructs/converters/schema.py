@@ -10,10 +10,10 @@ import pyarrow as pa
 from pydantic import BaseModel, Field, model_validator
 
 from distcommit.constructs.columns import Columns, unique_names
-from distcommit.constructs.held_schemas import Evolution, HeldSchemas, OnIncompatible, read_as
 from distcommit.constructs.of_dataset import own_of
+from distcommit.constructs.schemas.schema_policy import Evolution, HeldSchemas, OnIncompatible, read_as
 from distcommit.constructs.settings import ConverterSettings
-from distcommit.model.constructs import Converted, KeptSchemas
+from distcommit.core.interfaces.constructs import Converted, KeptSchemas
 
 
 class SchemaPolicy(BaseModel, frozen=True, extra="forbid"):

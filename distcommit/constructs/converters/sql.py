@@ -13,9 +13,9 @@ from pydantic import Field, model_validator
 
 from distcommit.constructs.by_halves import Made, by_halves
 from distcommit.constructs.columns import Columns, replaced, unique_names
+from distcommit.constructs.conditions.sql_expressions import SqlExpressions
 from distcommit.constructs.settings import ConverterSettings
-from distcommit.constructs.sql_expressions import SqlExpressions
-from distcommit.model.constructs import Converted
+from distcommit.core.interfaces.constructs import Converted
 
 
 class Sql(ConverterSettings, frozen=True, extra="forbid", ignored_types=(cached_property,)):

@@ -9,7 +9,7 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distcommit.constructs.by_condition import ByCondition
+from distcommit.constructs.conditions.fork_by_condition import ByCondition
 
 
 class EveryMatch(ByCondition, frozen=True, extra="forbid"):

@@ -8,7 +8,7 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distcommit.constructs.by_condition import ByCondition
+from distcommit.constructs.conditions.fork_by_condition import ByCondition
 
 
 class FirstMatch(ByCondition, frozen=True, extra="forbid"):

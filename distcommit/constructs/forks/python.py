@@ -8,10 +8,10 @@ from typing import Literal
 
 import pyarrow as pa
 
-from distcommit.constructs.own_class import OwnClass
+from distcommit.constructs.custom_class import OwnClass
 from distcommit.constructs.settings import ForkOperatorSettings
-from distcommit.model.constructs import ForkOperator
-from distcommit.model.user_class import custom_code, make_named
+from distcommit.core.interfaces.constructs import ForkOperator
+from distcommit.core.interfaces.custom_class import custom_code, make_named
 
 
 class PythonFork(OwnClass, ForkOperatorSettings, frozen=True, extra="forbid"):

@@ -35,7 +35,7 @@ from distcommit.constructs.registry import avro_columns as columns
 from distcommit.constructs.registry.avro_datums import REASONS, Datums, Wrong
 from distcommit.constructs.registry.client import UnusableSchemaError
 from distcommit.constructs.registry.schema_bounds import Expansion, SchemaTooLargeError
-from distcommit.model.nesting import MAX_FIXED_BYTES, fixed_bytes
+from distcommit.core.support.nesting import MAX_FIXED_BYTES, fixed_bytes
 
 AvroSchema = Any
 """An Avro schema in its JSON form: a name, a union (list), or a complex type (dict)."""

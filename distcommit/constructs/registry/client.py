@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, Field, field_validator
 
+from distcommit.core.errors import ConfigurationError, TransientError
 from distcommit.fs.answer_time import AnswerTimeError, within
 from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
-from distcommit.model.errors import ConfigurationError, TransientError
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema, SchemaRegistryClient

@@ -27,10 +27,10 @@ from distcommit.constructs.registry.policy import DatasetEvolution, EvolutionSet
 from distcommit.constructs.registry.schema_bounds import check_size
 from distcommit.constructs.registry.wire import Framed, split
 from distcommit.constructs.settings import ConverterSettings
-from distcommit.model.constructs import Converted, KeptSchemas
-from distcommit.model.errors import ConfigurationError, DistcommitError, RecordError, error_text
-from distcommit.model.foreign_errors import foreign_errors
-from distcommit.model.nesting import MOST_LEVELS, too_deep
+from distcommit.core.errors import ConfigurationError, DistcommitError, RecordError, error_text
+from distcommit.core.foreign_errors import foreign_errors
+from distcommit.core.interfaces.constructs import Converted, KeptSchemas
+from distcommit.core.support.nesting import MOST_LEVELS, too_deep
 
 SCHEMA_ID = b"schema_id"
 """Key of the metadata of the Arrow schema that is made: the id of the registry's schema that the columns are of."""

@@ -9,11 +9,11 @@ from typing import Literal
 import pyarrow as pa
 from pydantic import BaseModel, Field, model_validator
 
-from distcommit.constructs.evolution import compared
 from distcommit.constructs.registry.client import PinnedSchema
-from distcommit.model.constructs import KeptSchemas
-from distcommit.model.errors import RecordError
-from distcommit.model.nesting import MAX_COLUMNS
+from distcommit.constructs.schemas.evolution import compared
+from distcommit.core.errors import RecordError
+from distcommit.core.interfaces.constructs import KeptSchemas
+from distcommit.core.support.nesting import MAX_COLUMNS
 
 _REASONS_TOLD = 3
 MAX_SCHEMAS = 1_000

@@ -23,8 +23,8 @@ from distcommit.constructs.registry import protoc_child
 from distcommit.constructs.registry.client import UnusableSchemaError
 from distcommit.constructs.registry.protoc_child import KNOWN_FILE
 from distcommit.constructs.registry.schema_bounds import SchemaTooLargeError
-from distcommit.model.child_programs import program_text
-from distcommit.model.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.support.child_programs import program_text
 
 COMPILE_S = 60
 """Seconds after which the process is killed."""

@@ -28,7 +28,7 @@ from distcommit.constructs.registry.protobuf_messages import (
     is_time,
     is_timestamp,
 )
-from distcommit.model.foreign_errors import ForeignError, foreign_errors
+from distcommit.core.foreign_errors import ForeignError, foreign_errors
 
 _PACKAGE = "ranges"
 _RULES: Mapping[str, Callable[..., Any]] = {

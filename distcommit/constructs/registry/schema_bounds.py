@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from distcommit.constructs.registry.client import MAX_REFERENCES, FoundSchema, UnusableSchemaError
-from distcommit.model import nesting
+from distcommit.core.support import nesting
 
 MAX_COLUMNS = nesting.MAX_COLUMNS
 MAX_NESTING = 64

@@ -7,10 +7,10 @@ from typing import Literal
 
 import pyarrow as pa
 
-from distcommit.constructs.own_class import OwnClass
+from distcommit.constructs.custom_class import OwnClass
 from distcommit.constructs.settings import RowCheckerSettings
-from distcommit.model.constructs import RowChecker
-from distcommit.model.user_class import custom_code, make_named
+from distcommit.core.interfaces.constructs import RowChecker
+from distcommit.core.interfaces.custom_class import custom_code, make_named
 
 
 class PythonRowChecker(OwnClass, RowCheckerSettings, frozen=True, extra="forbid"):

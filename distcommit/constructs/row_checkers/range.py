@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, model_validator
 
-from distcommit.constructs import literals
+from distcommit.constructs.conditions import literals
 from distcommit.constructs.settings import RowCheckerSettings
 
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from pydantic import field_validator
 
 from distcommit.constructs.columns import field_of
-from distcommit.constructs.literals import is_text, plain, plain_type
+from distcommit.constructs.conditions.literals import is_text, plain, plain_type
 from distcommit.constructs.settings import RowCheckerSettings
 
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from distcommit.constructs.declared import DeclaredColumns, ExtraColumns, in_words, misfits
+from distcommit.constructs.schemas.declared import DeclaredColumns, ExtraColumns, in_words, misfits
 from distcommit.constructs.settings import RowCheckerSettings
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from distcommit.constructs.settings import TaskCheckerSettings
-from distcommit.model.constructs import BranchCounts, TaskCheck
+from distcommit.core.interfaces.constructs import BranchCounts, TaskCheck
 
 
 class FractionRejected(TaskCheckerSettings, TaskCheck, frozen=True, extra="forbid"):

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from distcommit.constructs.columns import field_of
 from distcommit.constructs.settings import TaskCheckerSettings
-from distcommit.model.constructs import BranchCounts, TaskCheck
+from distcommit.core.interfaces.constructs import BranchCounts, TaskCheck
 
 _IN_A_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 

@@ -7,10 +7,10 @@ from typing import Literal
 
 import pyarrow as pa
 
-from distcommit.constructs.own_class import OwnClass
+from distcommit.constructs.custom_class import OwnClass
 from distcommit.constructs.settings import TaskCheckerSettings
-from distcommit.model.constructs import TaskCheck, TaskChecker
-from distcommit.model.user_class import custom_code, make_named
+from distcommit.core.interfaces.constructs import TaskCheck, TaskChecker
+from distcommit.core.interfaces.custom_class import custom_code, make_named
 
 
 class PythonTaskChecker(OwnClass, TaskCheckerSettings, frozen=True, extra="forbid"):

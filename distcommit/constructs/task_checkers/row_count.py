@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from distcommit.constructs.settings import TaskCheckerSettings
-from distcommit.model.constructs import BranchCounts, TaskCheck
+from distcommit.core.interfaces.constructs import BranchCounts, TaskCheck
 
 
 class RowCount(TaskCheckerSettings, TaskCheck, frozen=True, extra="forbid"):

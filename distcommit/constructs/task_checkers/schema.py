@@ -6,9 +6,9 @@ from typing import Literal
 
 import pyarrow as pa
 
-from distcommit.constructs.declared import DeclaredColumns, ExtraColumns, in_words, misfits
+from distcommit.constructs.schemas.declared import DeclaredColumns, ExtraColumns, in_words, misfits
 from distcommit.constructs.settings import TaskCheckerSettings
-from distcommit.model.constructs import BranchCounts, TaskCheck
+from distcommit.core.interfaces.constructs import BranchCounts, TaskCheck
 
 
 class Schema(TaskCheckerSettings, frozen=True, extra="forbid"):

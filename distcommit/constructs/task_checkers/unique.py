@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from distcommit.constructs.declared import is_narrower
-from distcommit.constructs.literals import check_comparable, comparable_column
+from distcommit.constructs.conditions.literals import check_comparable, comparable_column
+from distcommit.constructs.schemas.declared import is_narrower
 from distcommit.constructs.settings import TaskCheckerSettings
-from distcommit.model.constructs import BranchCounts, TaskCheck
+from distcommit.core.interfaces.constructs import BranchCounts, TaskCheck
 
 _SHOWN = 60
 """Characters of a key, in details."""

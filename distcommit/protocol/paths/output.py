@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable
 from urllib.parse import quote
 
-from distcommit.model.errors import ConfigurationError
-from distcommit.model.urn import folder_of
-from distcommit.model.work import MAIN_BRANCH, is_errors, rejecting_branch
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.urn import folder_of
+from distcommit.core.work import MAIN_BRANCH, is_errors, rejecting_branch
 from distcommit.protocol.paths.parts import CLAIM_FOLDER, epoch_name
 from distcommit.protocol.paths.staging import staged_name
 

@@ -8,9 +8,17 @@ from typing import ClassVar, Literal
 import pyarrow as pa
 from pydantic import BaseModel, Field
 
-from distcommit.model.sink import Abilities, AttemptIdentity, Origin, SealRequest, SinkSettings, SinkWriter, StagingArea
-from distcommit.model.steps import CommitStep, StepContext
-from distcommit.model.work import MAIN_BRANCH
+from distcommit.core.interfaces.sink import (
+    Abilities,
+    AttemptIdentity,
+    Origin,
+    SealRequest,
+    SinkSettings,
+    SinkWriter,
+    StagingArea,
+)
+from distcommit.core.interfaces.steps import CommitStep, StepContext
+from distcommit.core.work import MAIN_BRANCH
 from distcommit.sinks.files.sink import FileSink
 
 _FILES = FileSink()

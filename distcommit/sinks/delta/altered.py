@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from distcommit.model.committer import CommitRequest, FailedForGood
+from distcommit.core.interfaces.committer import CommitRequest, FailedForGood
 from distcommit.sinks.delta.locations import Location
 from distcommit.sinks.delta.schemas import columns_of, plain_type, schema_id
-from distcommit.sinks.table_changes import was_altered
+from distcommit.sinks.table_formats.table_changes import was_altered
 
 
 def partition_types(table: DeltaTable) -> list[str]:

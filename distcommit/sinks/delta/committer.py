@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction, RemoveAction
 
-from distcommit.model.committer import (
+from distcommit.core.errors import ConfigurationError, ConflictError, CorruptError, error_text
+from distcommit.core.interfaces.committer import (
     AlreadyCommitted,
     CommitOutcome,
     CommitRequest,
@@ -22,11 +23,12 @@ from distcommit.model.committer import (
     RetryLater,
     SinkCommitter,
 )
-from distcommit.model.errors import ConfigurationError, ConflictError, CorruptError, error_text
-from distcommit.model.ledger import LedgerRow
-from distcommit.model.parallel import in_flight
-from distcommit.sinks.covering import covered_in
-from distcommit.sinks.data_files import sync_locations
+from distcommit.core.interfaces.ledger import LedgerRow
+from distcommit.core.support.parallel import in_flight
+from distcommit.sinks.base.error_collection import OneByOne
+from distcommit.sinks.base.ledgers import allowed_again, answered, committed, taken_back
+from distcommit.sinks.base.offset_coverage import covered_in
+from distcommit.sinks.base.retries import tries
 from distcommit.sinks.delta.altered import altered
 from distcommit.sinks.delta.data_files import added, name_in_table, removed
 from distcommit.sinks.delta.ledger import LedgerChange, TableLedgers
@@ -34,11 +36,9 @@ from distcommit.sinks.delta.leftovers import existing, kept, leftovers
 from distcommit.sinks.delta.schemas import check_writable
 from distcommit.sinks.delta.settings import DeltaSettings
 from distcommit.sinks.delta.tables import DeltaTables, table_id
-from distcommit.sinks.ledger_files import Ledger
-from distcommit.sinks.ledgers import allowed_again, answered, committed, taken_back
-from distcommit.sinks.one_by_one import OneByOne
-from distcommit.sinks.retries import tries
-from distcommit.sinks.table_changes import was_dropped, was_emptied, was_recreated
+from distcommit.sinks.table_formats.data_files import sync_locations
+from distcommit.sinks.table_formats.ledger_files import Ledger
+from distcommit.sinks.table_formats.table_changes import was_dropped, was_emptied, was_recreated
 
 logger = logging.getLogger(__name__)
 _MOST_FAILURES = 3

@@ -16,12 +16,12 @@ from hashlib import sha256
 import msgspec
 from deltalake import DeltaTable
 
+from distcommit.core.interfaces.committer import CommitterContext
+from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.decoding import from_json
-from distcommit.model.committer import CommitterContext
-from distcommit.model.ledger import LedgerRow
+from distcommit.sinks.base.target_files import ledger_text_name
 from distcommit.sinks.delta.tables import table_id
-from distcommit.sinks.ledger_files import Ledger, Ledgers
-from distcommit.sinks.target_files import ledger_text_name
+from distcommit.sinks.table_formats.ledger_files import Ledger, Ledgers
 
 _VERSION = 1
 

@@ -13,11 +13,11 @@ from collections.abc import Set as AbstractSet
 
 from deltalake import DeltaTable
 
-from distcommit.model.committer import CommitterContext, LostAttempt
-from distcommit.model.parallel import in_flight
-from distcommit.sinks.data_files import left_by, tell_kept
+from distcommit.core.interfaces.committer import CommitterContext, LostAttempt
+from distcommit.core.support.parallel import in_flight
 from distcommit.sinks.delta.data_files import name_in_table
 from distcommit.sinks.delta.locations import Location
+from distcommit.sinks.table_formats.data_files import left_by, tell_kept
 
 logger = logging.getLogger(__name__)
 

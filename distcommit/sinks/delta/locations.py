@@ -19,12 +19,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from distcommit.fs.posix import RealPosixCalls
-from distcommit.model.errors import ConfigurationError, SinkUnavailableError
+from distcommit.core.errors import ConfigurationError, SinkUnavailableError
+from distcommit.fs.posix_calls.posix import RealPosixCalls
 from distcommit.protocol.path_checks import check_relative
 from distcommit.protocol.paths.temporary import table_probe_name
-from distcommit.sinks.data_files import PROBE_BYTES, probe_folder
-from distcommit.sinks.in_bucket import requests_to, take_away
+from distcommit.sinks.table_formats.data_files import PROBE_BYTES, probe_folder
+from distcommit.sinks.table_formats.in_bucket import requests_to, take_away
 
 
 class Location(Protocol):
@@ -165,7 +165,7 @@ class InBucket:
             return pq.read_schema(file)
 
     def create(self, path: str) -> pa.NativeFile:
-        from distcommit.fs.s3_stream import S3Stream  # noqa: PLC0415 - an extra
+        from distcommit.fs.object_stores.s3_stream import S3Stream  # noqa: PLC0415 - an extra
 
         return pa.PythonFile(S3Stream(self._requests, self._key(path)), mode="w")
 

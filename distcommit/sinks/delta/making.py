@@ -6,12 +6,12 @@ import pyarrow as pa
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError, SchemaMismatchError
 
-from distcommit.model.errors import ConfigurationError, TransientError
-from distcommit.sinks.column_names import check_distinct
+from distcommit.core.errors import ConfigurationError, TransientError
+from distcommit.sinks.base.retries import tries
+from distcommit.sinks.databases.column_names import check_distinct
 from distcommit.sinks.delta.schemas import check_writable, columns_of, lacking, storable
 from distcommit.sinks.delta.settings import DeltaSettings
 from distcommit.sinks.delta.tables import DeltaTables
-from distcommit.sinks.retries import tries
 
 _TRIES = 20
 _NO_COLUMN = "no column "

@@ -8,8 +8,8 @@ from hashlib import sha256
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from distcommit.model.errors import ConfigurationError
-from distcommit.sinks.column_names import ColumnNames, check_fields
+from distcommit.core.errors import ConfigurationError
+from distcommit.sinks.databases.column_names import ColumnNames, check_fields
 
 _UNSIGNED = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.int64()}
 _PLAIN = (

@@ -6,9 +6,9 @@ from urllib.parse import urlsplit
 
 from pydantic import field_validator
 
-from distcommit.sinks.data_file_sink import DataFileTables, Evolution
-from distcommit.sinks.data_files import local_path
-from distcommit.sinks.table_names import table_of
+from distcommit.sinks.base.table_names import table_of
+from distcommit.sinks.table_formats.data_file_sink import DataFileTables, Evolution
+from distcommit.sinks.table_formats.data_files import local_path
 
 
 class DeltaSettings(DataFileTables):

@@ -7,15 +7,15 @@ from typing import Literal
 
 import pyarrow as pa
 
-from distcommit.model.committer import CommitterContext, SinkCommitter
-from distcommit.model.pins import Pin
-from distcommit.model.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
-from distcommit.model.targets import Target
-from distcommit.model.work import MAIN_BRANCH
-from distcommit.sinks.clients import needing_client
-from distcommit.sinks.data_file_sink import DataFileSink
+from distcommit.core.interfaces.committer import CommitterContext, SinkCommitter
+from distcommit.core.interfaces.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
+from distcommit.core.interfaces.targets import Target
+from distcommit.core.records.fixed_settings import Pin
+from distcommit.core.work import MAIN_BRANCH
+from distcommit.sinks.base.clients import needing_client
 from distcommit.sinks.delta.settings import DeltaSettings
-from distcommit.sinks.partition_values import NO_VALUE, PartitionValues
+from distcommit.sinks.table_formats.data_file_sink import DataFileSink
+from distcommit.sinks.table_formats.partition_values import NO_VALUE, PartitionValues
 
 
 class DeltaSink(DeltaSettings, DataFileSink):

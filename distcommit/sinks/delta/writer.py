@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from distcommit.model.errors import ConfigurationError
-from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
-from distcommit.sinks.data_files import DataFileWriter, TableFiles, leave_note, let_go, like_those_before
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.interfaces.sink import AttemptIdentity, Origin, StagingArea
+from distcommit.sinks.base.target_files import data_file_name
 from distcommit.sinks.delta.altered import partition_types
 from distcommit.sinks.delta.data_files import partition_text
 from distcommit.sinks.delta.locations import opened
@@ -22,8 +22,8 @@ from distcommit.sinks.delta.making import table_for
 from distcommit.sinks.delta.schemas import columns_of, schema_id
 from distcommit.sinks.delta.settings import DeltaSettings
 from distcommit.sinks.delta.tables import DeltaTables, table_id
-from distcommit.sinks.fitting import Fitting
-from distcommit.sinks.target_files import data_file_name
+from distcommit.sinks.table_formats.data_files import DataFileWriter, TableFiles, leave_note, let_go, like_those_before
+from distcommit.sinks.table_formats.schema_coercion import Fitting
 
 _OPEN_FILES = 32
 _ROW = "_row"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from distcommit.model.errors import ConfigurationError, CorruptError
+from distcommit.core.errors import ConfigurationError, CorruptError
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _PLAIN: dict[pa.DataType, str] = {

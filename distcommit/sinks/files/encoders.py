@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from xxhash import xxh3_64
 
-from distcommit.model.errors import ConfigurationError
-from distcommit.model.ports import StagedWriter
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.ports import StagedWriter
 from distcommit.sinks.files import avro_container, orc_container, text_files
 from distcommit.sinks.files.avro_container import AvroCodec
 from distcommit.sinks.files.avro_schema import avro_schema

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 from pydantic import BaseModel, Field
 
-from distcommit.model.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError
 from distcommit.sinks.files.time_folders import TimePartition, check_time_column, split_by_time
-from distcommit.sinks.partition_values import NO_VALUE, PartitionValues
+from distcommit.sinks.table_formats.partition_values import NO_VALUE, PartitionValues
 
 _ESCAPED = re.compile("[\0-\x1f\x7f\"#%'*/:=?\\\\{[\\]^<>|]|\\A[.]|[. ]\\Z")
 """What Hive escapes in names of folders, what Windows can't have there, and the dot by which readers take one for

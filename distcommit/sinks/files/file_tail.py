@@ -19,8 +19,8 @@ import msgspec
 import pyarrow as pa
 from xxhash import xxh3_64_hexdigest
 
+from distcommit.core.errors import UnknownVersionError
 from distcommit.decoding import from_json
-from distcommit.model.errors import UnknownVersionError
 
 TAIL_VERSION = 1
 

@@ -20,10 +20,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from xxhash import xxh3_64_hexdigest
 
+from distcommit.core.errors import CorruptError, UnknownVersionError
+from distcommit.core.ports import FileSystem
+from distcommit.core.work import MAIN_BRANCH
 from distcommit.decoding import from_json
-from distcommit.model.errors import CorruptError, UnknownVersionError
-from distcommit.model.ports import FileSystem
-from distcommit.model.work import MAIN_BRANCH
 from distcommit.sinks.files import avro_container, orc_container, text_files
 from distcommit.sinks.files.encoders import FileFormat
 
@@ -76,7 +76,7 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
     `replaces`: the epochs of the files whose records were fed again and are here now, retired by a tombstone of the
     same attempt, and of the files that these records were in before; none of what was read from the source. `publish`:
     empty if that was added to what was published, else how it takes the place of older files, which a replacement of
-    the same epoch (`stores.tombstones`) names.
+    the same epoch (`stores.folders.tombstones`) names.
     """
 
     version: int = FOOTER_VERSION

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
-from distcommit.model.errors import ConfigurationError
-from distcommit.sinks.column_names import check_fields
+from distcommit.core.errors import ConfigurationError
+from distcommit.sinks.databases.column_names import check_fields
 from distcommit.sinks.files.dictionaries import leaves
 from distcommit.sinks.files.encoders import TEXT_CODECS, WHOLE, Compression, Encoder, FileFormat, encoder_of
 from distcommit.sinks.files.field_folders import FieldPartition, Partition, check_partitions

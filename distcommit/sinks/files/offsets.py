@@ -18,11 +18,11 @@ import pyarrow as pa
 from pyroaring import BitMap64
 from xxhash import xxh3_64
 
+from distcommit.core.errors import ConfigurationError, CorruptError, SourceError, UnknownVersionError
+from distcommit.core.interfaces.sink import Origins
+from distcommit.core.provenance import Provenance
+from distcommit.core.work import SkippedRange
 from distcommit.decoding import from_json
-from distcommit.model.errors import ConfigurationError, CorruptError, SourceError, UnknownVersionError
-from distcommit.model.provenance import Provenance
-from distcommit.model.sink import Origins
-from distcommit.model.work import SkippedRange
 
 OFFSETS_VERSION = 1
 _FEW_ROWS = 8  # of which each costs less than what is set up for many

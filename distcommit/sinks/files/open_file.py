@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from distcommit.model.ports import FileAccess, FileStatus, FileSystem, StagedWriter
-from distcommit.model.provenance import Provenance
-from distcommit.model.sink import AttemptIdentity, Filtered, Origin, Origins
-from distcommit.model.work import SkippedRange, is_errors, rejecting_branch
+from distcommit.core.interfaces.sink import AttemptIdentity, Filtered, Origin, Origins
+from distcommit.core.ports import FileAccess, FileStatus, FileSystem, StagedWriter
+from distcommit.core.provenance import Provenance
+from distcommit.core.work import SkippedRange, is_errors, rejecting_branch
 from distcommit.sinks.files.content import as_text, content_sum
 from distcommit.sinks.files.encoders import Encoder
 from distcommit.sinks.files.footer import Footer

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from xxhash import xxh3_64_hexdigest
 
-from distcommit.model.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError
 from distcommit.sinks.files.content import content_sum
 from distcommit.sinks.files.file_tail import ORC, ORC_NOT_COMPRESSED, Frames, Said, said_of, varint
 from distcommit.sinks.files.text_values import plain_fields

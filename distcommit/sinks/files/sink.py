@@ -9,11 +9,8 @@ from typing import ClassVar, Literal
 import pyarrow as pa
 from pydantic import BaseModel, Field, model_validator
 
-from distcommit.model.errors import ConfigurationError
-from distcommit.model.parallel import in_flight
-from distcommit.model.pins import Pin
-from distcommit.model.ports import FileAccess
-from distcommit.model.sink import (
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.interfaces.sink import (
     Abilities,
     AttemptIdentity,
     Filtered,
@@ -26,8 +23,11 @@ from distcommit.model.sink import (
     SinkWriter,
     StagingArea,
 )
-from distcommit.model.steps import CommitStep, StepContext
-from distcommit.model.work import (
+from distcommit.core.interfaces.steps import CommitStep, StepContext
+from distcommit.core.ports import FileAccess
+from distcommit.core.records.fixed_settings import Pin
+from distcommit.core.support.parallel import in_flight
+from distcommit.core.work import (
     MAIN_BRANCH,
     SkippedRange,
     StagedFile,
@@ -39,7 +39,7 @@ from distcommit.protocol.paths.staging import staged_name, writing_name
 from distcommit.sinks.files.field_folders import folder_names, split
 from distcommit.sinks.files.layout import FileLayout
 from distcommit.sinks.files.open_file import ClosedFile, OpenFile, with_origins, without_origins
-from distcommit.sinks.partition_values import PartitionValues
+from distcommit.sinks.table_formats.partition_values import PartitionValues
 from distcommit.steps.rename import FsRenameCommitStep
 
 _OTHER_PARTITIONS = (

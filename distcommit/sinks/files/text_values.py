@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distcommit.model.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError
 
 _DAY_S = 86_400
 _FIRST_S = -62_135_596_800  # 0001-01-01

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pydantic import BaseModel, field_validator
 
-from distcommit.model.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError
 
 UNKNOWN_TIME = "time=unknown"
 """Folder of rows without a time, or with one outside the years 1 to 9999."""

@@ -14,9 +14,9 @@ from pyiceberg.schema import Schema, promote
 from pyiceberg.table import Table
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
-from distcommit.model.committer import CommitRequest, FailedForGood
+from distcommit.core.interfaces.committer import CommitRequest, FailedForGood
 from distcommit.sinks.iceberg.schemas import FORMAT_VERSION
-from distcommit.sinks.table_changes import was_altered
+from distcommit.sinks.table_formats.table_changes import was_altered
 
 
 def schema_of(table: Table, schema_id: int) -> Schema | None:

@@ -25,9 +25,9 @@ from pyiceberg.table import Table
 from pyiceberg.table.sorting import SortOrder
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
-from distcommit.model.parallel import in_flight
+from distcommit.core.support.parallel import in_flight
 from distcommit.protocol.paths.temporary import table_probe_name
-from distcommit.sinks.data_files import PROBE_BYTES, local_path, probe_folder
+from distcommit.sinks.table_formats.data_files import PROBE_BYTES, local_path, probe_folder
 
 Identifier = tuple[str, ...]
 _REMOTE_CALLS = 32

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, TableProperties
 
-from distcommit.model.committer import (
+from distcommit.core.errors import ConflictError, CorruptError, error_text
+from distcommit.core.interfaces.committer import (
     CommitOutcome,
     CommitRequest,
     Committed,
@@ -20,11 +21,12 @@ from distcommit.model.committer import (
     RetryLater,
     SinkCommitter,
 )
-from distcommit.model.errors import ConflictError, CorruptError, error_text
-from distcommit.model.ledger import LedgerRow
-from distcommit.model.parallel import in_flight
-from distcommit.sinks.covering import covered_in
-from distcommit.sinks.data_files import sync_locations
+from distcommit.core.interfaces.ledger import LedgerRow
+from distcommit.core.support.parallel import in_flight
+from distcommit.sinks.base.error_collection import OneByOne
+from distcommit.sinks.base.ledgers import allowed_again, answered, committed, taken_back
+from distcommit.sinks.base.offset_coverage import covered_in
+from distcommit.sinks.base.retries import tries
 from distcommit.sinks.iceberg.altered import altered
 from distcommit.sinks.iceberg.catalogs import Change, Identifier, readable
 from distcommit.sinks.iceberg.data_files import data_file, folders_of
@@ -32,12 +34,10 @@ from distcommit.sinks.iceberg.leftovers import delete, existing, kept, leftovers
 from distcommit.sinks.iceberg.opening import opened
 from distcommit.sinks.iceberg.settings import IcebergSettings
 from distcommit.sinks.iceberg.snapshots import NewSnapshot
-from distcommit.sinks.ledger_files import Change as LedgerChange
-from distcommit.sinks.ledger_files import Ledger, Ledgers
-from distcommit.sinks.ledgers import allowed_again, answered, committed, taken_back
-from distcommit.sinks.one_by_one import OneByOne
-from distcommit.sinks.retries import tries
-from distcommit.sinks.table_changes import was_dropped, was_emptied, was_recreated
+from distcommit.sinks.table_formats.data_files import sync_locations
+from distcommit.sinks.table_formats.ledger_files import Change as LedgerChange
+from distcommit.sinks.table_formats.ledger_files import Ledger, Ledgers
+from distcommit.sinks.table_formats.table_changes import was_dropped, was_emptied, was_recreated
 
 logger = logging.getLogger(__name__)
 _MOST_FAILURES = 3

@@ -18,12 +18,12 @@ from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table, TableProperties
 
-from distcommit.fs.posix import RealPosixCalls
-from distcommit.model.committer import CommitterContext, LostAttempt
-from distcommit.model.parallel import in_flight
-from distcommit.sinks.data_files import left_by, local_path, tell_kept
+from distcommit.core.interfaces.committer import CommitterContext, LostAttempt
+from distcommit.core.support.parallel import in_flight
+from distcommit.fs.posix_calls.posix import RealPosixCalls
 from distcommit.sinks.iceberg.catalogs import Identifier, Tables
-from distcommit.sinks.in_bucket import requests_to, take_away
+from distcommit.sinks.table_formats.data_files import left_by, local_path, tell_kept
+from distcommit.sinks.table_formats.in_bucket import requests_to, take_away
 
 logger = logging.getLogger(__name__)
 Leftovers = dict[Identifier, dict[str, int]]

@@ -15,12 +15,12 @@ from pyiceberg.table.update import AssertTableUUID
 from pyiceberg.transforms import parse_transform
 from pyiceberg.types import StructType
 
-from distcommit.model.errors import ConfigurationError, TransientError
+from distcommit.core.errors import ConfigurationError, TransientError
+from distcommit.sinks.base.retries import tries
 from distcommit.sinks.iceberg.catalogs import Change, Identifier, KnownTables, NewTable, Tables
 from distcommit.sinks.iceberg.opening import opened
 from distcommit.sinks.iceberg.schemas import FORMAT_VERSION, check_names, lacking, storable, wanted_struct
 from distcommit.sinks.iceberg.settings import IcebergSettings, term_of
-from distcommit.sinks.retries import tries
 
 _TRIES = 20
 

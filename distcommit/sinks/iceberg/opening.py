@@ -10,11 +10,11 @@ from threading import Lock
 
 from pyiceberg.catalog import load_catalog
 
+from distcommit.sinks.base.retries import tries
 from distcommit.sinks.iceberg.catalogs import Identifier, KnownTables, Tables
 from distcommit.sinks.iceberg.rest_tables import RestTables
 from distcommit.sinks.iceberg.settings import CatalogSettings
 from distcommit.sinks.iceberg.sql_tables import SqlTables
-from distcommit.sinks.retries import tries
 
 _OPENING_TRIES = 5
 _MOST_OPEN = 8

@@ -26,11 +26,11 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import AddSnapshotUpdate, AssertTableUUID, RemovePropertiesUpdate, SetPropertiesUpdate
 from requests.adapters import HTTPAdapter
 
-from distcommit.model.errors import TransientError
-from distcommit.model.parallel import in_flight
+from distcommit.core.errors import TransientError
+from distcommit.core.support.parallel import in_flight
+from distcommit.sinks.base.retries import tries
 from distcommit.sinks.iceberg.catalogs import Change, Identifier, NewTable, Tables
 from distcommit.sinks.iceberg.transactions import NoSuchCallError, commit_together, has_transactions
-from distcommit.sinks.retries import tries
 
 logger = logging.getLogger(__name__)
 _CALLS = 64

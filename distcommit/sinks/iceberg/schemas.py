@@ -11,8 +11,8 @@ from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException, _pyarrow_to_sc
 from pyiceberg.schema import promote
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
-from distcommit.model.errors import ConfigurationError
-from distcommit.sinks.column_names import ColumnNames, check_fields
+from distcommit.core.errors import ConfigurationError
+from distcommit.sinks.databases.column_names import ColumnNames, check_fields
 
 FORMAT_VERSION: Final = 2
 _NAMES = ColumnNames("Iceberg")

@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from distcommit.fs.database_tls import Tls, check_postgresql_url, uri_with_tls
 from distcommit.fs.secret_files import with_secret_files
-from distcommit.sinks.data_file_sink import DataFileTables, Evolution
-from distcommit.sinks.table_names import table_of
+from distcommit.sinks.base.table_names import table_of
+from distcommit.sinks.table_formats.data_file_sink import DataFileTables, Evolution
 
 _TERM = re.compile(r"(?:(\w+)\((?:(\d+),\s*)?([^(),]+)\)|([^(),]+))")
 _TRANSFORMS = frozenset({"bucket", "truncate", "year", "month", "day", "hour"})

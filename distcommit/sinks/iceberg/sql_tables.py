@@ -21,12 +21,12 @@ from sqlalchemy import Connection, bindparam, false, func, insert, select, updat
 from sqlalchemy import Table as SqlTable
 from sqlalchemy.exc import IntegrityError
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.errors import TransientError
-from distcommit.model.parallel import in_flight
-from distcommit.sinks.data_files import sync_locations
+from distcommit.core.errors import TransientError
+from distcommit.core.support.parallel import in_flight
+from distcommit.fs.posix_calls.local import LocalFileSystem
+from distcommit.sinks.base.retries import tries
 from distcommit.sinks.iceberg.catalogs import Change, Identifier, NewTable, Tables
-from distcommit.sinks.retries import tries
+from distcommit.sinks.table_formats.data_files import sync_locations
 
 logger = logging.getLogger(__name__)
 _NAMES_IN_QUERY = 1000

@@ -25,15 +25,15 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 
-from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
-from distcommit.sinks.data_files import DataFileWriter, TableFiles, leave_note, let_go, like_those_before
-from distcommit.sinks.fitting import Fitting
+from distcommit.core.interfaces.sink import AttemptIdentity, Origin, StagingArea
+from distcommit.sinks.base.target_files import data_file_name
 from distcommit.sinks.iceberg.data_files import data_folder, plain_file
 from distcommit.sinks.iceberg.leftovers import note_of
 from distcommit.sinks.iceberg.making import table_for
 from distcommit.sinks.iceberg.opening import known_tables
 from distcommit.sinks.iceberg.settings import IcebergSettings
-from distcommit.sinks.target_files import data_file_name
+from distcommit.sinks.table_formats.data_files import DataFileWriter, TableFiles, leave_note, let_go, like_those_before
+from distcommit.sinks.table_formats.schema_coercion import Fitting
 
 _OPEN_FILES = 32
 _MOST_NAME_BYTES = 240

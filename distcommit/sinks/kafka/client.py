@@ -26,13 +26,13 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
+from distcommit.core.errors import ConfigurationError, CorruptError, TransientError
+from distcommit.core.interfaces.ledger import LedgerRow
+from distcommit.core.redaction import is_public
 from distcommit.decoding import from_json
-from distcommit.model.errors import ConfigurationError, CorruptError, TransientError
-from distcommit.model.ledger import LedgerRow
-from distcommit.model.redaction import is_public
+from distcommit.sinks.base.retries import tries
 from distcommit.sinks.kafka.names import NOT_OURS, row_name
 from distcommit.sinks.kafka.producers import CatchableProducer
-from distcommit.sinks.retries import tries
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,8 @@ from typing import Any
 import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from distcommit.model.committer import (
+from distcommit.core.errors import ConflictError, DistcommitError, LostError, TransientError
+from distcommit.core.interfaces.committer import (
     CommitOutcome,
     CommitRequest,
     Committed,
@@ -25,17 +26,16 @@ from distcommit.model.committer import (
     RetryLater,
     SinkCommitter,
 )
-from distcommit.model.errors import ConflictError, DistcommitError, LostError, TransientError
-from distcommit.model.ledger import LedgerRow
-from distcommit.model.parallel import in_flight
-from distcommit.sinks.covering import covered_in
+from distcommit.core.interfaces.ledger import LedgerRow
+from distcommit.core.support.parallel import in_flight
+from distcommit.sinks.base.ledgers import allowed_again, answered, committed, taken_back
+from distcommit.sinks.base.offset_coverage import covered_in
+from distcommit.sinks.base.retries import tries
+from distcommit.sinks.databases.staged_rows import files_of
 from distcommit.sinks.kafka.client import KafkaTarget, damaged_ledger, what_is_damaged
 from distcommit.sinks.kafka.messages import staged_messages
 from distcommit.sinks.kafka.names import DATASET, lane_of, ledger_key, row_name, topic_of
 from distcommit.sinks.kafka.producers import CatchableProducer
-from distcommit.sinks.ledgers import allowed_again, answered, committed, taken_back
-from distcommit.sinks.retries import tries
-from distcommit.sinks.staged_rows import files_of
 
 _TRIES = 4
 _AT_ONCE = 8

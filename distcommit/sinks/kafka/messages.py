@@ -11,14 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distcommit.model.committer import CommitterContext
-from distcommit.model.errors import ConfigurationError
-from distcommit.model.sink import Filtered, Origin, Origins, Prepared, SinkWriter, StagingArea
-from distcommit.model.work import SkippedRange
-from distcommit.sinks.column_names import check_fields
-from distcommit.sinks.covering import Covering
-from distcommit.sinks.staged_rows import staged_batches
-from distcommit.sinks.target_files import messages_name
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.interfaces.committer import CommitterContext
+from distcommit.core.interfaces.sink import Filtered, Origin, Origins, Prepared, SinkWriter, StagingArea
+from distcommit.core.work import SkippedRange
+from distcommit.sinks.base.offset_coverage import Covering
+from distcommit.sinks.base.target_files import messages_name
+from distcommit.sinks.databases.column_names import check_fields
+from distcommit.sinks.databases.staged_rows import staged_batches
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _MESSAGE: pa.Schema = pa.schema(

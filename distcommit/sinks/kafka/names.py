@@ -8,8 +8,8 @@ from typing import NamedTuple
 import msgspec
 import xxhash
 
+from distcommit.core.interfaces.committer import CommitRequest
 from distcommit.decoding import from_json
-from distcommit.model.committer import CommitRequest
 
 DATASET = "{dataset}"
 NOT_OURS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)

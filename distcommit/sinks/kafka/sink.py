@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
+from distcommit.core.interfaces.committer import CommitterContext, SinkCommitter
+from distcommit.core.interfaces.sink import Abilities, AttemptIdentity, Origin, SinkSettings, SinkWriter, StagingArea
+from distcommit.core.interfaces.targets import Target, broker_addresses
+from distcommit.core.records.fixed_settings import Pin, SourceFact
+from distcommit.core.work import MAIN_BRANCH
 from distcommit.fs.secret_files import with_secret_files
-from distcommit.model.committer import CommitterContext, SinkCommitter
-from distcommit.model.pins import Pin, SourceFact
-from distcommit.model.sink import Abilities, AttemptIdentity, Origin, SinkSettings, SinkWriter, StagingArea
-from distcommit.model.targets import Target, broker_addresses
-from distcommit.model.work import MAIN_BRANCH
-from distcommit.sinks.committer_sink import CommitterSink
+from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.sinks.kafka import messages
 from distcommit.sinks.kafka.names import DATASET, is_topic, lane_of, topic_of
 

@@ -14,10 +14,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distcommit.model.errors import ConfigurationError
-from distcommit.sinks.column_names import ColumnNames
-from distcommit.sinks.mariadb.settings import MOST_NAME_CHARACTERS
-from distcommit.sinks.plain_arrays import (
+from distcommit.core.errors import ConfigurationError
+from distcommit.sinks.databases.column_names import ColumnNames
+from distcommit.sinks.databases.plain_arrays import (
     MAX_DIGITS,
     as_json,
     converted,
@@ -27,6 +26,7 @@ from distcommit.sinks.plain_arrays import (
     refused_type,
     refused_value,
 )
+from distcommit.sinks.mariadb.settings import MOST_NAME_CHARACTERS
 
 _INTEGERS = {"tinyint": 8, "smallint": 16, "mediumint": 32, "int": 32, "bigint": 64}
 _TEXTS = {

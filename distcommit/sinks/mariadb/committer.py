@@ -16,7 +16,8 @@ from pymysql.connections import Connection
 from pymysql.cursors import Cursor
 from pymysql.err import MySQLError
 
-from distcommit.model.committer import (
+from distcommit.core.errors import ConfigurationError, TransientError
+from distcommit.core.interfaces.committer import (
     CommitOutcome,
     CommitRequest,
     CommitterContext,
@@ -24,8 +25,11 @@ from distcommit.model.committer import (
     HeldBack,
     RetryLater,
 )
-from distcommit.model.errors import ConfigurationError, TransientError
-from distcommit.model.ledger import LedgerRow
+from distcommit.core.interfaces.ledger import LedgerRow
+from distcommit.sinks.databases.newest_row import OF
+from distcommit.sinks.databases.table_committer import LEDGER, Key
+from distcommit.sinks.databases.table_loading import LEDGER_COLUMNS, LoadingCommitter, as_row
+from distcommit.sinks.databases.table_sink import TableSink, tag_of
 from distcommit.sinks.mariadb import tables
 from distcommit.sinks.mariadb.connection import (
     TOO_NARROW,
@@ -37,10 +41,6 @@ from distcommit.sinks.mariadb.connection import (
     savepoint,
     transaction,
 )
-from distcommit.sinks.newest import OF
-from distcommit.sinks.table_committer import LEDGER, Key
-from distcommit.sinks.table_loading import LEDGER_COLUMNS, LoadingCommitter, as_row
-from distcommit.sinks.table_sink import TableSink, tag_of
 
 _MADE = f"""
 CREATE TABLE IF NOT EXISTS {LEDGER} (

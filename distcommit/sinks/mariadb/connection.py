@@ -14,10 +14,10 @@ from pymysql.constants import CLIENT, SERVER_STATUS
 from pymysql.cursors import Cursor
 from pymysql.err import MySQLError
 
+from distcommit.core.errors import ConfigurationError, TransientError, plain_text
+from distcommit.core.interfaces.committer import CommitOutcome, FailedForGood, RetryLater
 from distcommit.fs.database_tls import Tls, mysql_arguments
-from distcommit.model.committer import CommitOutcome, FailedForGood, RetryLater
-from distcommit.model.errors import ConfigurationError, TransientError, plain_text
-from distcommit.sinks.table_committer import CollisionError
+from distcommit.sinks.databases.table_committer import CollisionError
 
 NO_SUCH_TABLE, TWO_COLUMNS = 1146, 1060
 TOO_NARROW = (1264, 1265, 1406)

@@ -8,13 +8,13 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import field_validator, model_validator
 
+from distcommit.core.interfaces.targets import Target, database_address
+from distcommit.core.records.fixed_settings import Pin
+from distcommit.core.work import MAIN_BRANCH
 from distcommit.fs.database_tls import check_mysql_url
-from distcommit.model.pins import Pin
-from distcommit.model.targets import Target, database_address
-from distcommit.model.work import MAIN_BRANCH
-from distcommit.sinks.table_committer import LEDGER, PROOFS
-from distcommit.sinks.table_names import table_name
-from distcommit.sinks.table_sink import ANOTHER_TARGET, ServerSink
+from distcommit.sinks.base.table_names import table_name
+from distcommit.sinks.databases.table_committer import LEDGER, PROOFS
+from distcommit.sinks.databases.table_sink import ANOTHER_TARGET, ServerSink
 
 MOST_NAME_CHARACTERS = 64
 

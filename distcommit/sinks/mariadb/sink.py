@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from distcommit.core.interfaces.committer import CommitterContext
 from distcommit.fs.secret_files import with_secret_files
-from distcommit.model.committer import CommitterContext
-from distcommit.sinks.clients import committing_by, needing_client
+from distcommit.sinks.base.clients import committing_by, needing_client
+from distcommit.sinks.databases.table_committer import TableCommitter
 from distcommit.sinks.mariadb.columns import NAMES, column_type
 from distcommit.sinks.mariadb.settings import MariadbTables
-from distcommit.sinks.table_committer import TableCommitter
 
 if TYPE_CHECKING:
     from pymysql.connections import Connection

@@ -15,13 +15,13 @@ from pymysql.connections import Connection
 from pymysql.cursors import Cursor
 from pymysql.err import MySQLError
 
+from distcommit.sinks.databases.newest_row import Newer
+from distcommit.sinks.databases.plain_arrays import refused_value
+from distcommit.sinks.databases.table_committer import RefusedError
+from distcommit.sinks.databases.table_loading import missing_columns, tagged, with_tags
+from distcommit.sinks.databases.table_marks import identity_in, new_mark
 from distcommit.sinks.mariadb.columns import Column, check_fits, column_of, column_type, values, wider_type
 from distcommit.sinks.mariadb.connection import NO_SUCH_TABLE, code_of, execute
-from distcommit.sinks.newest import Newer
-from distcommit.sinks.plain_arrays import refused_value
-from distcommit.sinks.table_committer import RefusedError
-from distcommit.sinks.table_loading import missing_columns, tagged, with_tags
-from distcommit.sinks.table_marks import identity_in, new_mark
 
 _STATEMENT_BYTES = 1 << 20
 _HEAD_BYTES = 16 << 10

@@ -16,16 +16,16 @@ from pymysql.connections import Connection
 from pymysql.cursors import Cursor
 from pymysql.err import MySQLError
 
-from distcommit.model.committer import CommitOutcome, CommitRequest, CommitterContext, RetryLater
-from distcommit.model.errors import TransientError
-from distcommit.model.sink import AttemptIdentity
+from distcommit.core.errors import TransientError
+from distcommit.core.interfaces.committer import CommitOutcome, CommitRequest, CommitterContext, RetryLater
+from distcommit.core.interfaces.sink import AttemptIdentity
+from distcommit.sinks.base.retries import tries
+from distcommit.sinks.databases.table_committer import PROOFS, Key
+from distcommit.sinks.databases.two_phase import Name, TwoPhaseCommitter
 from distcommit.sinks.mariadb.committer import MariadbCommitter
 from distcommit.sinks.mariadb.connection import code_of, execute
 from distcommit.sinks.mariadb.settings import MariadbTables
 from distcommit.sinks.mariadb.tables import AlterFirst
-from distcommit.sinks.retries import tries
-from distcommit.sinks.table_committer import PROOFS, Key
-from distcommit.sinks.two_phase import Name, TwoPhaseCommitter
 
 _MADE = f"""
 CREATE TABLE IF NOT EXISTS {PROOFS} (

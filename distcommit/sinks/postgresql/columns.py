@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from pgpq.encoders import StringEncoderBuilder
 from pgpq.schema import Jsonb
 
-from distcommit.model.errors import ConfigurationError
-from distcommit.sinks.column_names import ColumnNames
-from distcommit.sinks.plain_arrays import (
+from distcommit.core.errors import ConfigurationError
+from distcommit.sinks.databases.column_names import ColumnNames
+from distcommit.sinks.databases.plain_arrays import (
     MAX_DIGITS,
     as_json,
     converted,

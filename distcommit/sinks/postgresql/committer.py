@@ -14,16 +14,16 @@ import pyarrow as pa
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from distcommit.model.committer import CommitOutcome, CommitterContext, RetryLater
-from distcommit.model.errors import TransientError
-from distcommit.model.ledger import LedgerRow
-from distcommit.sinks.newest import OF
+from distcommit.core.errors import TransientError
+from distcommit.core.interfaces.committer import CommitOutcome, CommitterContext, RetryLater
+from distcommit.core.interfaces.ledger import LedgerRow
+from distcommit.sinks.databases.newest_row import OF
+from distcommit.sinks.databases.table_committer import LEDGER, Key
+from distcommit.sinks.databases.table_loading import LEDGER_COLUMNS, LoadingCommitter, as_row
+from distcommit.sinks.databases.table_sink import tag_of
 from distcommit.sinks.postgresql import tables
 from distcommit.sinks.postgresql.connection import outcome_of, transaction
 from distcommit.sinks.postgresql.settings import PostgresqlTables
-from distcommit.sinks.table_committer import LEDGER, Key
-from distcommit.sinks.table_loading import LEDGER_COLUMNS, LoadingCommitter, as_row
-from distcommit.sinks.table_sink import tag_of
 
 _MADE = """
 CREATE TABLE IF NOT EXISTS {ledger} (

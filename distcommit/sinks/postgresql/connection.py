@@ -9,10 +9,10 @@ from typing import Any
 import psycopg
 from psycopg import pq
 
+from distcommit.core.errors import TransientError, plain_text
+from distcommit.core.interfaces.committer import CommitOutcome, FailedForGood, RetryLater
 from distcommit.fs.database_tls import Tls, postgresql_arguments
-from distcommit.model.committer import CommitOutcome, FailedForGood, RetryLater
-from distcommit.model.errors import TransientError, plain_text
-from distcommit.sinks.table_committer import CollisionError
+from distcommit.sinks.databases.table_committer import CollisionError
 
 _BEGIN = """
 BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;

@@ -12,12 +12,12 @@ import pyarrow as pa
 from pgpq import ArrowToPostgresBinaryEncoder
 from psycopg import sql
 
-from distcommit.model.errors import plain_text
-from distcommit.sinks.newest import Newer
-from distcommit.sinks.plain_arrays import refused_value
+from distcommit.core.errors import plain_text
+from distcommit.sinks.databases.newest_row import Newer
+from distcommit.sinks.databases.plain_arrays import refused_value
+from distcommit.sinks.databases.table_committer import RefusedError
+from distcommit.sinks.databases.table_loading import missing_columns, tagged, with_tags
 from distcommit.sinks.postgresql.columns import Column, check_fits, column_type, encoder_of, fitted, wider_type
-from distcommit.sinks.table_committer import RefusedError
-from distcommit.sinks.table_loading import missing_columns, tagged, with_tags
 
 logger = logging.getLogger(__name__)
 

@@ -13,14 +13,14 @@ from typing import Any, LiteralString
 import psycopg
 from psycopg import sql
 
-from distcommit.model.committer import CommitterContext
-from distcommit.model.errors import ConfigurationError, TransientError
-from distcommit.model.sink import AttemptIdentity
+from distcommit.core.errors import ConfigurationError, TransientError
+from distcommit.core.interfaces.committer import CommitterContext
+from distcommit.core.interfaces.sink import AttemptIdentity
+from distcommit.sinks.databases.table_committer import PROOFS, Key
+from distcommit.sinks.databases.two_phase import Name, TwoPhaseCommitter
 from distcommit.sinks.postgresql.committer import PostgresqlCommitter
 from distcommit.sinks.postgresql.connection import begun, transaction
 from distcommit.sinks.postgresql.settings import PostgresqlTables
-from distcommit.sinks.table_committer import PROOFS, Key
-from distcommit.sinks.two_phase import Name, TwoPhaseCommitter
 
 _MADE = """
 CREATE TABLE IF NOT EXISTS {proofs} (

@@ -9,13 +9,11 @@ from typing import Any, Literal
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
-from distcommit.fs.secret_files import with_secret_files_in
-from distcommit.model.committer import OpensCommitter
-from distcommit.model.constructs import RowChecker
-from distcommit.model.errors import ConfigurationError, plain_text
-from distcommit.model.pins import Pin, SourceFact
-from distcommit.model.ports import FileAccess
-from distcommit.model.sink import (
+from distcommit.core.errors import ConfigurationError, plain_text
+from distcommit.core.interfaces.committer import OpensCommitter
+from distcommit.core.interfaces.constructs import RowChecker
+from distcommit.core.interfaces.custom_class import custom_code, make_named
+from distcommit.core.interfaces.sink import (
     BY_DATASET,
     Abilities,
     AttemptIdentity,
@@ -27,10 +25,12 @@ from distcommit.model.sink import (
     SinkWriter,
     StagingArea,
 )
-from distcommit.model.steps import CommitStep, StepContext
-from distcommit.model.targets import Target
-from distcommit.model.user_class import custom_code, make_named
-from distcommit.model.work import MAIN_BRANCH
+from distcommit.core.interfaces.steps import CommitStep, StepContext
+from distcommit.core.interfaces.targets import Target
+from distcommit.core.ports import FileAccess
+from distcommit.core.records.fixed_settings import Pin, SourceFact
+from distcommit.core.work import MAIN_BRANCH
+from distcommit.fs.secret_files import with_secret_files_in
 
 
 class PythonSink(BaseModel, SinkSettings):

@@ -13,9 +13,9 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distcommit.model.errors import ConfigurationError
-from distcommit.sinks.column_names import ColumnNames
-from distcommit.sinks.plain_arrays import (
+from distcommit.core.errors import ConfigurationError
+from distcommit.sinks.databases.column_names import ColumnNames
+from distcommit.sinks.databases.plain_arrays import (
     as_json,
     converted,
     decoded,

@@ -11,14 +11,14 @@ from contextlib import AbstractContextManager
 import msgspec
 import pyarrow as pa
 
-from distcommit.model.committer import CommitOutcome, CommitterContext, RetryLater
-from distcommit.model.ledger import LedgerRow
-from distcommit.sinks.newest import OF
+from distcommit.core.interfaces.committer import CommitOutcome, CommitterContext, RetryLater
+from distcommit.core.interfaces.ledger import LedgerRow
+from distcommit.sinks.databases.newest_row import OF
+from distcommit.sinks.databases.table_committer import LEDGER, Key
+from distcommit.sinks.databases.table_loading import LEDGER_COLUMNS, LoadingCommitter, as_row
+from distcommit.sinks.databases.table_sink import TableSink, tag_of
 from distcommit.sinks.sqlite import tables
 from distcommit.sinks.sqlite.connection import outcome_of, savepoint, transaction
-from distcommit.sinks.table_committer import LEDGER, Key
-from distcommit.sinks.table_loading import LEDGER_COLUMNS, LoadingCommitter, as_row
-from distcommit.sinks.table_sink import TableSink, tag_of
 
 _MADE = f"""
 CREATE TABLE IF NOT EXISTS {LEDGER} (

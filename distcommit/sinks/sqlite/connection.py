@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import quote
 
-from distcommit.model.committer import CommitOutcome, FailedForGood, RetryLater
-from distcommit.model.errors import TransientError, plain_text
+from distcommit.core.errors import TransientError, plain_text
+from distcommit.core.interfaces.committer import CommitOutcome, FailedForGood, RetryLater
 
 _LOCK_TIMEOUT_S = 30
 _OF_ROWS = {sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG}

@@ -9,19 +9,19 @@ from typing import ClassVar, Literal
 import pyarrow as pa
 from pydantic import field_validator
 
-from distcommit.model.committer import CommitterContext
-from distcommit.model.errors import ConfigurationError
-from distcommit.model.pins import Pin
-from distcommit.model.sink import Abilities
-from distcommit.model.targets import Target, database_address
-from distcommit.model.work import MAIN_BRANCH
-from distcommit.sinks.clients import committing_by
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.interfaces.committer import CommitterContext
+from distcommit.core.interfaces.sink import Abilities
+from distcommit.core.interfaces.targets import Target, database_address
+from distcommit.core.records.fixed_settings import Pin
+from distcommit.core.work import MAIN_BRANCH
+from distcommit.sinks.base.clients import committing_by
+from distcommit.sinks.base.table_names import table_name
+from distcommit.sinks.databases.table_committer import LEDGER, TableCommitter
+from distcommit.sinks.databases.table_sink import ANOTHER_TARGET, TableSink
 from distcommit.sinks.sqlite.columns import NAMES, column_type
 from distcommit.sinks.sqlite.committer import SqliteCommitter
 from distcommit.sinks.sqlite.connection import connected
-from distcommit.sinks.table_committer import LEDGER, TableCommitter
-from distcommit.sinks.table_names import table_name
-from distcommit.sinks.table_sink import ANOTHER_TARGET, TableSink
 
 _MOST_NAME_BYTES = 200
 _RESERVED = "sqlite_"

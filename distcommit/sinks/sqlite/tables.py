@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from distcommit.sinks.newest import Newer
-from distcommit.sinks.plain_arrays import refused_value
+from distcommit.sinks.databases.newest_row import Newer
+from distcommit.sinks.databases.plain_arrays import refused_value
+from distcommit.sinks.databases.table_committer import RefusedError
+from distcommit.sinks.databases.table_loading import missing_columns, tagged, with_tags
+from distcommit.sinks.databases.table_marks import identity_in, new_mark
 from distcommit.sinks.sqlite.columns import Column, check_fits, column_type, values
-from distcommit.sinks.table_committer import RefusedError
-from distcommit.sinks.table_loading import missing_columns, tagged, with_tags
-from distcommit.sinks.table_marks import identity_in, new_mark
 
 
 @dataclass

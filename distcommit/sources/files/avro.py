@@ -26,7 +26,7 @@ from uuid import UUID
 import fastavro
 import pyarrow as pa
 
-from distcommit.model.nesting import MAX_COLUMNS, MAX_FIXED_BYTES, fixed_bytes
+from distcommit.core.support.nesting import MAX_COLUMNS, MAX_FIXED_BYTES, fixed_bytes
 from distcommit.sources.files.avro_blocks import as_file, blocks, read_header
 
 _BATCH_ROWS = 8192

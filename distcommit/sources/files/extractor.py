@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from distcommit.core.errors import DistcommitError, SourceError, error_text
+from distcommit.core.interfaces.source import Extraction, Extractor
+from distcommit.core.watermark import Watermark, as_offset
+from distcommit.core.work import WorkUnit
 from distcommit.decoding import from_json
-from distcommit.fs.input_files import InputFile, InputFolder
-from distcommit.model.errors import DistcommitError, SourceError, error_text
-from distcommit.model.source import Extraction, Extractor
-from distcommit.model.watermark import Watermark, as_offset
-from distcommit.model.work import WorkUnit
+from distcommit.fs.any.input_files import InputFile, InputFolder
 from distcommit.sources.files.csv_dialect import Dialect
 from distcommit.sources.files.plan import FILES, LISTED, WATERMARKS
 from distcommit.sources.files.progress import ListedFile

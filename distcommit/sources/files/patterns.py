@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from distcommit.fs.input_files import InputFile, InputFolder
-from distcommit.model.errors import SourceError, error_text
-from distcommit.model.targets import is_within
+from distcommit.core.errors import SourceError, error_text
+from distcommit.core.interfaces.targets import is_within
+from distcommit.fs.any.input_files import InputFile, InputFolder
 
 DATASET = "{dataset}"
 _ANY_DEPTH = "**"

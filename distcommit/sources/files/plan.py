@@ -13,10 +13,10 @@ from typing import Literal
 
 import msgspec
 
-from distcommit.model.errors import printable
-from distcommit.model.source import DatasetProblem
-from distcommit.model.watermark import Watermark
-from distcommit.model.work import DatasetPlan, WorkUnit
+from distcommit.core.errors import printable
+from distcommit.core.interfaces.source import DatasetProblem
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import DatasetPlan, WorkUnit
 from distcommit.sources.files.progress import FilesWatermark, ListedFile, Progress, Unread
 
 logger = logging.getLogger(__name__)

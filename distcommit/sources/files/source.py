@@ -11,17 +11,17 @@ from typing import ClassVar, Literal
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from distcommit.fs.input_files import InputFolder
-from distcommit.model.constructs import Converter
-from distcommit.model.extract import Extract, TableType
-from distcommit.model.log_records import DatasetState, DatasetStatus
-from distcommit.model.pins import Pin
-from distcommit.model.provenance import Provenance
-from distcommit.model.source import DatasetProblem, Extractor, SourceSettings, SourceState
-from distcommit.model.targets import Target
-from distcommit.model.watermark import Position
-from distcommit.model.watermark_types import WATERMARK_PIN
-from distcommit.model.work import DatasetPlan
+from distcommit.core.interfaces.constructs import Converter
+from distcommit.core.interfaces.extract import Extract, TableType
+from distcommit.core.interfaces.source import DatasetProblem, Extractor, SourceSettings, SourceState
+from distcommit.core.interfaces.targets import Target
+from distcommit.core.provenance import Provenance
+from distcommit.core.records.fixed_settings import Pin
+from distcommit.core.records.log_records import DatasetState, DatasetStatus
+from distcommit.core.watermark import Position
+from distcommit.core.watermark_types import WATERMARK_PIN
+from distcommit.core.work import DatasetPlan
+from distcommit.fs.any.input_files import InputFolder
 from distcommit.sources.files.csv_dialect import Dialect
 from distcommit.sources.files.csv_rows import UnparsedRows
 from distcommit.sources.files.extractor import FILE, LINE_SCHEMA, OFFSET, PARTITION, ROW, FilesExtractor

@@ -8,9 +8,9 @@ from itertools import accumulate
 
 from confluent_kafka import KafkaError, Message
 
-from distcommit.model.errors import DistcommitError, SourceError, TransientError
-from distcommit.model.watermark import as_offset
-from distcommit.model.work import SkippedRange, WorkUnit
+from distcommit.core.errors import DistcommitError, SourceError, TransientError
+from distcommit.core.watermark import as_offset
+from distcommit.core.work import SkippedRange, WorkUnit
 from distcommit.sources.kafka import client as kafka_client
 from distcommit.sources.kafka.client import ClientNotes, KafkaConnection
 from distcommit.sources.kafka.names import MAX_BYTES, PartitionName, no_such_topic

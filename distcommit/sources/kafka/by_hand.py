@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from distcommit.model.watermark import Position
+from distcommit.core.watermark import Position
 from distcommit.sources.kafka.names import TopicSelection
 
 

@@ -20,9 +20,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.admin._metadata import ClusterMetadata
 
-from distcommit.model.errors import ConfigurationError, SourceError, TransientError
-from distcommit.model.redaction import is_public
-from distcommit.model.watermark import Position
+from distcommit.core.errors import ConfigurationError, SourceError, TransientError
+from distcommit.core.redaction import is_public
+from distcommit.core.watermark import Position
 from distcommit.sources.kafka.batches import BATCH_SCHEMA, HEADERS, NO_TIMESTAMP_MS, TIMESTAMP
 from distcommit.sources.kafka.names import READER, PartitionLog, PartitionName, Start, TopicFound
 

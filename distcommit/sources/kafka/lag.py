@@ -11,9 +11,9 @@ from typing import Literal
 
 from confluent_kafka import TopicPartition
 
-from distcommit.model.log_records import DatasetState
-from distcommit.model.source import Lag
-from distcommit.model.watermark import as_offset
+from distcommit.core.interfaces.source import Lag
+from distcommit.core.records.log_records import DatasetState
+from distcommit.core.watermark import as_offset
 from distcommit.sources.kafka.batches import NO_TIMESTAMP_MS
 from distcommit.sources.kafka.client import ClientNotes, KafkaConnection, KafkaQueries, close_consumer
 from distcommit.sources.kafka.names import KafkaDataset, PartitionName

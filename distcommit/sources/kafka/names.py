@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, NamedTuple
 
-from distcommit.model.errors import SourceError
+from distcommit.core.errors import SourceError
 
 READER = {
     "group.id": "distcommit",  # librdkafka wants one; nothing is ever committed or subscribed

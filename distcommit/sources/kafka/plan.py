@@ -8,10 +8,10 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Protocol
 
-from distcommit.model.errors import SourceError
-from distcommit.model.log_records import DatasetState
-from distcommit.model.watermark import Position, Watermark, as_offset
-from distcommit.model.work import DatasetPlan, SkippedRange, WorkUnit
+from distcommit.core.errors import SourceError
+from distcommit.core.records.log_records import DatasetState
+from distcommit.core.watermark import Position, Watermark, as_offset
+from distcommit.core.work import DatasetPlan, SkippedRange, WorkUnit
 from distcommit.sources.kafka.names import MAX_BYTES, KafkaDataset, PartitionLog, PartitionName
 from distcommit.sources.plan_error import PlanError
 

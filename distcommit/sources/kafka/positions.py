@@ -7,9 +7,9 @@ from typing import Literal
 
 from confluent_kafka import KafkaException, TopicPartition
 
-from distcommit.model.errors import SourceError
-from distcommit.model.source import GroupPositions
-from distcommit.model.watermark import Position
+from distcommit.core.errors import SourceError
+from distcommit.core.interfaces.source import GroupPositions
+from distcommit.core.watermark import Position
 from distcommit.sources.kafka.client import ClientNotes, KafkaConnection, KafkaQueries, close_consumer, error_text
 from distcommit.sources.kafka.names import KafkaDataset, PartitionName, TopicSelection
 

@@ -10,14 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
-from distcommit.fs.secret_files import check_absolute, with_secret_files
-from distcommit.model.errors import ConfigurationError, SourceError
-from distcommit.model.extract import Extract, TableType
-from distcommit.model.log_records import DatasetState, DatasetStatus
-from distcommit.model.patterns import check_patterns
-from distcommit.model.pins import Pin, SourceFact
-from distcommit.model.provenance import Provenance
-from distcommit.model.source import (
+from distcommit.core.errors import ConfigurationError, SourceError
+from distcommit.core.interfaces.extract import Extract, TableType
+from distcommit.core.interfaces.source import (
     DatasetProblem,
     GroupPositions,
     Lag,
@@ -27,9 +22,14 @@ from distcommit.model.source import (
     SourceState,
     kept_incarnations,
 )
-from distcommit.model.targets import Target, broker_addresses
-from distcommit.model.watermark import Position
-from distcommit.model.work import DatasetPlan
+from distcommit.core.interfaces.targets import Target, broker_addresses
+from distcommit.core.provenance import Provenance
+from distcommit.core.records.fixed_settings import Pin, SourceFact
+from distcommit.core.records.log_records import DatasetState, DatasetStatus
+from distcommit.core.support.patterns import check_patterns
+from distcommit.core.watermark import Position
+from distcommit.core.work import DatasetPlan
+from distcommit.fs.secret_files import check_absolute, with_secret_files
 from distcommit.sources.kafka.batches import BATCH_SCHEMA
 from distcommit.sources.kafka.by_hand import is_number, position_problems
 from distcommit.sources.kafka.names import (

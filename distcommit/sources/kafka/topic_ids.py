@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from distcommit.model.errors import DistcommitError
+from distcommit.core.errors import DistcommitError
 from distcommit.sources.kafka.client import KafkaConnection, KafkaQueries, error_text
 from distcommit.sources.kafka.names import Unanswered
 

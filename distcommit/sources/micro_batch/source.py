@@ -18,16 +18,16 @@ import numpy as np
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
+from distcommit.core.commit_groups import CommitGroups
+from distcommit.core.errors import ConfigurationError, DistcommitError, SourceError, plain_text
+from distcommit.core.interfaces.source import DatasetProblem, Extraction, Extractor, Source, SourceSettings, SourceState
+from distcommit.core.ports import FileSystem, StagedWriter
+from distcommit.core.records.fixed_settings import Pin
+from distcommit.core.records.log_records import DatasetState, DatasetStatus
+from distcommit.core.urn import check_urn
+from distcommit.core.watermark import Position, Watermark
+from distcommit.core.work import DatasetPlan, WorkUnit
 from distcommit.decoding import from_json
-from distcommit.model.commit_groups import CommitGroups
-from distcommit.model.errors import ConfigurationError, DistcommitError, SourceError, plain_text
-from distcommit.model.log_records import DatasetState, DatasetStatus
-from distcommit.model.pins import Pin
-from distcommit.model.ports import FileSystem, StagedWriter
-from distcommit.model.source import DatasetProblem, Extraction, Extractor, Source, SourceSettings, SourceState
-from distcommit.model.urn import check_urn
-from distcommit.model.watermark import Position, Watermark
-from distcommit.model.work import DatasetPlan, WorkUnit
 from distcommit.protocol.paths.staging import SPOOL_INDEX, rows_name
 
 _ATTEMPTS, _ROWS = "attempts", "rows"

@@ -8,15 +8,23 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from distcommit.core.interfaces.custom_class import custom_code, make_named
+from distcommit.core.interfaces.extract import Extract
+from distcommit.core.interfaces.source import (
+    Extractor,
+    GroupPositions,
+    Lag,
+    Planned,
+    Source,
+    SourceSettings,
+    SourceState,
+)
+from distcommit.core.interfaces.targets import Target
+from distcommit.core.provenance import Provenance
+from distcommit.core.records.fixed_settings import Pin
+from distcommit.core.records.log_records import DatasetState
+from distcommit.core.watermark import Position
 from distcommit.fs.secret_files import with_secret_files_in
-from distcommit.model.extract import Extract
-from distcommit.model.log_records import DatasetState
-from distcommit.model.pins import Pin
-from distcommit.model.provenance import Provenance
-from distcommit.model.source import Extractor, GroupPositions, Lag, Planned, Source, SourceSettings, SourceState
-from distcommit.model.targets import Target
-from distcommit.model.user_class import custom_code, make_named
-from distcommit.model.watermark import Position
 
 if TYPE_CHECKING:
     import pyarrow as pa

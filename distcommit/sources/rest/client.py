@@ -13,8 +13,8 @@ from requests.auth import HTTPBasicAuth
 from urllib3.exceptions import HTTPError, InvalidHeader
 from urllib3.util import Retry
 
+from distcommit.core.errors import DistcommitError, SourceError, TransientError, plain_text
 from distcommit.fs.answer_time import AnswerTimeError, within
-from distcommit.model.errors import DistcommitError, SourceError, TransientError, plain_text
 from distcommit.sources.rest.paging import Request
 
 _MOST_BODY_BYTES = 256 << 20

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from distcommit.model.errors import SourceError
-from distcommit.model.source import Extraction, Extractor
-from distcommit.model.watermark import Position, Watermark, as_offset, at_or_past
-from distcommit.model.work import WorkUnit
+from distcommit.core.errors import SourceError
+from distcommit.core.interfaces.source import Extraction, Extractor
+from distcommit.core.watermark import Position, Watermark, as_offset, at_or_past
+from distcommit.core.work import WorkUnit
 from distcommit.sources.rest.answers import Answer, value_at
 from distcommit.sources.rest.pages import ListOfRecords, Pages, Repeats
 from distcommit.sources.rest.watermarks import ROWS

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from distcommit.model.errors import SourceError
-from distcommit.model.watermark import Position
+from distcommit.core.errors import SourceError
+from distcommit.core.watermark import Position
 from distcommit.sources.rest.answers import Answer
 from distcommit.sources.rest.paging import Paging, Request
 from distcommit.sources.rest.watermarks import WatermarkField

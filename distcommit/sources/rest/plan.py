@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from distcommit.model.errors import SourceError
-from distcommit.model.log_records import DatasetState
-from distcommit.model.watermark import Position, Watermark, at_or_past
-from distcommit.model.work import DatasetPlan, WorkUnit
+from distcommit.core.errors import SourceError
+from distcommit.core.records.log_records import DatasetState
+from distcommit.core.watermark import Position, Watermark, at_or_past
+from distcommit.core.work import DatasetPlan, WorkUnit
 from distcommit.sources.reading_again import end_by_itself
 from distcommit.sources.rest.watermarks import ROWS, WatermarkField
 from distcommit.sources.watermark_column import PARTITION

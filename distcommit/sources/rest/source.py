@@ -10,16 +10,16 @@ from urllib.parse import quote, urlsplit
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
+from distcommit.core.errors import ConfigurationError, SourceError
+from distcommit.core.interfaces.extract import Extract, TableType
+from distcommit.core.interfaces.source import DatasetProblem, SourceSettings, SourceState, kept_incarnations
+from distcommit.core.provenance import Provenance
+from distcommit.core.records.fixed_settings import Pin
+from distcommit.core.records.log_records import DatasetState, DatasetStatus
+from distcommit.core.urn import check_urn
+from distcommit.core.watermark import Position
+from distcommit.core.work import DatasetPlan
 from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
-from distcommit.model.errors import ConfigurationError, SourceError
-from distcommit.model.extract import Extract, TableType
-from distcommit.model.log_records import DatasetState, DatasetStatus
-from distcommit.model.pins import Pin
-from distcommit.model.provenance import Provenance
-from distcommit.model.source import DatasetProblem, SourceSettings, SourceState, kept_incarnations
-from distcommit.model.urn import check_urn
-from distcommit.model.watermark import Position
-from distcommit.model.work import DatasetPlan
 from distcommit.sources.rest.extractor import (
     OFFSET_COLUMN,
     PARTITION_COLUMN,

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from distcommit.model.watermark import Position, as_offset
+from distcommit.core.watermark import Position, as_offset
 from distcommit.sources.watermark_column import BEGINNINGS, Kind, end_of_times, is_position, position_of, time_at
 
 ROWS = "rows"

@@ -15,14 +15,14 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from distcommit.core.errors import SourceError
+from distcommit.core.interfaces.extract import Extract
+from distcommit.core.interfaces.source import DatasetProblem, Extraction, Extractor, Planned, Source, SourceState
+from distcommit.core.ports import FileSystem, StagedWriter
+from distcommit.core.records.log_records import DatasetState, DatasetStatus
+from distcommit.core.watermark import Position, Watermark, at_or_past
+from distcommit.core.work import DatasetPlan, WorkUnit
 from distcommit.decoding import from_json
-from distcommit.model.errors import SourceError
-from distcommit.model.extract import Extract
-from distcommit.model.log_records import DatasetState, DatasetStatus
-from distcommit.model.ports import FileSystem, StagedWriter
-from distcommit.model.source import DatasetProblem, Extraction, Extractor, Planned, Source, SourceState
-from distcommit.model.watermark import Position, Watermark, at_or_past
-from distcommit.model.work import DatasetPlan, WorkUnit
 from distcommit.protocol.paths.staging import SPOOL_INDEX, rows_name, spooled_dataset
 from distcommit.sources.plan_error import PlanError, went_back
 from distcommit.sources.reading_again import end_by_itself

@@ -10,14 +10,14 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
+from distcommit.core.errors import DistcommitError, SourceError
+from distcommit.core.interfaces.extract import Extract, TableType
+from distcommit.core.interfaces.source import Extractor, Planned, SourceSettings, SourceState
+from distcommit.core.interfaces.targets import Target
+from distcommit.core.records.log_records import DatasetState
+from distcommit.core.urn import check_urn
+from distcommit.core.watermark import Position
 from distcommit.fs.secret_files import check_absolute, with_secret_files
-from distcommit.model.errors import DistcommitError, SourceError
-from distcommit.model.extract import Extract, TableType
-from distcommit.model.log_records import DatasetState
-from distcommit.model.source import Extractor, Planned, SourceSettings, SourceState
-from distcommit.model.targets import Target
-from distcommit.model.urn import check_urn
-from distcommit.model.watermark import Position
 from distcommit.sources.snapshots import is_count
 from distcommit.sources.spark.places import selects
 from distcommit.sources.watermark_column import PARTITION, Kind, is_position

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy import types
 from sqlalchemy.dialects import mysql
 
-from distcommit.model.errors import SourceError
+from distcommit.core.errors import SourceError
 from distcommit.sources.watermark_column import Kind
 
 __all__ = ["Column", "column_of", "kind_of", "watermark_expression"]

@@ -14,8 +14,8 @@ from urllib.parse import quote, unquote, urlsplit
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, InterfaceError, NoSuchTableError, OperationalError, SQLAlchemyError
 
+from distcommit.core.errors import ConfigurationError, DistcommitError, SourceError, TransientError, plain_text
 from distcommit.fs.database_tls import Tls, mysql_arguments, postgresql_arguments
-from distcommit.model.errors import ConfigurationError, DistcommitError, SourceError, TransientError, plain_text
 
 __all__ = ["Database"]
 

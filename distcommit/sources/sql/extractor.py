@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 import sqlalchemy as sa
 
-from distcommit.model.errors import SourceError
-from distcommit.model.source import Extraction, Extractor
-from distcommit.model.watermark import Position, Watermark
-from distcommit.model.work import WorkUnit
+from distcommit.core.errors import SourceError
+from distcommit.core.interfaces.source import Extraction, Extractor
+from distcommit.core.watermark import Position, Watermark
+from distcommit.core.work import WorkUnit
 from distcommit.sources.sql.columns import Column
 from distcommit.sources.sql.database import Database
 from distcommit.sources.sql.query_columns import query_columns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import unquote, urlsplit
 
-from distcommit.model.targets import Target, database_address
+from distcommit.core.interfaces.targets import Target, database_address
 from distcommit.sources.sql.queries import tables_in
 from distcommit.sources.sql.rules import Tables
 

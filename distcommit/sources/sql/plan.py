@@ -19,10 +19,10 @@ from itertools import pairwise
 
 import sqlalchemy as sa
 
-from distcommit.model.errors import SourceError
-from distcommit.model.log_records import DatasetState
-from distcommit.model.watermark import Position, Watermark, as_offset, at_or_past
-from distcommit.model.work import DatasetPlan, WorkUnit
+from distcommit.core.errors import SourceError
+from distcommit.core.records.log_records import DatasetState
+from distcommit.core.watermark import Position, Watermark, as_offset, at_or_past
+from distcommit.core.work import DatasetPlan, WorkUnit
 from distcommit.sources.plan_error import PlanError, went_back
 from distcommit.sources.reading_again import end_by_itself
 from distcommit.sources.snapshots import stored_position

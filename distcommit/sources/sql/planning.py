@@ -9,10 +9,10 @@ from typing import Protocol
 
 from msgspec import structs
 
-from distcommit.model.errors import SourceError, TransientError
-from distcommit.model.extract import Extract, with_extract
-from distcommit.model.source import DatasetProblem, PassedOver, Planned, SourceState
-from distcommit.model.work import DatasetPlan
+from distcommit.core.errors import SourceError, TransientError
+from distcommit.core.interfaces.extract import Extract, with_extract
+from distcommit.core.interfaces.source import DatasetProblem, PassedOver, Planned, SourceState
+from distcommit.core.work import DatasetPlan
 from distcommit.sources.plan_error import PlanError
 from distcommit.sources.snapshots import plan_snapshot
 from distcommit.sources.sql.database import Database

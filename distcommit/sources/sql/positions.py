@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
 
-from distcommit.model.watermark import Position
+from distcommit.core.watermark import Position
 from distcommit.sources.watermark_column import PARTITION, Kind, is_position
 
 OF_QUERY = " of query "

@@ -11,7 +11,7 @@ from sqlalchemy import types
 from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.engine.interfaces import ReflectedColumn
 
-from distcommit.model.errors import SourceError
+from distcommit.core.errors import SourceError
 from distcommit.sources.sql.rules import TableRules
 from distcommit.sources.sql.tables import Reflected, source_of, types_may_be_unknown
 

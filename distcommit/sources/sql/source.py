@@ -11,16 +11,16 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.interfaces.extract import Extract, TableType
+from distcommit.core.interfaces.source import Planned, SourceSettings, SourceState, kept_incarnations
+from distcommit.core.interfaces.targets import Target
+from distcommit.core.records.fixed_settings import Pin
+from distcommit.core.records.log_records import DatasetState, DatasetStatus
+from distcommit.core.support.patterns import check_patterns
+from distcommit.core.watermark import Position
 from distcommit.fs.database_tls import Tls, check_mysql_url, check_postgresql_url
 from distcommit.fs.secret_files import check_absolute, with_secret_files
-from distcommit.model.errors import ConfigurationError
-from distcommit.model.extract import Extract, TableType
-from distcommit.model.log_records import DatasetState, DatasetStatus
-from distcommit.model.patterns import check_patterns
-from distcommit.model.pins import Pin
-from distcommit.model.source import Planned, SourceSettings, SourceState, kept_incarnations
-from distcommit.model.targets import Target
-from distcommit.model.watermark import Position
 from distcommit.sources.sql.loops import reads_table
 from distcommit.sources.sql.positions import counts_in, position_problems
 from distcommit.sources.sql.queries import check_condition, queries_of

@@ -14,8 +14,8 @@ from sqlalchemy.engine.interfaces import ReflectedColumn
 from sqlalchemy.engine.reflection import ObjectKind
 from sqlalchemy.exc import NoSuchTableError, SAWarning
 
-from distcommit.model.errors import SourceError
-from distcommit.model.watermark import Position
+from distcommit.core.errors import SourceError
+from distcommit.core.watermark import Position
 from distcommit.sources.sql.columns import Column, column_of, kind_of, watermark_expression
 from distcommit.sources.sql.positions import OF_QUERY
 from distcommit.sources.sql.rules import TableRules

@@ -10,10 +10,10 @@ from typing import Any, ClassVar, Self
 
 import pytest
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.errors import ConflictError, DistcommitError
-from distcommit.model.steps import CommitStep, Lost, StepContext, Verdict
-from distcommit.model.steps import as_verification as verdict_of
+from distcommit.core.errors import ConflictError, DistcommitError
+from distcommit.core.interfaces.steps import CommitStep, Lost, StepContext, Verdict
+from distcommit.core.interfaces.steps import as_verification as verdict_of
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.steps.registry import dump_steps, load_steps, register
 from distcommit.steps.sequence import CommitSequence, CommitStepStore
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from distcommit.model.constructs import Converter
-from distcommit.model.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.interfaces.constructs import Converter
 
 _BYTES = [
     b"",

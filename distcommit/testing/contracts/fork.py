@@ -10,7 +10,7 @@ from itertools import combinations
 import pyarrow as pa
 import pytest
 
-from distcommit.model.constructs import ForkOperator
+from distcommit.core.interfaces.constructs import ForkOperator
 
 
 class ForkContract(ABC):

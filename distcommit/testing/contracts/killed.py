@@ -17,10 +17,13 @@ from multiprocessing.connection import Connection
 from types import FrameType
 from typing import Any, NoReturn, cast
 
-from distcommit.model.committer import CommitRequest
-from distcommit.model.steps import StepContext
-from distcommit.sinks.committer_sink import CommitterSink
+from distcommit.core.interfaces.committer import CommitRequest
+from distcommit.core.interfaces.steps import StepContext
+from distcommit.sinks import base, databases, table_formats
+from distcommit.sinks.base.committer_sink import CommitterSink
 
+SHARED = [*base.__path__, *databases.__path__, *table_formats.__path__]
+"""The folders of what sinks share."""
 _DIED, _FAILED = 17, 18
 _LONGEST_S = 120
 _NEVER = 1 << 62

@@ -5,12 +5,12 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
-from distcommit.model.committer import AlreadyCommitted, CommitRequest, Committed, FailedForGood
-from distcommit.model.errors import ConflictError
-from distcommit.model.ledger import LedgerRow
-from distcommit.model.provenance import Provenance
-from distcommit.model.sink import Filtered, Origin
-from distcommit.model.work import MAIN_BRANCH, SkippedRange
+from distcommit.core.errors import ConflictError
+from distcommit.core.interfaces.committer import AlreadyCommitted, CommitRequest, Committed, FailedForGood
+from distcommit.core.interfaces.ledger import LedgerRow
+from distcommit.core.interfaces.sink import Filtered, Origin
+from distcommit.core.provenance import Provenance
+from distcommit.core.work import MAIN_BRANCH, SkippedRange
 from distcommit.sinks.files.offsets import offsets_of, parsed
 from distcommit.testing.contracts.tried_sink import TriedSink, batch_of
 

@@ -11,10 +11,9 @@ import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from distcommit.model.committer import AlreadyCommitted, CommitRequest, Committed, FailedForGood, RetryLater
-from distcommit.model.errors import ConflictError
-from distcommit.sinks import ledgers
-from distcommit.testing.contracts.killed import commit_all, nursery
+from distcommit.core.errors import ConflictError
+from distcommit.core.interfaces.committer import AlreadyCommitted, CommitRequest, Committed, FailedForGood, RetryLater
+from distcommit.testing.contracts.killed import SHARED, commit_all, nursery
 from distcommit.testing.contracts.tried_sink import TriedSink
 
 _MANY = 8
@@ -31,7 +30,7 @@ class LaterEpochs(TriedSink):
         """At some of all lines that a commit comes to, in the committer's folder and in what sinks share."""
         whole = tmp_path / "whole"
         requests = self._later(whole)
-        places = [os.path.dirname(self.committers_file(whole)), os.path.dirname(ledgers.__file__)]
+        places = [os.path.dirname(self.committers_file(whole)), *SHARED]
         chosen = random.Random(f"{type(self).__name__} later")
         with nursery(self.preloaded) as processes:
             lines = processes.lines_of(places, commit_all, self.sink(whole), self.context(whole), requests)

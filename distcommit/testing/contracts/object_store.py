@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from distcommit.model.ports import FileAccess, FileSystem
+from distcommit.core.ports import FileAccess, FileSystem
 from distcommit.testing.contracts.file_system import FileSystemContract
 
 

@@ -9,8 +9,8 @@ from contextlib import suppress
 import pyarrow as pa
 import pytest
 
-from distcommit.model.constructs import RowChecker
-from distcommit.model.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.interfaces.constructs import RowChecker
 
 
 class RowCheckerContract(ABC):

@@ -15,8 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from distcommit.model.commit_groups import CommitGroups
-from distcommit.model.committer import (
+from distcommit.core.commit_groups import CommitGroups
+from distcommit.core.interfaces.committer import (
     AlreadyCommitted,
     CommitRequest,
     Committed,
@@ -24,10 +24,9 @@ from distcommit.model.committer import (
     HeldBack,
     RetryLater,
 )
-from distcommit.model.sink import BY_DATASET
-from distcommit.sinks import ledgers
-from distcommit.sinks.committer_sink import CommitterSink
-from distcommit.testing.contracts.killed import Nursery, commit_all, nursery
+from distcommit.core.interfaces.sink import BY_DATASET
+from distcommit.sinks.base.committer_sink import CommitterSink
+from distcommit.testing.contracts.killed import SHARED, Nursery, commit_all, nursery
 from distcommit.testing.contracts.known_bases import KnownBases
 from distcommit.testing.contracts.taken_back import TakenBack
 from distcommit.testing.contracts.tried_sink import batch_of
@@ -204,7 +203,7 @@ class SinkContract(KnownBases, TakenBack):
         what sinks share: for each class of tests the same ones in each run."""
         whole = folder / "whole"
         whole.mkdir(parents=True)
-        places = [os.path.dirname(self.committers_file(whole)), os.path.dirname(ledgers.__file__)]
+        places = [os.path.dirname(self.committers_file(whole)), *SHARED]
         requests = tuple(self._to_commit(whole))
         lines = processes.lines_of(places, commit_all, self.sink(whole), self.context(whole), requests)
         assert self.seen(whole) == _SEEN

@@ -13,17 +13,17 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from distcommit.core.commit_groups import CommitGroups
+from distcommit.core.errors import DistcommitError
+from distcommit.core.interfaces.source import DatasetProblem, Extractor, PassedOver, Planned, Source, SourceState
+from distcommit.core.records.fixed_settings import SourceFact
+from distcommit.core.records.log_records import DatasetState, DatasetStatus, OpenSequence, SealedSequence
+from distcommit.core.urn import check_urn
+from distcommit.core.watermark import Watermark, as_offset, at_or_past
+from distcommit.core.work import DatasetPlan, WorkUnit
 from distcommit.decoding import from_json
-from distcommit.engine.planned import checked_plan
-from distcommit.ingest.delivered import Delivered
-from distcommit.model.commit_groups import CommitGroups
-from distcommit.model.errors import DistcommitError
-from distcommit.model.log_records import DatasetState, DatasetStatus, OpenSequence, SealedSequence
-from distcommit.model.pins import SourceFact
-from distcommit.model.source import DatasetProblem, Extractor, PassedOver, Planned, Source, SourceState
-from distcommit.model.urn import check_urn
-from distcommit.model.watermark import Watermark, as_offset, at_or_past
-from distcommit.model.work import DatasetPlan, WorkUnit
+from distcommit.engine.planning.plan_checks import checked_plan
+from distcommit.pipeline.position_check import Delivered
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.model.committer import AlreadyCommitted, CommitRequest, Committed, FailedForGood
-from distcommit.model.errors import ConflictError
+from distcommit.core.errors import ConflictError
+from distcommit.core.interfaces.committer import AlreadyCommitted, CommitRequest, Committed, FailedForGood
 from distcommit.testing.contracts.tried_sink import TriedSink
 
 

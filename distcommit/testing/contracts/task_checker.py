@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 
-from distcommit.model.constructs import BranchCounts, TaskCheck, TaskChecker
+from distcommit.core.interfaces.constructs import BranchCounts, TaskCheck, TaskChecker
 
 Attempt = tuple[Sequence[pa.RecordBatch], BranchCounts]
 """What an attempt has written, and counted."""

@@ -12,13 +12,13 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.committer import CommitOutcome, CommitRequest, LostAttempt, SinkCommitter
-from distcommit.model.ledger import LedgerRow
-from distcommit.model.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
-from distcommit.model.steps import StepContext
-from distcommit.model.work import MAIN_BRANCH
-from distcommit.sinks.committer_sink import CommitterSink
+from distcommit.core.interfaces.committer import CommitOutcome, CommitRequest, LostAttempt, SinkCommitter
+from distcommit.core.interfaces.ledger import LedgerRow
+from distcommit.core.interfaces.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
+from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.work import MAIN_BRANCH
+from distcommit.fs.posix_calls.local import LocalFileSystem
+from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.steps.registry import dump_steps, load_steps
 from distcommit.steps.sink import SinkCommitStep
 

@@ -9,11 +9,8 @@ from typing import cast
 import pyarrow as pa
 from msgspec import structs
 
-from distcommit.model.errors import SourceError
-from distcommit.model.log_records import DatasetState, DatasetStatus
-from distcommit.model.pins import Pin, SourceFact
-from distcommit.model.provenance import Provenance
-from distcommit.model.source import (
+from distcommit.core.errors import SourceError
+from distcommit.core.interfaces.source import (
     DatasetProblem,
     Extraction,
     Extractor,
@@ -24,8 +21,11 @@ from distcommit.model.source import (
     SourceState,
     kept_incarnations,
 )
-from distcommit.model.watermark import Watermark, as_offset
-from distcommit.model.work import DatasetPlan, SkippedRange, WorkUnit
+from distcommit.core.provenance import Provenance
+from distcommit.core.records.fixed_settings import Pin, SourceFact
+from distcommit.core.records.log_records import DatasetState, DatasetStatus
+from distcommit.core.watermark import Watermark, as_offset
+from distcommit.core.work import DatasetPlan, SkippedRange, WorkUnit
 
 SCHEMA = pa.schema([("partition", pa.string()), ("offset", pa.int64()), ("value", pa.string())])
 

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import msgspec
 
 from distcommit import AggregatedCommitter, CommitterSink, LedgerRow, Prepared, RecordWriter, RefusedError, ledgers
+from distcommit.core.interfaces.committer import CommitOutcome, CommitRequest, Committed, CommitterContext
+from distcommit.core.interfaces.sink import AttemptIdentity, Origin, StagingArea
 from distcommit.decoding import from_json
-from distcommit.model.committer import CommitOutcome, CommitRequest, Committed, CommitterContext
-from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
 
 
 class NotesSink(CommitterSink):

@@ -17,8 +17,7 @@ from typing import ClassVar
 import msgspec
 import pyarrow as pa
 
-from distcommit.decoding import from_json
-from distcommit.model.committer import (
+from distcommit.core.interfaces.committer import (
     CommitOutcome,
     CommitRequest,
     Committed,
@@ -27,9 +26,8 @@ from distcommit.model.committer import (
     RetryLater,
     SinkCommitter,
 )
-from distcommit.model.ledger import LedgerRow
-from distcommit.model.ports import StagedWriter
-from distcommit.model.sink import (
+from distcommit.core.interfaces.ledger import LedgerRow
+from distcommit.core.interfaces.sink import (
     Abilities,
     AttemptIdentity,
     Filtered,
@@ -39,10 +37,12 @@ from distcommit.model.sink import (
     SinkWriter,
     StagingArea,
 )
-from distcommit.model.work import SkippedRange
-from distcommit.sinks import ledgers
-from distcommit.sinks.committer_sink import CommitterSink
-from distcommit.sinks.covering import Covering, covered_in
+from distcommit.core.ports import StagedWriter
+from distcommit.core.work import SkippedRange
+from distcommit.decoding import from_json
+from distcommit.sinks.base import ledgers
+from distcommit.sinks.base.committer_sink import CommitterSink
+from distcommit.sinks.base.offset_coverage import Covering, covered_in
 
 _LOCK_TIMEOUT_S = 30
 _TABLES = (

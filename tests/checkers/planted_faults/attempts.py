@@ -10,13 +10,13 @@ ATTEMPTS = (
         "own-steps-for-a-twins",
         "a sequence is executed by the steps of one's own attempt, though a twin's was sealed",
         (
-            "engine.committer",
+            "engine.committing.committer",
             "BucketCommitter._steps_of",
             "made is not None and made[0] == sequence",
             "made is not None",
         ),
         (
-            "engine.committer",
+            "engine.committing.committer",
             "BucketCommitter._seal",
             "fold.sequence(name) == sequence",
             "fold.sequence(name) is not None",
@@ -51,7 +51,7 @@ ATTEMPTS = (
         "prefix-reaches-the-end",
         "what a failed attempt has read counts as all of its work unit",
         (
-            "ingest.flow",
+            "pipeline.attempt",
             "Attempt._what_is_left",
             "replace(failed, outcome=TaskOutcome.PARTIAL, actual_high=prefix.high, branches=results)",
             "replace(failed, outcome=TaskOutcome.PARTIAL, actual_high=failed.expected_high, branches=results)",
@@ -62,7 +62,7 @@ ATTEMPTS = (
         "failed-units-count-as-finished",
         "a task that is tried again skips work units that an earlier attempt could not read",
         (
-            "engine.stuck",
+            "engine.reading.stuck_work_units",
             "left_of",
             "state.outcome is TaskOutcome.SUCCEEDED",
             "state.outcome is not None",

@@ -10,7 +10,7 @@ EPOCHS = (
         "sweep-spares-the-pending-alone",
         "recovery sweeps what a quarantined sequence still needs",
         (
-            "stores.staging",
+            "stores.folders.staging",
             "swept_epochs",
             "{state.sequence.epoch for state in fold.datasets.values() if state.sequence is not None}",
             "{state.sequence.epoch for state in fold.pending()}",
@@ -49,7 +49,7 @@ EPOCHS = (
         "settled-by-any-epoch",
         "a dataset that any run has published counts as published by this one, and its attempts are cleaned up",
         (
-            "engine.open_datasets",
+            "engine.committing.open_datasets",
             "OpenDatasets.settle",
             "fold.state_of(urn).done_epoch >= self._settings.epoch",
             "fold.state_of(urn).done_epoch > 0",
@@ -60,7 +60,7 @@ EPOCHS = (
         "rebuild-spares-the-newest",
         "rebuilding leaves the newest run its staged files, which it may still publish",
         (
-            "app.by_hand.rebuild",
+            "app.admin.rebuild",
             "rebuild_store",
             "older < epoch",
             "older < epoch - 1",
@@ -71,7 +71,7 @@ EPOCHS = (
         "decisions-forgotten-early",
         "decisions are forgotten as the run ends, though a bucket still holds a sequence of theirs",
         (
-            "engine.run",
+            "engine.driver.run",
             "_decided_from",
             "recovered.oldest_held_epoch or settings.epoch",
             "settings.epoch",

@@ -13,7 +13,7 @@ INCARNATIONS = (
         "files-of-any-incarnation",
         "the audit counts files of all incarnations as of the newest",
         (
-            "app.output.audit",
+            "app.auditing.audit",
             "_Dataset.key",
             'incarnation if is_other(incarnation, self.incarnation) else ""',
             '""',
@@ -44,7 +44,7 @@ INCARNATIONS = (
         "rebuilt-in-no-incarnation",
         "a rebuild does not know of which incarnation the positions are that it finds",
         (
-            "app.output.continued",
+            "app.auditing.continued",
             "Continued.watermark",
             "Watermark(positions, self.incarnation)",
             "Watermark(positions)",
@@ -55,7 +55,7 @@ INCARNATIONS = (
         "recreated-source-is-read-on",
         "positions of a recreated source are set beside those of the one before",
         (
-            "model.source",
+            "core.interfaces.source",
             "kept_incarnations",
             'state.watermark is not None and before and there not in ("", before)',
             "False",

@@ -13,7 +13,7 @@ LEASES = (
         "clock-ahead-holds-for-ever",
         "a lease that was renewed in the future holds until then",
         (
-            "stores.job_lock",
+            "stores.state.job_lock",
             "is_alive",
             "abs(clock.now_ms() - holder.renewed_ms)",
             "clock.now_ms() - holder.renewed_ms",
@@ -25,7 +25,7 @@ LEASES = (
         "clock-ahead-holds-nothing",
         "a lease of a host whose clock is ahead counts as run out",
         (
-            "stores.job_lock",
+            "stores.state.job_lock",
             "is_alive",
             "abs(clock.now_ms() - holder.renewed_ms) < holder.lease_ttl_s * 1000",
             "0 <= clock.now_ms() - holder.renewed_ms < holder.lease_ttl_s * 1000",
@@ -37,7 +37,7 @@ LEASES = (
         "processes-of-other-hosts-are-looked-for-here",
         "the process of another host counts as dead, as this one has none of its number",
         (
-            "stores.job_lock",
+            "stores.state.job_lock",
             "is_alive",
             "holder.host == socket.gethostname() and _process_start(holder.pid) != holder.process_start",
             "_process_start(holder.pid) != holder.process_start",
@@ -49,7 +49,7 @@ LEASES = (
         "renewed-after-it-was-taken-over",
         "a holder renews the lock that another one has taken over",
         (
-            "stores.job_lock",
+            "stores.state.job_lock",
             "JobLock._renew",
             "holder is None or holder.owner_id != self._mine.owner_id",
             "False",

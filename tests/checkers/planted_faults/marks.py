@@ -9,14 +9,14 @@ MARKS = (
         FaultClass.MARK,
         "clean-whatever-is-left",
         "a run that left something open marks the output as clean",
-        ("stores.fencing", "end_run", "Mark.CLEAN if clean else Mark.ENDED", "Mark.CLEAN"),
+        ("stores.logs.fencing", "end_run", "Mark.CLEAN if clean else Mark.ENDED", "Mark.CLEAN"),
     ),
     fault(
         FaultClass.MARK,
         "rebuild-marked-after-its-fence",
         "a rebuild fences before it says in the output that it has begun",
         (
-            "app.by_hand.rebuild",
+            "app.admin.rebuild",
             "rebuild_store",
             "put_mark(fs, roots.output, epoch, Mark.REBUILD)\n_fence(store, epoch, run_id)",
             "_fence(store, epoch, run_id)\nput_mark(fs, roots.output, epoch, Mark.REBUILD)",
@@ -27,7 +27,7 @@ MARKS = (
         "rebuild-ends-before-it-has",
         "a rebuild marks its end before it has set aside what must not stay",
         (
-            "app.by_hand.rebuild",
+            "app.admin.rebuild",
             "rebuild_store",
             "_set_aside(store, epoch, plan.set_aside, tick)\n_end(store, epoch, who)\n"
             "put_mark(fs, roots.output, epoch, Mark.CLEAN)",
@@ -40,7 +40,7 @@ MARKS = (
         "begun-once",
         "a run marks the output as begun only if there is no such mark, whatever run's that is",
         (
-            "stores.fencing",
+            "stores.logs.fencing",
             "begin_run",
             "put_mark(store.fs, store.roots.output, epoch, Mark.BEGAN)",
             "if not read_marks(store.fs, store.roots.output)[Mark.BEGAN]:\n"
@@ -51,26 +51,26 @@ MARKS = (
         FaultClass.MARK,
         "any-output",
         "a run does not look whether its output has been there for all older runs",
-        ("stores.fencing", "require_newest", "older_output(store)", '""'),
+        ("stores.logs.fencing", "require_newest", "older_output(store)", '""'),
     ),
     fault(
         FaultClass.MARK,
         "any-log",
         "a run does not look whether a bucket's log still has what it had at the last cut",
-        ("stores.anchors", "require_head", "head is not None and not log.has(head)", "False"),
+        ("stores.logs.log_anchors", "require_head", "head is not None and not log.has(head)", "False"),
     ),
     fault(
         FaultClass.MARK,
         "claimed-without-a-look",
         "who claims a folder does not look whether another one was first",
-        ("stores.claims", "claim", "read_owner(fs, root) or owner", "owner"),
+        ("stores.folders.ownership", "claim", "read_owner(fs, root) or owner", "owner"),
     ),
     fault(
         FaultClass.MARK,
         "fenced-before-the-look",
         "a run fences the job log before it looks whether the store is the newest there is",
         (
-            "stores.fencing",
+            "stores.logs.fencing",
             "begin_run",
             "require_newest(store)\nepoch = fence_job(store, run_id)",
             "epoch = fence_job(store, run_id)\nrequire_newest(store)",

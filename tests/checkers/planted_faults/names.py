@@ -44,7 +44,7 @@ NAMES = (
         "staged-by-its-name",
         "a staged file is there if one of its name is",
         (
-            "stores.staging",
+            "stores.folders.staging",
             "StagedFiles._has_all_of",
             "file_id != file.file_id and (file_id == _MISSING or (file_id and file.file_id))",
             "file_id == _MISSING",

@@ -12,7 +12,7 @@ OPERATORS = (
         FaultClass.OPERATOR,
         "accept-skips-nothing",
         "what an accepted sequence has not published is not recorded as skipped",
-        ("stores.by_hand", "accept", "not_published(sequence)", "()"),
+        ("stores.operator.operator_actions", "accept", "not_published(sequence)", "()"),
         tests=_ACCEPTS,
     ),
     fault(
@@ -20,7 +20,7 @@ OPERATORS = (
         "accept-skips-the-whole-sequence",
         "all of an accepted sequence is recorded as skipped, also what is published",
         (
-            "app.by_hand.accepting",
+            "app.admin.accepting",
             "not_published",
             "window.difference(Branches(files, rows).joined(incarnation).covered)",
             "window",
@@ -32,7 +32,7 @@ OPERATORS = (
         "quarantined-counts-as-exact",
         "the audit is exact though a sequence is quarantined",
         (
-            "app.output.audit",
+            "app.auditing.audit",
             "audit_store",
             "result.gaps or result.pending or result.unknown_files_count or result.staged_left_count"
             " or result.unreadable",
@@ -45,7 +45,7 @@ OPERATORS = (
         "abandoned-files-stay",
         "an abandoned sequence leaves what it has published",
         (
-            "stores.by_hand",
+            "stores.operator.operator_actions",
             "_abandon",
             'for step in steps:\n    require_success(step_name(step), "undo", step.undo())',
         ),
@@ -78,7 +78,7 @@ OPERATORS = (
         FaultClass.OPERATOR,
         "retained-files-are-gaps",
         "the audit takes what retention has deleted for missing",
-        ("app.output.audit", "_Audit.dataset", "found.coverage[found.key(each.incarnation)].replace(each)"),
+        ("app.auditing.audit", "_Audit.dataset", "found.coverage[found.key(each.incarnation)].replace(each)"),
         tests=_WALK,
     ),
     fault(
@@ -86,7 +86,7 @@ OPERATORS = (
         "deleted-files-of-the-log-not-missed",
         "files that the log names and that are gone are not missed",
         (
-            "app.output.audit",
+            "app.auditing.audit",
             "_Audit.dataset",
             "gone_files(logged, folder.paths, folder.retired_paths) if folder.is_read else []",
             "[]",

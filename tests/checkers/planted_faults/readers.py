@@ -22,14 +22,19 @@ READERS = (
         FaultClass.READER,
         "half-a-job-in-a-snapshot",
         "a snapshot shows the buckets that are done of a job that is published as a whole",
-        ("stores.cuts", "_next_buckets", "dict(former) if repeats else {**former, **now}", "{**former, **now}"),
+        (
+            "stores.snapshots.snapshots",
+            "_next_buckets",
+            "dict(former) if repeats else {**former, **now}",
+            "{**former, **now}",
+        ),
         tests=("tests/unit/app/test_readers.py",),
     ),
     fault(
         FaultClass.READER,
         "snapshot-of-what-is-not-durable",
         "a snapshot names what a log says that is not durable yet",
-        ("stores.cut_pieces", "seeing", "yield from log.making_durable()", "yield from ()"),
+        ("stores.snapshots.snapshot_deltas", "seeing", "yield from log.making_durable()", "yield from ()"),
         tests=("tests/unit/stores/test_snapshots_durable.py",),
     ),
     fault(
@@ -37,7 +42,7 @@ READERS = (
         "files-held-for-the-newest-snapshot",
         "files that were replaced go though an older snapshot shows them",
         (
-            "stores.cuts",
+            "stores.snapshots.snapshots",
             "OldestCut._read",
             "min((name for name in names if name is not None), default=None)",
             "max((name for name in names if name is not None), default=None)",

@@ -10,7 +10,7 @@ SYNCS = (
         "tree-synced-again",
         "a syncfs that fails is asked again, and the second answer is believed",
         (
-            "fs.local",
+            "fs.posix_calls.local",
             "LocalFileSystem.sync_tree",
             "if self._durable:\n    self._calls.syncfs(root)",
             "if self._durable:\n"
@@ -22,7 +22,7 @@ SYNCS = (
         "file-sync-logged",
         "a file whose fsync fails is closed as if it were durable",
         (
-            "fs.local",
+            "fs.posix_calls.local",
             "LocalStagedWriter.close_file",
             "self._calls.fsync(fd)",
             "with contextlib.suppress(OSError):\n    self._calls.fsync(fd)",
@@ -33,7 +33,7 @@ SYNCS = (
         "unsynced-attempts-succeed",
         "attempts whose staged files could not be synced keep their success",
         (
-            "engine.ingest",
+            "engine.reading.ingest",
             "_failed",
             "replace(state, outcome=TaskOutcome.FAILED, branches=(), error=error)",
             "replace(state, error=error)",
@@ -43,14 +43,14 @@ SYNCS = (
         FaultClass.SYNC,
         "put-whose-name-is-unsynced",
         "a put counts though the folder that it was made in could not be synced",
-        ("fs.local", "LocalFileSystem._sync_name", "put.error = error", "pass"),
+        ("fs.posix_calls.local", "LocalFileSystem._sync_name", "put.error = error", "pass"),
     ),
     fault(
         FaultClass.SYNC,
         "set-aside-unsynced",
         "a rebuild ends before what it took out of the output is durably out of it",
         (
-            "app.by_hand.rebuild",
+            "app.admin.rebuild",
             "_set_aside",
             '{path.rpartition("/")[0] for path in paths}',
             "()",

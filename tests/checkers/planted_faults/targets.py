@@ -14,21 +14,21 @@ TARGETS = (
         FaultClass.LATER_EPOCH,
         "base-is-forgotten",
         "the row of a later epoch does not say which epoch was there before, which taking it back forgets",
-        ("sinks.ledgers", "committed", "row.epoch", "0"),
+        ("sinks.base.ledgers", "committed", "row.epoch", "0"),
         tests=_LEDGERS,
     ),
     fault(
         FaultClass.LATER_EPOCH,
         "any-base-will-do",
         "a later epoch is committed whatever the target has of the dataset",
-        ("sinks.ledgers", "answered", "not request.bases or epoch in request.bases", "True"),
+        ("sinks.base.ledgers", "answered", "not request.bases or epoch in request.bases", "True"),
         tests=_LEDGERS,
     ),
     fault(
         FaultClass.LATER_EPOCH,
         "covered-by-the-newest-epoch-alone",
         "the row of a later epoch forgets what earlier ones have committed",
-        ("sinks.ledgers", "committed", "added(*row.covered, *covered)", "added(*covered)"),
+        ("sinks.base.ledgers", "committed", "added(*row.covered, *covered)", "added(*covered)"),
         tests=_LEDGERS,
     ),
     fault(
@@ -36,7 +36,7 @@ TARGETS = (
         "row-outside-the-savepoint",
         "the ledger's row is written though the rows of the request were refused",
         (
-            "sinks.table_committer",
+            "sinks.databases.table_committer",
             "TableCommitter._commit",
             "with self.savepoint():\n    self.load(request, rows.get(key))\n    self.record(row)",
             "self.record(row)\nwith self.savepoint():\n    self.load(request, rows.get(key))",
@@ -48,12 +48,12 @@ TARGETS = (
         "newer-row-counts-as-this-commit",
         "a row above the request is taken for the commit that is asked for",
         (
-            "sinks.ledgers",
+            "sinks.base.ledgers",
             "answered",
             "row is not None and (epoch > request.epoch or _is_another(row, request))",
             "row is not None and _is_another(row, request)",
         ),
-        ("sinks.ledgers", "answered", "epoch == request.epoch", "epoch >= request.epoch > 0"),
+        ("sinks.base.ledgers", "answered", "epoch == request.epoch", "epoch >= request.epoch > 0"),
         tests=_LEDGERS,
     ),
     fault(
@@ -61,7 +61,7 @@ TARGETS = (
         "one-row-for-all-branches",
         "a commit of a branch is answered by the row of the main one",
         (
-            "sinks.table_committer",
+            "sinks.databases.table_committer",
             "TableCommitter._commit",
             "(request.dataset_urn, request.branch)",
             '(request.dataset_urn, "main")',
@@ -72,7 +72,7 @@ TARGETS = (
         FaultClass.BRANCH,
         "rows-of-all-branches-alike",
         "rows of two branches of a dataset have one tag, so that those of both are taken back",
-        ("sinks.table_sink", "tag_of", "(store_id, branch, dataset_urn)", "(store_id, dataset_urn)"),
+        ("sinks.databases.table_sink", "tag_of", "(store_id, branch, dataset_urn)", "(store_id, dataset_urn)"),
         tests=_LEDGERS,
     ),
     fault(
@@ -80,7 +80,7 @@ TARGETS = (
         "ledger-file-by-dataset",
         "the ledger of a lake's table keeps one row of a dataset, whatever its branches",
         (
-            "sinks.ledger_files",
+            "sinks.table_formats.ledger_files",
             "_by_key",
             "{(row.dataset_urn, row.branch): row for row in rows}",
             '{(row.dataset_urn, "main"): row for row in rows}',
@@ -92,7 +92,7 @@ TARGETS = (
         "base-of-the-newest-epoch",
         "a branch of which a run had nothing is expected at the dataset's newest epoch",
         (
-            "engine.sealing",
+            "engine.committing.sealing",
             "_targets",
             "state.bases(name)",
             "(state.done_epoch,)",
@@ -104,7 +104,7 @@ TARGETS = (
         "taken-back-in-another-branch",
         "taking a commit back changes the row of the main branch",
         (
-            "sinks.table_committer",
+            "sinks.databases.table_committer",
             "TableCommitter.abort",
             "(request.dataset_urn, request.branch)",
             '(request.dataset_urn, "main")',
@@ -116,7 +116,7 @@ TARGETS = (
         "allowed-again-in-another-branch",
         "allowing a commit again changes the row of the main branch",
         (
-            "sinks.table_committer",
+            "sinks.databases.table_committer",
             "TableCommitter.allow",
             "(request.dataset_urn, request.branch)",
             '(request.dataset_urn, "main")',
@@ -154,7 +154,7 @@ TARGETS = (
         "group-without-who-has-to-wait",
         "a group is committed without a member that can not be committed yet",
         (
-            "sinks.table_committer",
+            "sinks.databases.table_committer",
             "_check_whole",
             "((FailedForGood, (Committed, RetryLater)), (RetryLater, (Committed,)))",
             "((FailedForGood, (Committed, RetryLater)),)",

@@ -10,7 +10,7 @@ TRUNCATIONS = (
         "truncated-to-the-newest",
         "a log is cut below its newest segment, whether or not that is a checkpoint",
         (
-            "stores.log",
+            "stores.logs.log",
             "CommitLog._delete_older",
             "fold.previous_checkpoint",
             "self._last if fold.previous_checkpoint else 0",
@@ -21,7 +21,7 @@ TRUNCATIONS = (
         "cleaned-up-with-the-neighbours",
         "once a dataset is published, the attempts at all of its bucket's datasets are cleaned up",
         (
-            "engine.clean_up",
+            "engine.committing.clean_up",
             "remove_task_output",
             "attempts.get(unit, ())",
             "[each for known in attempts if known[:5] == unit[:5] for each in attempts[known]]",
@@ -31,20 +31,20 @@ TRUNCATIONS = (
         FaultClass.TRUNCATION,
         "mark-deleted",
         "who puts a mark takes it away with the older ones of its kind",
-        ("stores.claims", "put_mark", "other_epoch < epoch", "other_epoch <= epoch"),
+        ("stores.folders.ownership", "put_mark", "other_epoch < epoch", "other_epoch <= epoch"),
     ),
     fault(
         FaultClass.TRUNCATION,
         "one-run-fewer-kept",
         "of the runs whose tables are kept, one more is deleted",
-        ("stores.retention", "forget_runs", "runs[: -kept.tables]", "runs[: 1 - kept.tables]"),
+        ("stores.history.retention", "forget_runs", "runs[: -kept.tables]", "runs[: 1 - kept.tables]"),
     ),
     fault(
         FaultClass.TRUNCATION,
         "swept-with-the-neighbours",
         "the sweep of a bucket's attempts takes those of its neighbours, too",
         (
-            "stores.staging",
+            "stores.folders.staging",
             "sweep_epoch",
             "[folder for group in list_attempts(fs, staging_root, epoch, bucket).values() for folder in group]",
             "[folder for near in range(bucket + 2)"

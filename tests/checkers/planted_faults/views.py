@@ -21,7 +21,7 @@ VIEWS = (
         "own-segment-whoever-won",
         "a log takes its own segment for what stands at a number, though another's put came first",
         (
-            "stores.log",
+            "stores.logs.log",
             "CommitLog.settling",
             "if won:\n    self._durable_to, self._own = number, (number, segment)",
             "self._own = (number, segment)\nif won:\n    self._durable_to = number",
@@ -31,19 +31,19 @@ VIEWS = (
         FaultClass.VIEW,
         "swept-on-the-fold-before-replay",
         "recovery sweeps by what was pending before it replayed",
-        ("engine.recover", "_recover_bucket", "fold = log.refresh()", ""),
+        ("engine.committing.recover", "_recover_bucket", "fold = log.refresh()", ""),
     ),
     fault(
         FaultClass.VIEW,
         "rebuilt-from-a-first-look",
         "a rebuild takes what it saw before it fenced, and before it took the staged files of others away",
         (
-            "app.by_hand.rebuild",
+            "app.admin.rebuild",
             "rebuild_store",
             "known = known_states(store)\nplan = planned(store, known, flow, accept_gaps=accept_gaps, tick=tick)",
         ),
         (
-            "app.by_hand.rebuild",
+            "app.admin.rebuild",
             "rebuild_store",
             "claim_folders(store)",
             "claim_folders(store)\nknown = known_states(store)\n"
@@ -55,7 +55,7 @@ VIEWS = (
         "newest-by-an-older-fold",
         "whether the store is the newest there is, is judged by a fold from before the newest mark was read",
         (
-            "stores.fencing",
+            "stores.logs.fencing",
             "newer_runs",
             "max(marks.values())",
             "max(read_marks(store.fs, store.roots.output).values())",
@@ -66,7 +66,7 @@ VIEWS = (
         "abandoned-whatever-became-of-it",
         "who abandons a dataset undoes its steps though somebody has released it meanwhile",
         (
-            "stores.by_hand",
+            "stores.operator.operator_actions",
             "_abandon",
             "fold.sequence(_name(sequence)) is None or fold.state_of(urn).status is not DatasetStatus.REVOKING",
             "False",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from distcommit.app.by_hand.rebuild import known_states
-from distcommit.app.output.published import read_published
-from distcommit.model.watermark import Watermark
-from distcommit.model.work import errors_of
+from distcommit.app.admin.rebuild import known_states
+from distcommit.app.auditing.published import read_published
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import errors_of
 from distcommit.sinks.files.footer import read_records
-from distcommit.stores.job_store import JobStore
+from distcommit.stores.state.job_store import JobStore
 from distcommit.testing.fakes.model_source import ModelSource
 from tests.models.model_flow import places_of
 from tests.simulation.casts.parts import Cast, violation_of

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from distcommit.engine.ingest import ingest_partition
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import errors_of
+from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
-from distcommit.ingest.fed_again import ErrorFiles
-from distcommit.ingest.task_flow import Stage, TaskFlow
-from distcommit.model.watermark import Watermark
-from distcommit.model.work import errors_of
-from distcommit.stores.job_store import JobStore
+from distcommit.pipeline.maintenance.reprocess import ErrorFiles
+from distcommit.pipeline.task_flow import Stage, TaskFlow
+from distcommit.stores.state.job_store import JobStore
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.models.model_flow import LEFT, RIGHT, Broken, model_flow, places_of
 from tests.models.turning_away import TurningAway

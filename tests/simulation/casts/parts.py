@@ -9,22 +9,22 @@ from functools import partial
 
 from msgspec import structs
 
-from distcommit.app.output.audit import audit_store
-from distcommit.engine.drain import drain_partition
-from distcommit.engine.ingest import ingest_partition
-from distcommit.engine.planner import plan_partition, share_out
-from distcommit.engine.recover import recover_partition
+from distcommit.app.auditing.audit import audit_store
+from distcommit.core.errors import ConflictError
+from distcommit.core.records.log_records import DatasetStatus, SequenceName
+from distcommit.core.watermark import Watermark
+from distcommit.engine.committing.drain import drain_partition
+from distcommit.engine.committing.recover import recover_partition
+from distcommit.engine.planning.planner import plan_partition, share_out
+from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
-from distcommit.fs.posix import PosixCalls
-from distcommit.model.errors import ConflictError
-from distcommit.model.log_records import DatasetStatus, SequenceName
-from distcommit.model.watermark import Watermark
+from distcommit.fs.posix_calls.posix import PosixCalls
 from distcommit.protocol import next_record
-from distcommit.stores import by_hand
-from distcommit.stores.job_store import JobStore
-from distcommit.stores.log import CommitLog
-from distcommit.stores.plans import put_manifest
-from distcommit.stores.task_states import record_ingest_ended
+from distcommit.stores.logs.log import CommitLog
+from distcommit.stores.operator import operator_actions
+from distcommit.stores.state.job_store import JobStore
+from distcommit.stores.state.plans import put_manifest
+from distcommit.stores.state.task_states import record_ingest_ended
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import SimulatedClock, World
@@ -213,4 +213,4 @@ def let_go(store: JobStore) -> None:
         for state in store.bucket_log(bucket).refresh().datasets.values():
             if state.status in (DatasetStatus.QUARANTINED, DatasetStatus.REVOKING):
                 with suppress(ConflictError):
-                    by_hand.abandon(store, state.dataset_urn, "person")
+                    operator_actions.abandon(store, state.dataset_urn, "person")

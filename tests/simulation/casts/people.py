@@ -7,15 +7,15 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from distcommit.engine.ingest import ingest_partition
+from distcommit.core.errors import ConflictError
+from distcommit.core.records.log_records import Done, SequenceName, SetWatermark
+from distcommit.core.watermark import Watermark
+from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
-from distcommit.model.errors import ConflictError
-from distcommit.model.log_records import Done, SequenceName, SetWatermark
-from distcommit.model.watermark import Watermark
 from distcommit.protocol.paths.store import SEGMENT_SUFFIX
-from distcommit.stores import by_hand
-from distcommit.stores.job_store import JobStore
-from distcommit.stores.segment import decode_segment
+from distcommit.stores.logs.segment import decode_segment
+from distcommit.stores.operator import operator_actions
+from distcommit.stores.state.job_store import JobStore
 from distcommit.testing.fakes.faulty_calls import Crashed
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.casts.parts import (
@@ -43,7 +43,7 @@ _BEFORE = ModelSource({"a": ModelDataset({"0": 1, "1": 1}), "b": ModelDataset({"
 def _sets(store: JobStore, scene: Scene) -> None:
     """A person sets a dataset's watermark, if nothing of it was ever committed."""
     if store.bucket_log(0).refresh().state_of("a").watermark is None:
-        by_hand.set_watermark(store, "a", _SET, "person")
+        operator_actions.set_watermark(store, "a", _SET, "person")
 
 
 def _person_sets(machine: SimulatedPosix) -> Mapping[str, Act]:
@@ -79,15 +79,15 @@ def _quarantined(machine: SimulatedPosix) -> RunSettings:
 
 
 def _abandons(store: JobStore, scene: Scene) -> None:
-    by_hand.abandon(store, "a", "person")
+    operator_actions.abandon(store, "a", "person")
 
 
 def _changes_their_mind(store: JobStore, scene: Scene) -> None:
     """A person tries one thing after the other, as long as it is allowed."""
     for act in (
-        partial(by_hand.retry, store, "a", "person"),
-        partial(by_hand.abandon, store, "a", "person"),
-        partial(by_hand.retry, store, "a", "person"),
+        partial(operator_actions.retry, store, "a", "person"),
+        partial(operator_actions.abandon, store, "a", "person"),
+        partial(operator_actions.retry, store, "a", "person"),
     ):
         with suppress(ConflictError):
             act()
@@ -104,7 +104,7 @@ def _person_retries(machine: SimulatedPosix) -> Mapping[str, Act]:
 
 def _stops(store: JobStore, scene: Scene) -> None:
     """A person lets nobody go on with what is pending, and then lets it go."""
-    for act in (by_hand.quarantine, by_hand.abandon, by_hand.retry):
+    for act in (operator_actions.quarantine, operator_actions.abandon, operator_actions.retry):
         with suppress(ConflictError):
             act(store, "a", "person")
 
@@ -122,7 +122,7 @@ def _confirms(urn: str) -> Act:
 
     def act(store: JobStore, scene: Scene) -> None:
         log = store.bucket_log(0)
-        by_hand.set_watermark(store, urn, log.refresh().state_of(urn).watermark, "person")
+        operator_actions.set_watermark(store, urn, log.refresh().state_of(urn).watermark, "person")
         fold = log.refresh()
         if fold.state_of(urn).closed_epoch < fold.fence_epoch:
             raise AssertionError(f"the run that is alive may still seal {urn}")
@@ -135,7 +135,7 @@ def _imports(store: JobStore, scene: Scene) -> None:
     log = store.bucket_log(0)
     found = {urn: state.watermark for urn, state in log.refresh().datasets.items()}
     wanted = {urn: watermark for urn, watermark in found.items() if watermark is not None}
-    by_hand.set_watermarks(store, wanted, wanted, "person")
+    operator_actions.set_watermarks(store, wanted, wanted, "person")
     fold = log.refresh()
     if any(fold.state_of(urn).closed_epoch < fold.fence_epoch for urn in wanted):
         raise AssertionError("the run that is alive may still seal what was imported")
@@ -156,7 +156,7 @@ def _two_people(machine: SimulatedPosix) -> Mapping[str, Act]:
     _quarantined(machine)
 
     def retries(store: JobStore, scene: Scene) -> None:
-        by_hand.retry(store, "a", "person")
+        operator_actions.retry(store, "a", "person")
         runs(beside_people=True)(store, scene)
 
     return {"one": _abandons, "two": retries}
@@ -169,7 +169,7 @@ _BROKEN = ModelSource({**SOURCE.datasets, "a": replace(SOURCE.datasets["a"], fai
 def _reads_again(store: JobStore, scene: Scene) -> None:
     """A person lets a dataset be read again that was stopped, if it was."""
     with suppress(ConflictError):
-        by_hand.retry(store, "a", "person")
+        operator_actions.retry(store, "a", "person")
 
 
 def _person_reads_again(machine: SimulatedPosix) -> Mapping[str, Act]:
@@ -183,7 +183,7 @@ def _person_reads_again(machine: SimulatedPosix) -> Mapping[str, Act]:
 
 
 def _let_go_and_run(cast: Cast, machine: SimulatedPosix) -> bool:
-    by_hand.retry_all(cast.world.store(machine), "person")
+    operator_actions.retry_all(cast.world.store(machine), "person")
     return cast.world.run(machine, cast.source).succeeded
 
 

@@ -11,10 +11,10 @@ from dataclasses import replace
 from functools import partial
 
 from distcommit.app.reading.readers import Cut, read_store
-from distcommit.model.errors import CutGoneError, StaleStoreError
-from distcommit.model.work import MAIN_BRANCH
+from distcommit.core.errors import CutGoneError, StaleStoreError
+from distcommit.core.work import MAIN_BRANCH
 from distcommit.sinks.files.sink import FileSink
-from distcommit.stores.job_store import JobStore
+from distcommit.stores.state.job_store import JobStore
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.casts.parts import Act, Cast, Scene, runs, violation_of_exact
 from tests.simulation.programs.retained import TIMED, retain_old, timed_source

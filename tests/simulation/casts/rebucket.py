@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from distcommit.app.by_hand.rebuild import known_states
-from distcommit.engine.run import new_run_id
-from distcommit.model.log_records import DatasetStatus
-from distcommit.model.watermark import Watermark
-from distcommit.stores import by_hand
-from distcommit.stores.job_store import JobStore
-from distcommit.stores.pinned import read_settings
-from distcommit.stores.rebucket import Move, rebucket
+from distcommit.app.admin.rebuild import known_states
+from distcommit.core.records.log_records import DatasetStatus
+from distcommit.core.watermark import Watermark
+from distcommit.engine.driver.run import new_run_id
+from distcommit.stores.logs.rebucket import Move, rebucket
+from distcommit.stores.operator import operator_actions
+from distcommit.stores.state.fixed_settings import read_settings
+from distcommit.stores.state.job_store import JobStore
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.casts.parts import Act, Cast, Scene, finishes, new_run, runs, violation_of
 from tests.simulation.programs.parts import put_file, run_pinned, violation_after_set_back
@@ -61,7 +61,7 @@ def _last_run(cast: Cast, machine: SimulatedPosix) -> bool:
 
 def _sets_back(store: JobStore, scene: Scene) -> None:
     """A person has a record of dataset `g` read again, and is told that it will be."""
-    by_hand.set_watermark(store, "g", _BACK, "person")
+    operator_actions.set_watermark(store, "g", _BACK, "person")
     put_file(store.fs._calls, _TOLD, b"")  # type: ignore[attr-defined]
 
 

@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 
-from distcommit.app.by_hand.rebuild import known_states, plan_rebuild, rebuild_store
-from distcommit.engine.ingest import ingest_partition
-from distcommit.engine.run import new_run_id
-from distcommit.fs.posix import PosixCalls
-from distcommit.model.errors import ConflictError, StaleStoreError
-from distcommit.model.log_records import SequenceName
-from distcommit.model.steps import StepContext
-from distcommit.model.watermark import Watermark
+from distcommit.app.admin.rebuild import known_states, plan_rebuild, rebuild_store
+from distcommit.core.errors import ConflictError, StaleStoreError
+from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.records.log_records import SequenceName
+from distcommit.core.watermark import Watermark
+from distcommit.engine.driver.run import new_run_id
+from distcommit.engine.reading.ingest import ingest_partition
+from distcommit.fs.posix_calls.posix import PosixCalls
 from distcommit.steps.registry import load_steps
 from distcommit.steps.rename import FsRenameCommitStep
-from distcommit.stores import by_hand
-from distcommit.stores.claims import Mark, put_mark, read_marks, read_owner
-from distcommit.stores.fencing import newer_runs
-from distcommit.stores.job_store import JobStore, has_store, open_store
+from distcommit.stores.folders.ownership import Mark, put_mark, read_marks, read_owner
+from distcommit.stores.logs.fencing import newer_runs
+from distcommit.stores.operator import operator_actions
+from distcommit.stores.state.job_store import JobStore, has_store, open_store
 from distcommit.testing.fakes.faulty_calls import Crashed
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.casts.parts import WORLD, Act, Cast, Scene, new_run, quarantine, runs, violation_of
@@ -131,7 +131,7 @@ def _opens_and_runs(store: JobStore, scene: Scene) -> None:
 
 def _sets(store: JobStore, scene: Scene) -> None:
     """A person says that dataset b begins where the files end."""
-    by_hand.set_watermark(store, "b", Watermark({"0": 2}), "person")
+    operator_actions.set_watermark(store, "b", Watermark({"0": 2}), "person")
 
 
 def _beside_a_person(machine: SimulatedPosix) -> Mapping[str, Act]:
@@ -147,7 +147,7 @@ def _violation_after_set(cast: Cast, machine: SimulatedPosix, before: Mapping[st
 
 
 def _abandons(store: JobStore, scene: Scene) -> None:
-    by_hand.abandon(store, "a", "person")
+    operator_actions.abandon(store, "a", "person")
 
 
 def _beside_who_abandons(machine: SimulatedPosix) -> Mapping[str, Act]:

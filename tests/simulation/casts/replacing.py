@@ -9,17 +9,17 @@ from dataclasses import replace
 from functools import partial
 from typing import cast
 
-from distcommit.engine.drain import drain_partition
-from distcommit.engine.ingest import ingest_partition
-from distcommit.engine.launch import Launch, Result
-from distcommit.engine.planner import plan_partition
+from distcommit.core.watermark import Watermark
+from distcommit.engine.committing.drain import drain_partition
+from distcommit.engine.driver.launch import Launch, Result
+from distcommit.engine.planning.planner import plan_partition
+from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
-from distcommit.fs.posix import PosixCalls
-from distcommit.model.watermark import Watermark
+from distcommit.fs.posix_calls.posix import PosixCalls
 from distcommit.sinks.files.field_folders import FieldPartition
 from distcommit.sinks.files.sink import FileSink
-from distcommit.stores.job_store import JobStore
-from distcommit.stores.task_states import record_ingest_ended
+from distcommit.stores.state.job_store import JobStore
+from distcommit.stores.state.task_states import record_ingest_ended
 from distcommit.testing.fakes.faulty_calls import Crashed, Fault, FaultyCalls, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.models.turning_away import TurningAway

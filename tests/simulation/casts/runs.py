@@ -7,15 +7,15 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from distcommit.app.looking.status import read_status
-from distcommit.app.output.audit import audit_store
-from distcommit.engine.progress import progress_folder, read_progress
+from distcommit.app.auditing.audit import audit_store
+from distcommit.app.inspection.status import read_status
+from distcommit.core.errors import ConfigurationError, LockHeldError
+from distcommit.core.watermark import Watermark
+from distcommit.engine.driver.progress import progress_folder, read_progress
 from distcommit.engine.settings import RunSettings
-from distcommit.model.errors import ConfigurationError, LockHeldError
-from distcommit.model.watermark import Watermark
-from distcommit.stores.claims import read_owner
-from distcommit.stores.fencing import claim_folders, end_run, newer_runs
-from distcommit.stores.job_store import JobStore, Roots, open_store
+from distcommit.stores.folders.ownership import read_owner
+from distcommit.stores.logs.fencing import claim_folders, end_run, newer_runs
+from distcommit.stores.state.job_store import JobStore, Roots, open_store
 from tests.simulation.casts.parts import (
     LEASE_S,
     SOURCE,

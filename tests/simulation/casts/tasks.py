@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from distcommit.engine.drain import drain_partition, publish_partition
-from distcommit.engine.planner import plan_partition
-from distcommit.engine.recover import recover_partition
-from distcommit.engine.run import decide_run
+from distcommit.engine.committing.drain import drain_partition, publish_partition
+from distcommit.engine.committing.recover import recover_partition
+from distcommit.engine.driver.run import decide_run
+from distcommit.engine.planning.planner import plan_partition
 from distcommit.engine.settings import RunSettings
 from distcommit.protocol.readiness import CommitPolicy
-from distcommit.stores.job_store import JobStore
-from distcommit.stores.task_states import record_ingest_ended
+from distcommit.stores.state.job_store import JobStore
+from distcommit.stores.state.task_states import record_ingest_ended
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.models.model_flow import model_flow
 from tests.simulation.casts.branches import violation_of_branches

@@ -11,15 +11,15 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from distcommit.engine.drain import drain_partition
-from distcommit.engine.ingest import ingest_partition
-from distcommit.engine.recover import recover_partition
+from distcommit.core.records.log_records import DatasetStatus
+from distcommit.core.urn import folder_of
+from distcommit.engine.committing.drain import drain_partition
+from distcommit.engine.committing.recover import recover_partition
+from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
-from distcommit.fs.posix import PosixCalls
-from distcommit.model.log_records import DatasetStatus
-from distcommit.model.urn import folder_of
-from distcommit.stores import by_hand
-from distcommit.stores.task_states import record_ingest_ended
+from distcommit.fs.posix_calls.posix import PosixCalls
+from distcommit.stores.operator import operator_actions
+from distcommit.stores.state.task_states import record_ingest_ended
 from distcommit.testing.fakes.faulty_calls import Crashed
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.log_watch import lost_files
@@ -156,7 +156,7 @@ def _fail_for_good(machine: SimulatedPosix) -> str:
         return f"never quarantined: {store.bucket_log(0).refresh().state_of('a')}"
     if wrong := lost_files(store):
         return wrong
-    by_hand.retry(store, "a", "person")
+    operator_actions.retry(store, "a", "person")
     return run_and_look(machine, _STUBBORN, SOURCE)
 
 

@@ -9,18 +9,18 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from distcommit.engine.recover import recover_partition
-from distcommit.model.errors import LostError, TransientError
-from distcommit.model.log_records import DatasetStatus, SealedSequence, StepBatch
-from distcommit.model.steps import StepContext
-from distcommit.model.watermark import Watermark
+from distcommit.core.errors import LostError, TransientError
+from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.records.log_records import DatasetStatus, SealedSequence, StepBatch
+from distcommit.core.watermark import Watermark
+from distcommit.engine.committing.recover import recover_partition
 from distcommit.protocol import next_record
 from distcommit.steps import registry
 from distcommit.steps.registry import dump_steps, register
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.steps.sink import SinkCommitStep
 from distcommit.steps.watermark import HighWatermarkCommitStep
-from distcommit.stores import by_hand
+from distcommit.stores.operator import operator_actions
 from tests.simulation.programs.own_steps import NoticeCommitStep
 from tests.simulation.programs.parts import SOURCE, Program, new_machine, put_file
 from tests.simulation.simulated_posix import SimulatedPosix
@@ -134,7 +134,9 @@ def _mend_and_replay(machine: SimulatedPosix) -> str:
             for state in log.refresh().datasets.values():
                 if state.status is DatasetStatus.QUARANTINED:
                     can_be_mended = state.dataset_urn in _WAYS
-                    (by_hand.retry if can_be_mended else by_hand.accept)(store, state.dataset_urn, "person")
+                    (operator_actions.retry if can_be_mended else operator_actions.accept)(
+                        store, state.dataset_urn, "person"
+                    )
             _WORLD.run(machine, SOURCE)
     for state in log.refresh().datasets.values():
         note = f"{ROOTS.output}/note-{state.dataset_urn}"

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from distcommit.app.output.audit import audit_store
-from distcommit.model.errors import DistcommitError
-from distcommit.model.log_records import DatasetStatus, SetWatermark, StepBatch
-from distcommit.model.ports import FileSystem
-from distcommit.model.steps import StepContext
-from distcommit.model.watermark import Position, Watermark
+from distcommit.app.auditing.audit import audit_store
+from distcommit.core.errors import DistcommitError
+from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.ports import FileSystem
+from distcommit.core.records.log_records import DatasetStatus, SetWatermark, StepBatch
+from distcommit.core.watermark import Position, Watermark
 from distcommit.steps.registry import load_steps
 from distcommit.steps.rename import FsRenameCommitStep
-from distcommit.stores import by_hand
-from distcommit.stores.by_hand import Release
-from distcommit.stores.job_store import open_store
+from distcommit.stores.operator import operator_actions
+from distcommit.stores.operator.operator_actions import Release
+from distcommit.stores.state.job_store import open_store
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.programs.parts import (
     ASIDE,
@@ -47,7 +47,7 @@ def _quarantined() -> SimulatedPosix:
 
 def _abandon(machine: SimulatedPosix) -> None:
     if urn := unsettled(machine).dataset_urn:
-        by_hand.release(World().store(machine), urn, Release.ABANDON, "person")
+        operator_actions.release(World().store(machine), urn, Release.ABANDON, "person")
 
 
 def _abandon_and_run(machine: SimulatedPosix) -> str:
@@ -71,7 +71,7 @@ def _mend_and_retry(machine: SimulatedPosix) -> None:
         if lost is not None:
             fs.rename(ASIDE, lost)
             fs.sync([lost.rpartition("/")[0]], ROOTS.staging)
-        by_hand.release(store, state.dataset_urn, Release.RETRY, "person")
+        operator_actions.release(store, state.dataset_urn, Release.RETRY, "person")
 
 
 def _renames(batch: StepBatch, fs: FileSystem) -> list[FsRenameCommitStep]:
@@ -86,7 +86,7 @@ def _retry_and_run(machine: SimulatedPosix) -> str:
 
 def _accept(machine: SimulatedPosix) -> None:
     if urn := unsettled(machine).dataset_urn:
-        by_hand.release(World().store(machine), urn, Release.ACCEPT, "person")
+        operator_actions.release(World().store(machine), urn, Release.ACCEPT, "person")
 
 
 def _accept_and_run(machine: SimulatedPosix) -> str:
@@ -108,11 +108,11 @@ def _refusals(machine: SimulatedPosix) -> None:
     idle = next(other for other in SOURCE.datasets if other != urn)
     require_refused(
         (
-            partial(by_hand.retry, store, idle, "person"),
-            partial(by_hand.accept, store, idle, "person"),
-            partial(by_hand.abandon, store, idle, "person"),
-            partial(by_hand.quarantine, store, idle, "person"),
-            partial(by_hand.set_watermark, store, urn, None, "person"),
+            partial(operator_actions.retry, store, idle, "person"),
+            partial(operator_actions.accept, store, idle, "person"),
+            partial(operator_actions.abandon, store, idle, "person"),
+            partial(operator_actions.quarantine, store, idle, "person"),
+            partial(operator_actions.set_watermark, store, urn, None, "person"),
             partial(open_store, SimulatedFileSystem(machine), ROOTS, "another job", create=False),
             partial(open_store, SimulatedFileSystem(machine), ROOTS, "job", 7, create=True),
             partial(open_store, SimulatedFileSystem(machine), replace(ROOTS, store="/job/none"), "job", create=False),
@@ -134,7 +134,7 @@ def _read(source: ModelSource) -> SimulatedPosix:
 
 
 def _set(watermark: Watermark, machine: SimulatedPosix) -> None:
-    by_hand.set_watermark(World().store(machine), "a", watermark, "person")
+    operator_actions.set_watermark(World().store(machine), "a", watermark, "person")
 
 
 def _begins(machine: SimulatedPosix) -> Mapping[str, Position]:
@@ -166,7 +166,7 @@ def _set_back_and_run(machine: SimulatedPosix) -> str:
 def _skipped() -> SimulatedPosix:
     """Two datasets were read, and a person has skipped what came since."""
     machine = _read(SOURCE)
-    by_hand.set_watermark(World().store(machine), "a", _SKIPPED_TO, "person")
+    operator_actions.set_watermark(World().store(machine), "a", _SKIPPED_TO, "person")
     machine.syncfs("/")
     return machine
 
@@ -201,7 +201,7 @@ def _stopped() -> SimulatedPosix:
 def _read_again(machine: SimulatedPosix) -> None:
     store = World().store(machine)
     if store.bucket_log(0).refresh().state_of("a").is_stopped:
-        by_hand.release(store, "a", Release.RETRY, "person")
+        operator_actions.release(store, "a", Release.RETRY, "person")
 
 
 def _read_again_and_run(machine: SimulatedPosix) -> str:
@@ -211,7 +211,7 @@ def _read_again_and_run(machine: SimulatedPosix) -> str:
 
 def _restart(machine: SimulatedPosix) -> None:
     if urn := unsettled(machine).dataset_urn:
-        by_hand.release(World().store(machine), urn, Release.RESTART, "person")
+        operator_actions.release(World().store(machine), urn, Release.RESTART, "person")
 
 
 def _restart_and_run(machine: SimulatedPosix) -> str:
@@ -230,7 +230,7 @@ def _pending() -> SimulatedPosix:
 
 def _quarantine(machine: SimulatedPosix) -> None:
     if unsettled(machine).status is DatasetStatus.PENDING:
-        by_hand.quarantine(World().store(machine), unsettled(machine).dataset_urn, "person")
+        operator_actions.quarantine(World().store(machine), unsettled(machine).dataset_urn, "person")
 
 
 def _quarantine_and_retry(machine: SimulatedPosix) -> str:
@@ -242,7 +242,7 @@ def _quarantine_and_retry(machine: SimulatedPosix) -> str:
     _quarantine(machine)
     if World().run(machine, SOURCE).succeeded or unsettled(machine).dataset_urn != urn:
         return f"a run has gone on with {urn}, which a person had quarantined"
-    by_hand.release(World().store(machine), urn, Release.RETRY, "person")
+    operator_actions.release(World().store(machine), urn, Release.RETRY, "person")
     return run_and_look(machine, World(), SOURCE)
 
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from distcommit.model.cuts import CutName
-from distcommit.model.errors import DistcommitError
+from distcommit.core.errors import DistcommitError
+from distcommit.core.records.snapshot_names import CutName
 from distcommit.sinks.files.sink import FileSink
 from distcommit.testing.fakes.faulty_calls import Crashed
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource

@@ -13,21 +13,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import structs
 
-from distcommit.app.output.audit import audit_store
-from distcommit.engine.drain import drain_partition
-from distcommit.engine.ingest import ingest_partition
+from distcommit.app.auditing.audit import audit_store
+from distcommit.core.errors import ConfigurationError, CorruptError
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import TaskOutcome, TaskState
+from distcommit.engine.committing.drain import drain_partition
+from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
-from distcommit.fs.posix import PosixCalls
-from distcommit.model.errors import ConfigurationError, CorruptError
-from distcommit.model.watermark import Watermark
-from distcommit.model.work import TaskOutcome, TaskState
+from distcommit.fs.posix_calls.posix import PosixCalls
 from distcommit.protocol.paths.store import MANIFEST, partition_name
 from distcommit.protocol.paths.temporary import TEMPORARY
-from distcommit.stores.job_store import open_store
-from distcommit.stores.plans import PlanReader, put_manifest, read_manifest
-from distcommit.stores.table_schemas import PLAN_SCHEMA, TASK_STATE_SCHEMA
-from distcommit.stores.tables import table_name
-from distcommit.stores.task_states import TaskStateWriter, record_ingest_ended, run_folder
+from distcommit.stores.state.job_store import open_store
+from distcommit.stores.state.plans import PlanReader, put_manifest, read_manifest
+from distcommit.stores.state.stored_tables import table_name
+from distcommit.stores.state.table_schemas import PLAN_SCHEMA, TASK_STATE_SCHEMA
+from distcommit.stores.state.task_states import TaskStateWriter, record_ingest_ended, run_folder
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.altered_files import footer_in, with_values_swapped
 from tests.simulation.programs.parts import (

@@ -8,17 +8,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from distcommit.app.by_hand.damaged_files import repair_files
+from distcommit.app.admin.damaged_files import repair_files
+from distcommit.app.inspection.verify_store import verify_store
 from distcommit.app.job_file.config import parse_config
 from distcommit.app.job_file.job_folders import JobFolders
-from distcommit.app.looking.verify_store import verify_store
-from distcommit.engine.run import new_run_id
-from distcommit.model.errors import CorruptError
-from distcommit.model.ports import FileSystem
+from distcommit.core.errors import CorruptError
+from distcommit.core.ports import FileSystem
+from distcommit.engine.driver.run import new_run_id
 from distcommit.protocol.paths.store import SETTINGS
-from distcommit.stores.damaged import claim_path
-from distcommit.stores.job_store import Roots, marker_path
-from distcommit.stores.pinned import read_settings
+from distcommit.stores.state.damaged_files import claim_path
+from distcommit.stores.state.fixed_settings import read_settings
+from distcommit.stores.state.job_store import Roots, marker_path
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.programs.parts import (
     SOURCE,

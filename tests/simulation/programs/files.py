@@ -8,20 +8,20 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
-from distcommit.engine.drain import drain_partition
-from distcommit.engine.ingest import ingest_partition
-from distcommit.engine.recover import recover_partition
+from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.ports import FileSystem
+from distcommit.core.records.log_records import DatasetStatus
+from distcommit.engine.committing.drain import drain_partition
+from distcommit.engine.committing.recover import recover_partition
+from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
-from distcommit.fs.posix import PosixCalls
-from distcommit.model.log_records import DatasetStatus
-from distcommit.model.ports import FileSystem
-from distcommit.model.steps import StepContext
+from distcommit.fs.posix_calls.posix import PosixCalls
 from distcommit.protocol.paths.staging import bucket_folder
 from distcommit.steps.registry import load_steps
 from distcommit.steps.rename import FsRenameCommitStep
-from distcommit.stores import by_hand
-from distcommit.stores.job_store import open_store
-from distcommit.stores.task_states import record_ingest_ended
+from distcommit.stores.operator import operator_actions
+from distcommit.stores.state.job_store import open_store
+from distcommit.stores.state.task_states import record_ingest_ended
 from distcommit.testing.fakes.faulty_calls import Crashed
 from tests.simulation.programs.parts import (
     ASIDE,
@@ -76,7 +76,7 @@ def retry_and_run(machine: SimulatedPosix) -> str:
     store = _WORLD.store(machine)
     for state in store.bucket_log(0).refresh().datasets.values():
         if state.status is DatasetStatus.QUARANTINED:
-            by_hand.retry(store, state.dataset_urn, "person")
+            operator_actions.retry(store, state.dataset_urn, "person")
     return run_and_look(machine, _WORLD, SOURCE)
 
 
@@ -174,7 +174,7 @@ def _abandon_and_run(machine: SimulatedPosix) -> str:
             store.fs.delete(folder_above(step.target))
     for state in store.bucket_log(0).refresh().datasets.values():
         if state.status is DatasetStatus.QUARANTINED:
-            by_hand.abandon(store, state.dataset_urn, "person")
+            operator_actions.abandon(store, state.dataset_urn, "person")
     return run_and_look(machine, _WORLD, SOURCE)
 
 
@@ -350,7 +350,7 @@ def abandon_what_is_lost_and_run(machine: SimulatedPosix) -> str:
     store = _WORLD.store(machine)
     for state in store.bucket_log(0).refresh().datasets.values():
         if state.status is DatasetStatus.QUARANTINED:
-            by_hand.abandon(store, state.dataset_urn, "person")
+            operator_actions.abandon(store, state.dataset_urn, "person")
             wrong = ""
     return wrong or run_and_look(machine, _WORLD, SOURCE)
 

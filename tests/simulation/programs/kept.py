@@ -5,15 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from distcommit.app.looking.run_report import make_report
-from distcommit.app.looking.runs import RunStatus, read_run, read_runs
-from distcommit.model.errors import ConfigurationError, CorruptError, DistcommitError
+from distcommit.app.inspection.run_report import make_report
+from distcommit.app.inspection.runs import RunStatus, read_run, read_runs
+from distcommit.core.errors import ConfigurationError, CorruptError, DistcommitError
 from distcommit.protocol.paths.store import PAUSED, RUN_DATASETS, RUN_TIMES
-from distcommit.stores import by_hand
-from distcommit.stores.job_store import open_any_store
-from distcommit.stores.kept_schemas import SchemaStore
-from distcommit.stores.run_records import CANCEL_VERSION, CancelRequest, put_cancel, read_cancel, recorded_epochs
-from distcommit.stores.schedule_requests import (
+from distcommit.stores.history.run_records import (
+    CANCEL_VERSION,
+    CancelRequest,
+    put_cancel,
+    read_cancel,
+    recorded_epochs,
+)
+from distcommit.stores.operator import operator_actions
+from distcommit.stores.operator.schedule_requests import (
     Asked,
     delete_pause,
     paused_by,
@@ -22,6 +26,8 @@ from distcommit.stores.schedule_requests import (
     read_asked,
     take_triggers,
 )
+from distcommit.stores.schemas.schema_history import SchemaStore
+from distcommit.stores.state.job_store import open_any_store
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.programs.parts import SOURCE, Program, new_machine, put_file, require_refused
 from tests.simulation.simulated_posix import SimulatedPosix
@@ -106,7 +112,7 @@ def _unreadable(machine: SimulatedPosix) -> str:
     told = [each for _, each in store.bucket_log(0).segments() if isinstance(each, DistcommitError)]
     if len(told) != 1:
         return f"of one damaged segment is told {told}"
-    named = list(by_hand.retry_all(store, "person").unreadable)
+    named = list(operator_actions.retry_all(store, "person").unreadable)
     return "" if named == ["bucket 0"] else f"{named} can't be read"
 
 

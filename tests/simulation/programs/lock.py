@@ -8,8 +8,8 @@ from typing import cast
 
 import msgspec
 
-from distcommit.model.errors import LockHeldError
-from distcommit.stores.job_lock import JobLock, LockRecord, release_overdue
+from distcommit.core.errors import LockHeldError
+from distcommit.stores.state.job_lock import JobLock, LockRecord, release_overdue
 from tests.simulation.programs.parts import Meddling, Program, new_machine, put_file, require_refused
 from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.stepped_lock import SteppedLock

@@ -10,8 +10,8 @@ from typing import ClassVar
 import msgspec
 import pyarrow as pa
 
-from distcommit.fs.posix import PosixCalls
-from distcommit.model.committer import (
+from distcommit.core.errors import ConflictError
+from distcommit.core.interfaces.committer import (
     AlreadyCommitted,
     CommitOutcome,
     CommitRequest,
@@ -21,17 +21,17 @@ from distcommit.model.committer import (
     LostAttempt,
     SinkCommitter,
 )
-from distcommit.model.errors import ConflictError
-from distcommit.model.log_records import DatasetStatus
-from distcommit.model.ports import FileSystem
-from distcommit.model.sink import AttemptIdentity, Origin, Origins, Prepared, SinkWriter, StagingArea
-from distcommit.model.urn import folder_of
+from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Origins, Prepared, SinkWriter, StagingArea
+from distcommit.core.ports import FileSystem
+from distcommit.core.records.log_records import DatasetStatus
+from distcommit.core.urn import folder_of
+from distcommit.fs.posix_calls.posix import PosixCalls
 from distcommit.protocol.paths.parts import epoch_name
 from distcommit.protocol.paths.temporary import is_temporary
 from distcommit.protocol.readiness import CommitPolicy
-from distcommit.sinks.committer_sink import CommitterSink
-from distcommit.stores import by_hand
-from distcommit.stores.deletion import delete_tree
+from distcommit.sinks.base.committer_sink import CommitterSink
+from distcommit.stores.folders.deletion import delete_tree
+from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.programs.parts import SOURCE, Program, new_machine, unsettled
 from tests.simulation.programs.sink import notes, violation_of
@@ -222,7 +222,7 @@ def _leave_it_alone(machine: SimulatedPosix) -> None:
 def _retry(machine: SimulatedPosix) -> str:
     state = unsettled(machine)
     if state.status is DatasetStatus.QUARANTINED:
-        by_hand.retry(World().store(machine), state.dataset_urn, "person")
+        operator_actions.retry(World().store(machine), state.dataset_urn, "person")
     return _settle(World(), machine)
 
 
@@ -230,7 +230,7 @@ def _abandon(machine: SimulatedPosix) -> None:
     state = unsettled(machine)
     if state.status in (DatasetStatus.QUARANTINED, DatasetStatus.REVOKING):
         sink = PreparingSink(SimulatedFileSystem(machine))
-        by_hand.abandon(World().store(machine), state.dataset_urn, "person", sink.committers)
+        operator_actions.abandon(World().store(machine), state.dataset_urn, "person", sink.committers)
 
 
 def _abandon_and_settle(machine: SimulatedPosix) -> str:
@@ -253,7 +253,7 @@ def _accept(machine: SimulatedPosix, *, down: bool = False) -> None:
     state = unsettled(machine)
     if state.status is DatasetStatus.QUARANTINED:
         sink = InDoubtSink(SimulatedFileSystem(machine), down)
-        by_hand.accept(World().store(machine), state.dataset_urn, "person", sink.committers)
+        operator_actions.accept(World().store(machine), state.dataset_urn, "person", sink.committers)
 
 
 def _accept_and_settle(machine: SimulatedPosix) -> str:

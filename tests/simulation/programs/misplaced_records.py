@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from msgspec.structs import replace as replace_field
 
-from distcommit.engine.recover import recover_partition
-from distcommit.model.log_records import (
+from distcommit.core.records.log_records import (
     ByHand,
     Cut,
     CutPhase,
@@ -23,11 +22,12 @@ from distcommit.model.log_records import (
     SealedSequence,
     SequenceName,
 )
-from distcommit.model.unread import Unread, UnreadDataset
-from distcommit.model.watermark import Watermark
+from distcommit.core.records.read_failures import Unread, UnreadDataset
+from distcommit.core.watermark import Watermark
+from distcommit.engine.committing.recover import recover_partition
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.store import segment_name
-from distcommit.stores.segment import Segment, encode_segment
+from distcommit.stores.logs.segment import Segment, encode_segment
 from tests.simulation.log_watch import ANOTHERS_ID
 from tests.simulation.programs.parts import SOURCE, Program, half_done, new_machine, put_file, run_and_look
 from tests.simulation.simulated_posix import SimulatedPosix

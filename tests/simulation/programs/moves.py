@@ -8,14 +8,14 @@ import os
 from dataclasses import replace
 from functools import cache, partial
 
-from distcommit.app.by_hand.rebuild import keep_store, known_states, plan_rebuild, rebuild_store
-from distcommit.model.errors import ConfigurationError, CorruptError, DistcommitError, StaleStoreError
-from distcommit.model.watermark import Watermark
-from distcommit.stores.apart import first_published
-from distcommit.stores.by_hand import set_watermarks
-from distcommit.stores.claims import Mark, read_marks
-from distcommit.stores.fencing import require_newest
-from distcommit.stores.job_store import open_store
+from distcommit.app.admin.rebuild import keep_store, known_states, plan_rebuild, rebuild_store
+from distcommit.core.errors import ConfigurationError, CorruptError, DistcommitError, StaleStoreError
+from distcommit.core.watermark import Watermark
+from distcommit.stores.folders.nested_roots import first_published
+from distcommit.stores.folders.ownership import Mark, read_marks
+from distcommit.stores.logs.fencing import require_newest
+from distcommit.stores.operator.operator_actions import set_watermarks
+from distcommit.stores.state.job_store import open_store
 from distcommit.testing.fakes.faulty_calls import Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.programs.parts import (

@@ -7,19 +7,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from distcommit.engine.drain import drain_partition, publish_partition
-from distcommit.engine.events import Event, RunEnded
-from distcommit.engine.ingest import ingest_partition
-from distcommit.engine.launch import Launch, Result
-from distcommit.engine.observed import Several, observed
-from distcommit.engine.planner import plan_partition
-from distcommit.engine.progress import progress_folder, read_progress, watched
-from distcommit.engine.recover import delete_retired_files, recover_partition
-from distcommit.engine.run import run
+from distcommit.core.errors import DistcommitError, FencedError
+from distcommit.engine.committing.drain import drain_partition, publish_partition
+from distcommit.engine.committing.recover import delete_retired_files, recover_partition
+from distcommit.engine.driver.events import Event, RunEnded
+from distcommit.engine.driver.guarded_observer import Several, observed
+from distcommit.engine.driver.launch import Launch, Result
+from distcommit.engine.driver.progress import progress_folder, read_progress, watched
+from distcommit.engine.driver.run import run
+from distcommit.engine.planning.planner import plan_partition
+from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
-from distcommit.model.errors import DistcommitError, FencedError
 from distcommit.protocol.paths.store import progress_name
-from distcommit.stores.fencing import end_run
+from distcommit.stores.logs.fencing import end_run
 from tests.simulation.programs.parts import SOURCE, Program, half_done, new_machine, put_file, run_and_look
 from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import ROOTS, SimulatedClock, World, launch_here

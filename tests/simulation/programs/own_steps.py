@@ -8,15 +8,15 @@ from typing import Any, ClassVar, Self
 
 import msgspec
 
-from distcommit.model.errors import ConfigurationError, ConflictError, CorruptError, LostError
-from distcommit.model.steps import CommitStep, StepContext
-from distcommit.model.watermark import Watermark, as_offset
+from distcommit.core.errors import ConfigurationError, ConflictError, CorruptError, LostError
+from distcommit.core.interfaces.steps import CommitStep, StepContext
+from distcommit.core.watermark import Watermark, as_offset
 from distcommit.protocol.paths.store import SEGMENT_SUFFIX
 from distcommit.steps.registry import register
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.steps.sequence import CommitSequence
 from distcommit.steps.watermark import HighWatermarkCommitStep
-from distcommit.stores.commit_step_store import LogCommitStepStore
+from distcommit.stores.logs.commit_step_store import LogCommitStepStore
 from tests.simulation.programs.parts import ASIDE, Program, new_machine, put_file, require_refused
 from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import ROOTS, SimulatedFileSystem

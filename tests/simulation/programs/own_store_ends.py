@@ -9,17 +9,17 @@ from functools import partial
 
 import msgspec
 
-from distcommit.model.errors import ConflictError, CorruptError, DistcommitError, UnknownVersionError
-from distcommit.model.log_records import DatasetState, DatasetStatus, SealedSequence, StepBatch
-from distcommit.model.steps import StepContext
-from distcommit.model.urn import folder_of
-from distcommit.model.watermark import Watermark
+from distcommit.core.errors import ConflictError, CorruptError, DistcommitError, UnknownVersionError
+from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.records.log_records import DatasetState, DatasetStatus, SealedSequence, StepBatch
+from distcommit.core.urn import folder_of
+from distcommit.core.watermark import Watermark
 from distcommit.protocol import next_record
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.steps.watermark import HighWatermarkCommitStep
-from distcommit.stores.commit_step_store import LogCommitStepStore
-from distcommit.stores.fencing import fence_bucket, fence_job
-from distcommit.stores.job_store import JobStore, Roots, open_store
+from distcommit.stores.logs.commit_step_store import LogCommitStepStore
+from distcommit.stores.logs.fencing import fence_bucket, fence_job
+from distcommit.stores.state.job_store import JobStore, Roots, open_store
 from tests.simulation.programs.broken_steps import BROKEN, BrokenCommitStep
 from tests.simulation.programs.own_steps import NoticeCommitStep
 from tests.simulation.programs.parts import Program, new_machine, put_file, require_refused

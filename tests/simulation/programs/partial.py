@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
 
-from distcommit.engine.drain import drain_partition
-from distcommit.engine.ingest import ingest_partition
-from distcommit.engine.recover import recover_partition
+from distcommit.engine.committing.drain import drain_partition
+from distcommit.engine.committing.recover import recover_partition
+from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
 from distcommit.protocol.readiness import CommitPolicy
-from distcommit.stores.task_states import record_ingest_ended
+from distcommit.stores.state.task_states import record_ingest_ended
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.models.model_flow import model_flow
 from tests.simulation.programs.parts import Program, new_machine, planned, run_and_look

@@ -9,21 +9,21 @@ from typing import Any, cast
 
 from msgspec import structs
 
-from distcommit.app.output.audit import audit_store
-from distcommit.engine.planner import plan_partition, share_out
-from distcommit.engine.recover import recover_partition
-from distcommit.engine.run import run
+from distcommit.app.auditing.audit import audit_store
+from distcommit.core.errors import DistcommitError
+from distcommit.core.records.fixed_settings import PinnedSettings
+from distcommit.core.records.log_records import DatasetState, DatasetStatus
+from distcommit.core.urn import folder_of
+from distcommit.core.watermark import Watermark
+from distcommit.engine.committing.recover import recover_partition
+from distcommit.engine.driver.run import run
+from distcommit.engine.planning.planner import plan_partition, share_out
 from distcommit.engine.settings import RunSettings
-from distcommit.fs.posix import PosixCalls
-from distcommit.model.errors import DistcommitError
-from distcommit.model.log_records import DatasetState, DatasetStatus
-from distcommit.model.pins import PinnedSettings
-from distcommit.model.urn import folder_of
-from distcommit.model.watermark import Watermark
+from distcommit.fs.posix_calls.posix import PosixCalls
 from distcommit.protocol.paths.parts import CLAIM_FOLDER
-from distcommit.stores.fencing import end_run
-from distcommit.stores.pinned import require_settings
-from distcommit.stores.plans import put_manifest
+from distcommit.stores.logs.fencing import end_run
+from distcommit.stores.state.fixed_settings import require_settings
+from distcommit.stores.state.plans import put_manifest
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.simulated_posix import SimulatedPosix

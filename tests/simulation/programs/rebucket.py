@@ -6,23 +6,23 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from distcommit.app.by_hand.rebuild import known_states
+from distcommit.app.admin.rebuild import known_states
 from distcommit.constructs.converters.schema import SchemaConverter
-from distcommit.engine.ingest import ingest_partition
-from distcommit.engine.run import new_run_id, run
-from distcommit.ingest.task_flow import Branch, Stage, TaskFlow
-from distcommit.model.errors import ConfigurationError, ConflictError
-from distcommit.model.pins import Pin, PinnedSettings
-from distcommit.model.provenance import Provenance
-from distcommit.model.sink import Sink
-from distcommit.model.source import Source
-from distcommit.model.watermark import Watermark, as_offset
-from distcommit.stores import by_hand
-from distcommit.stores.fencing import end_run
-from distcommit.stores.generation import require_counting
-from distcommit.stores.job_store import JobStore
-from distcommit.stores.pinned import read_settings
-from distcommit.stores.rebucket import Move, Rebucketed, rebucket
+from distcommit.core.errors import ConfigurationError, ConflictError
+from distcommit.core.interfaces.sink import Sink
+from distcommit.core.interfaces.source import Source
+from distcommit.core.provenance import Provenance
+from distcommit.core.records.fixed_settings import Pin, PinnedSettings
+from distcommit.core.watermark import Watermark, as_offset
+from distcommit.engine.driver.run import new_run_id, run
+from distcommit.engine.reading.ingest import ingest_partition
+from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
+from distcommit.stores.logs.fencing import end_run
+from distcommit.stores.logs.generation import require_counting
+from distcommit.stores.logs.rebucket import Move, Rebucketed, rebucket
+from distcommit.stores.operator import operator_actions
+from distcommit.stores.state.fixed_settings import read_settings
+from distcommit.stores.state.job_store import JobStore
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.programs.parts import (
@@ -84,7 +84,7 @@ def _give_again(before: int, buckets: int, machine: SimulatedPosix) -> str:
         require_refused([partial(old.run, machine, _SECOND), partial(resized, machine, buckets + 1)], ConflictError)
         if store.bucket_log(0).refresh().moved_to:
             urn = next(iter(store.bucket_log(0).refresh().datasets))
-            require_refused([partial(by_hand.set_watermark, store, urn, None, "person")], ConflictError)
+            require_refused([partial(operator_actions.set_watermark, store, urn, None, "person")], ConflictError)
     resized(machine, buckets)
     wanted, found = known_states(World(buckets=before).store(_lived(before))), known_states(world.store(machine))
     if wanted != found:

@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from distcommit.app.by_hand.rebuild import known_states, plan_rebuild, rebuild_store
-from distcommit.model.errors import StaleStoreError
-from distcommit.stores.by_hand import set_watermark
-from distcommit.stores.claims import Mark, read_marks, read_owner
-from distcommit.stores.job_store import open_store
-from distcommit.stores.torn import is_torn
+from distcommit.app.admin.rebuild import known_states, plan_rebuild, rebuild_store
+from distcommit.core.errors import StaleStoreError
+from distcommit.stores.folders.ownership import Mark, read_marks, read_owner
+from distcommit.stores.logs.corrupt_tail import is_torn
+from distcommit.stores.operator.operator_actions import set_watermark
+from distcommit.stores.state.job_store import open_store
 from distcommit.testing.fakes.faulty_calls import Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.models.model_flow import flow_of_formats

@@ -11,15 +11,15 @@ from contextlib import suppress
 from functools import partial
 from itertools import count
 
-from distcommit.app.by_hand.rebuild import known_states, plan_rebuild, rebuild_store
-from distcommit.engine.run import new_run_id
-from distcommit.model.errors import StaleStoreError
-from distcommit.model.log_records import DatasetStatus
-from distcommit.model.steps import StepContext
+from distcommit.app.admin.rebuild import known_states, plan_rebuild, rebuild_store
+from distcommit.core.errors import StaleStoreError
+from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.records.log_records import DatasetStatus
+from distcommit.engine.driver.run import new_run_id
 from distcommit.steps.registry import load_steps
 from distcommit.steps.rename import FsRenameCommitStep
-from distcommit.stores import by_hand
-from distcommit.stores.claims import Mark, put_mark, read_marks
+from distcommit.stores.folders.ownership import Mark, put_mark, read_marks
+from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.programs.parts import Program, half_done, new_machine, require_refused
@@ -38,7 +38,7 @@ def _half_done(*, quarantined: bool) -> SimulatedPosix:
     half_done(machine, _WORLD)
     store = _WORLD.store(machine)
     for state in store.bucket_log(0).refresh().pending() if quarantined else ():
-        by_hand.quarantine(store, state.sequence.dataset_urn, "person")
+        operator_actions.quarantine(store, state.sequence.dataset_urn, "person")
     machine.syncfs("/")
     return machine
 
@@ -47,7 +47,7 @@ def _abandons(machine: SimulatedPosix) -> None:
     store = _WORLD.store(machine)
     for urn, state in sorted(store.bucket_log(0).refresh().datasets.items()):
         if state.status is not DatasetStatus.IDLE:
-            by_hand.abandon(store, urn, "person")
+            operator_actions.abandon(store, urn, "person")
 
 
 def _commits(machine: SimulatedPosix) -> None:

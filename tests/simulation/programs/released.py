@@ -6,11 +6,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from distcommit.engine.drain import drain_partition
-from distcommit.engine.launch import Launch, Result
+from distcommit.core.records.log_records import DatasetStatus
+from distcommit.engine.committing.drain import drain_partition
+from distcommit.engine.driver.launch import Launch, Result
 from distcommit.engine.settings import RunSettings
-from distcommit.model.log_records import DatasetStatus
-from distcommit.stores import by_hand
+from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.faulty_calls import Crashed
 from tests.simulation.programs.parts import (
     ASIDE,
@@ -55,7 +55,10 @@ def _refuse_held(machine: SimulatedPosix) -> None:
     for state in store.bucket_log(0).refresh().pending():
         urn = state.sequence.dataset_urn
         require_refused(
-            (partial(by_hand.quarantine, store, urn, "person"), partial(by_hand.retry, store, urn, "person"))
+            (
+                partial(operator_actions.quarantine, store, urn, "person"),
+                partial(operator_actions.retry, store, urn, "person"),
+            )
         )
 
 
@@ -76,7 +79,7 @@ def _one_unreadable() -> SimulatedPosix:
     for bucket in range(store.buckets):
         for state in store.bucket_log(bucket).refresh().datasets.copy().values():
             if state.status is DatasetStatus.PENDING:
-                by_hand.quarantine(store, state.dataset_urn, "person")
+                operator_actions.quarantine(store, state.dataset_urn, "person")
     machine.rename_noreplace(_FIRST_SEGMENT, ASIDE)
     machine.syncfs("/")
     return machine
@@ -84,7 +87,7 @@ def _one_unreadable() -> SimulatedPosix:
 
 def _retry_all(machine: SimulatedPosix) -> None:
     """What can be read is released, and what can't is told."""
-    done = by_hand.retry_all(_TWO.store(machine), "person")
+    done = operator_actions.retry_all(_TWO.store(machine), "person")
     if [*done.unreadable] != ["bucket 0"]:
         raise AssertionError(f"not the bucket that can't be read is told: {done}")
 
@@ -92,7 +95,7 @@ def _retry_all(machine: SimulatedPosix) -> None:
 def _retry_all_and_run(machine: SimulatedPosix) -> str:
     _retry_all(machine)
     machine.rename_noreplace(ASIDE, _FIRST_SEGMENT)
-    by_hand.retry_all(_TWO.store(machine), "person")
+    operator_actions.retry_all(_TWO.store(machine), "person")
     return run_and_look(machine, _TWO, SOURCE)
 
 

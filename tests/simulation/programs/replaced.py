@@ -6,8 +6,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from distcommit.model.log_records import DatasetStatus
-from distcommit.stores import by_hand
+from distcommit.core.records.log_records import DatasetStatus
+from distcommit.stores.operator import operator_actions
 from tests.simulation.programs.files import (
     abandon_what_is_lost_and_run,
     about_to_ingest,
@@ -114,7 +114,7 @@ def _abandon(machine: SimulatedPosix) -> None:
     store = _WORLD.store(machine)
     for state in store.bucket_log(0).refresh().datasets.values():
         if state.status in (DatasetStatus.QUARANTINED, DatasetStatus.REVOKING):
-            by_hand.abandon(store, state.dataset_urn, "person")
+            operator_actions.abandon(store, state.dataset_urn, "person")
 
 
 def _abandon_look_and_run(machine: SimulatedPosix) -> str:

@@ -7,17 +7,17 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from distcommit.app.by_hand.rebuild import known_states, plan_rebuild, rebuild_store
-from distcommit.app.output.audit import audit_store
-from distcommit.app.output.coverage import covered_by
-from distcommit.app.output.published import read_published
-from distcommit.model.errors import DistcommitError
-from distcommit.model.log_records import DatasetStatus
+from distcommit.app.admin.rebuild import known_states, plan_rebuild, rebuild_store
+from distcommit.app.auditing.audit import audit_store
+from distcommit.app.auditing.coverage import covered_by
+from distcommit.app.auditing.published import read_published
+from distcommit.core.errors import DistcommitError
+from distcommit.core.records.log_records import DatasetStatus
 from distcommit.sinks.files.field_folders import FieldPartition
 from distcommit.sinks.files.sink import FileSink
-from distcommit.stores import by_hand
-from distcommit.stores.claims import Mark, read_marks, read_owner
-from distcommit.stores.job_store import open_store
+from distcommit.stores.folders.ownership import Mark, read_marks, read_owner
+from distcommit.stores.operator import operator_actions
+from distcommit.stores.state.job_store import open_store
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.models.turning_away import TurningAway
@@ -135,18 +135,20 @@ def _half_published(world: World, *steps: ModelSource) -> SimulatedPosix:
 
 def _quarantined() -> SimulatedPosix:
     machine = _half_published(_FOLDER, _FIRST)
-    by_hand.quarantine(_FOLDER.store(machine), unsettled(machine).dataset_urn, "person")
+    operator_actions.quarantine(_FOLDER.store(machine), unsettled(machine).dataset_urn, "person")
     machine.syncfs("/")
     return machine
 
 
 def _abandon(machine: SimulatedPosix) -> None:
-    by_hand.abandon(_FOLDER.store(machine), unsettled(machine).dataset_urn, "person")
+    operator_actions.abandon(_FOLDER.store(machine), unsettled(machine).dataset_urn, "person")
 
 
 def _accept_and_abandon(machine: SimulatedPosix) -> None:
     """As old and new would be read, it is not accepted."""
-    require_refused((partial(by_hand.accept, _FOLDER.store(machine), unsettled(machine).dataset_urn, "person"),))
+    require_refused(
+        (partial(operator_actions.accept, _FOLDER.store(machine), unsettled(machine).dataset_urn, "person"),)
+    )
     _abandon(machine)
 
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 
-from distcommit.app.output.audit import AuditResult, audit_store
-from distcommit.model.errors import DistcommitError
-from distcommit.model.log_records import DatasetStatus
-from distcommit.stores import by_hand
+from distcommit.app.auditing.audit import AuditResult, audit_store
+from distcommit.core.errors import DistcommitError
+from distcommit.core.records.log_records import DatasetStatus
+from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.models.model_flow import model_flow, without_right
@@ -118,13 +118,13 @@ def _quarantined() -> SimulatedPosix:
     with suppress(Crashed):
         _reprocess(machine)
     machine.gate = None
-    by_hand.quarantine(_NOW.store(machine), "a", "person")
+    operator_actions.quarantine(_NOW.store(machine), "a", "person")
     machine.syncfs("/")
     return machine
 
 
 def _abandon(machine: SimulatedPosix) -> None:
-    by_hand.abandon(_NOW.store(machine), "a", "person")
+    operator_actions.abandon(_NOW.store(machine), "a", "person")
 
 
 def _abandon_and_reprocess(machine: SimulatedPosix) -> str:

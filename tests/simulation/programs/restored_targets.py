@@ -11,18 +11,24 @@ from typing import ClassVar
 import msgspec
 import pyarrow as pa
 
+from distcommit.core.errors import StaleStoreError
+from distcommit.core.interfaces.committer import (
+    CommitOutcome,
+    CommitRequest,
+    Committed,
+    CommitterContext,
+    SinkCommitter,
+)
+from distcommit.core.interfaces.ledger import LedgerRow
+from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Origins, Prepared, SinkWriter, StagingArea
+from distcommit.core.ports import FileSystem
+from distcommit.core.records.log_records import DatasetStatus
+from distcommit.core.urn import folder_of
 from distcommit.decoding import from_json
-from distcommit.fs.posix import PosixCalls
-from distcommit.model.committer import CommitOutcome, CommitRequest, Committed, CommitterContext, SinkCommitter
-from distcommit.model.errors import StaleStoreError
-from distcommit.model.ledger import LedgerRow
-from distcommit.model.log_records import DatasetStatus
-from distcommit.model.ports import FileSystem
-from distcommit.model.sink import AttemptIdentity, Origin, Origins, Prepared, SinkWriter, StagingArea
-from distcommit.model.urn import folder_of
+from distcommit.fs.posix_calls.posix import PosixCalls
 from distcommit.protocol.paths.temporary import is_temporary
-from distcommit.sinks.committer_sink import CommitterSink
-from distcommit.sinks.ledgers import answered, committed
+from distcommit.sinks.base.committer_sink import CommitterSink
+from distcommit.sinks.base.ledgers import answered, committed
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.programs.parts import Program, files_below, new_machine, replace_files
 from tests.simulation.simulated_posix import SimulatedPosix

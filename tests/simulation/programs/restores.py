@@ -7,15 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
 
-from distcommit.app.by_hand.rebuild import known_states, plan_rebuild, rebuild_store
-from distcommit.app.output.audit import audit_store
-from distcommit.model.errors import DistcommitError, LostError, LostTailError, StaleStoreError
-from distcommit.model.log_records import DatasetState, Intent, Record
+from distcommit.app.admin.rebuild import known_states, plan_rebuild, rebuild_store
+from distcommit.app.auditing.audit import audit_store
+from distcommit.core.errors import DistcommitError, LostError, LostTailError, StaleStoreError
+from distcommit.core.records.log_records import DatasetState, Intent, Record
 from distcommit.protocol.paths.parts import bucket_name
 from distcommit.protocol.paths.store import SEGMENT_SUFFIX
-from distcommit.stores.log import CommitLog
-from distcommit.stores.retention import Retention
-from distcommit.stores.segment import decode_segment
+from distcommit.stores.history.retention import Retention
+from distcommit.stores.logs.log import CommitLog
+from distcommit.stores.logs.segment import decode_segment
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.programs.parts import Program, files_below, new_machine, replace_files
 from tests.simulation.simulated_posix import SimulatedPosix

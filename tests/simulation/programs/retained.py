@@ -10,25 +10,25 @@ from functools import partial
 
 import pyarrow as pa
 
-from distcommit.app.by_hand.rebuild import known_states, plan_rebuild, rebuild_store
-from distcommit.app.output.audit import audit_store
-from distcommit.app.output.coverage import covered_by
-from distcommit.app.output.published import read_published
+from distcommit.app.admin.rebuild import known_states, plan_rebuild, rebuild_store
+from distcommit.app.auditing.audit import audit_store
+from distcommit.app.auditing.coverage import covered_by
+from distcommit.app.auditing.published import read_published
 from distcommit.app.reading.cut_choice import chosen_cut
-from distcommit.ingest.task_flow import Stage, TaskFlow
-from distcommit.model.constructs import Converted, Converter
-from distcommit.model.errors import CutGoneError
-from distcommit.model.log_records import DatasetStatus
-from distcommit.model.sink import Sink
-from distcommit.model.source import Source
+from distcommit.core.errors import CutGoneError
+from distcommit.core.interfaces.constructs import Converted, Converter
+from distcommit.core.interfaces.sink import Sink
+from distcommit.core.interfaces.source import Source
+from distcommit.core.records.log_records import DatasetStatus
+from distcommit.pipeline.task_flow import Stage, TaskFlow
 from distcommit.protocol.paths.output import REJECTED_FOLDER
 from distcommit.protocol.paths.store import HORIZONS
 from distcommit.sinks.files.sink import FileSink
 from distcommit.sinks.files.time_folders import TimePartition
-from distcommit.stores import by_hand
-from distcommit.stores.claims import Mark, read_marks, read_owner
-from distcommit.stores.horizons import known_horizon, put_horizon
-from distcommit.stores.job_store import open_store
+from distcommit.stores.folders.ownership import Mark, read_marks, read_owner
+from distcommit.stores.operator import operator_actions
+from distcommit.stores.snapshots.expiry_cutoffs import known_horizon, put_horizon
+from distcommit.stores.state.job_store import open_store
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.programs.parts import (
@@ -86,7 +86,7 @@ def _found(*steps: ModelSource) -> SimulatedPosix:
 
 
 def retain_old(machine: SimulatedPosix) -> None:
-    """The command, as `app.by_hand.retain` has it: it says what is to go, a run retires it, and one drops older cuts
+    """The command, as `app.admin.expire` has it: it says what is to go, a run retires it, and one drops older cuts
     and deletes."""
     store = TIMED.store(machine)
     put_horizon(store, _BEFORE_MS, _BEFORE_MS, "somebody")
@@ -206,13 +206,13 @@ def _half_published() -> SimulatedPosix:
 
 def _quarantined() -> SimulatedPosix:
     machine = _half_published()
-    by_hand.quarantine(TIMED.store(machine), unsettled(machine).dataset_urn, "person")
+    operator_actions.quarantine(TIMED.store(machine), unsettled(machine).dataset_urn, "person")
     machine.syncfs("/")
     return machine
 
 
 def _abandon(machine: SimulatedPosix) -> None:
-    by_hand.abandon(TIMED.store(machine), unsettled(machine).dataset_urn, "person")
+    operator_actions.abandon(TIMED.store(machine), unsettled(machine).dataset_urn, "person")
 
 
 def _abandon_and_retain(machine: SimulatedPosix) -> str:

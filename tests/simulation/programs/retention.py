@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from distcommit.protocol.paths.store import RUNS
-from distcommit.stores.retention import Retention
+from distcommit.stores.history.retention import Retention
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.programs.parts import Program, new_machine, run_and_look
 from tests.simulation.simulated_posix import SimulatedPosix

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from distcommit.model.errors import ConfigurationError
-from distcommit.model.log_records import DatasetStatus
-from distcommit.model.pins import Pin, PinnedSettings
-from distcommit.model.source import Planned, SourceState
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.interfaces.source import Planned, SourceState
+from distcommit.core.records.fixed_settings import Pin, PinnedSettings
+from distcommit.core.records.log_records import DatasetStatus
 from distcommit.sources.kafka.names import PartitionLog
 from distcommit.sources.kafka.plan import plan_dataset
-from distcommit.stores.pinned import read_settings
+from distcommit.stores.state.fixed_settings import read_settings
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.programs.parts import Program, new_machine, require_refused, run_pinned
 from tests.simulation.simulated_posix import SimulatedPosix

@@ -10,10 +10,8 @@ from typing import ClassVar, Literal
 import msgspec
 import pyarrow as pa
 
-from distcommit.decoding import from_json
-from distcommit.engine.run import RunResult
-from distcommit.fs.posix import PosixCalls
-from distcommit.model.committer import (
+from distcommit.core.errors import ConflictError, LostError
+from distcommit.core.interfaces.committer import (
     AlreadyCommitted,
     CommitOutcome,
     CommitRequest,
@@ -23,18 +21,28 @@ from distcommit.model.committer import (
     RetryLater,
     SinkCommitter,
 )
-from distcommit.model.errors import ConflictError, LostError
-from distcommit.model.log_records import DatasetStatus
-from distcommit.model.ports import FileSystem
-from distcommit.model.sink import BY_DATASET, AttemptIdentity, Origin, Origins, Prepared, SinkWriter, StagingArea
-from distcommit.model.steps import StepContext
-from distcommit.model.urn import folder_of
-from distcommit.model.watermark import Watermark
+from distcommit.core.interfaces.sink import (
+    BY_DATASET,
+    AttemptIdentity,
+    Origin,
+    Origins,
+    Prepared,
+    SinkWriter,
+    StagingArea,
+)
+from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.ports import FileSystem
+from distcommit.core.records.log_records import DatasetStatus
+from distcommit.core.urn import folder_of
+from distcommit.core.watermark import Watermark
+from distcommit.decoding import from_json
+from distcommit.engine.driver.run import RunResult
+from distcommit.fs.posix_calls.posix import PosixCalls
 from distcommit.protocol.paths.parts import epoch_name
 from distcommit.protocol.paths.temporary import is_temporary
-from distcommit.sinks.committer_sink import CommitterSink
+from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.steps.registry import load_steps
-from distcommit.stores import by_hand
+from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.programs.parts import SOURCE, Program, new_machine, require_refused, unsettled
 from tests.simulation.simulated_posix import SimulatedPosix
@@ -214,7 +222,7 @@ def _abandon(machine: SimulatedPosix, mood: _Mood = "") -> None:
     state = unsettled(machine)
     if state.status in (DatasetStatus.QUARANTINED, DatasetStatus.REVOKING):
         sink = NoteSink(SimulatedFileSystem(machine), mood)
-        by_hand.abandon(World().store(machine), state.dataset_urn, "person", sink.committers)
+        operator_actions.abandon(World().store(machine), state.dataset_urn, "person", sink.committers)
 
 
 def _abandon_at_last(machine: SimulatedPosix) -> None:
@@ -241,7 +249,7 @@ def _execute_by_itself(machine: SimulatedPosix) -> None:
 def _retry_and_run(machine: SimulatedPosix) -> str:
     state = unsettled(machine)
     if state.status is DatasetStatus.QUARANTINED:
-        by_hand.retry(World().store(machine), state.dataset_urn, "person")
+        operator_actions.retry(World().store(machine), state.dataset_urn, "person")
     return _run_again(World(), machine)
 
 

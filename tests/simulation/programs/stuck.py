@@ -9,11 +9,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
-from distcommit.app.looking.status import NextRun, read_status
-from distcommit.fs.posix import PosixCalls
+from distcommit.app.inspection.status import NextRun, read_status
+from distcommit.fs.posix_calls.posix import PosixCalls
 from distcommit.protocol.paths.parts import CLAIM_FOLDER
 from distcommit.protocol.paths.temporary import OUTPUT_PROBE
-from distcommit.stores import by_hand
+from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.faulty_calls import Fault, FaultyCalls
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.programs.parts import SOURCE, Program, half_done, new_machine, run_and_look
@@ -53,11 +53,11 @@ def _fail_for_good(machine: SimulatedPosix) -> None:
     """Runs in which no dataset can be published, and anything else can."""
     for _ in range(_WORLD.max_attempts):
         _WORLD.run(_failing(machine, errno.EACCES, _publishes_a_dataset), SOURCE)
-    by_hand.retry_all(_WORLD.store(machine), "person")
+    operator_actions.retry_all(_WORLD.store(machine), "person")
 
 
 def _retry_all_and_run(machine: SimulatedPosix) -> str:
-    by_hand.retry_all(_WORLD.store(machine), "person")
+    operator_actions.retry_all(_WORLD.store(machine), "person")
     return run_and_look(machine, _WORLD, SOURCE)
 
 
@@ -128,12 +128,12 @@ def _quarantined() -> SimulatedPosix:
 
 def _with_a_quarantined_dataset(machine: SimulatedPosix) -> None:
     _held_back(machine, _ODD)
-    by_hand.retry_all(_JOB.store(machine), "person")
+    operator_actions.retry_all(_JOB.store(machine), "person")
 
 
 def _release_and_run(machine: SimulatedPosix) -> str:
     store = _JOB.store(machine)
-    by_hand.retry_all(store, "person")
+    operator_actions.retry_all(store, "person")
     foretold = {row.dataset: row.next_run for row in read_status(store).datasets if row.status == "pending"}
     result = _JOB.run(machine, ModelSource({}))
     drops = sum(1 for next_run in foretold.values() if next_run in (NextRun.DROPS, NextRun.UNDECIDED))
@@ -161,7 +161,7 @@ def _fail_to_finish(machine: SimulatedPosix) -> None:
 
 
 def _retry_all_and_finish(machine: SimulatedPosix) -> str:
-    by_hand.retry_all(_JOB.store(machine), "person")
+    operator_actions.retry_all(_JOB.store(machine), "person")
     return run_and_look(machine, _JOB, SOURCE)
 
 

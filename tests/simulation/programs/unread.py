@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from distcommit.model.unread import FailedReading
+from distcommit.core.records.read_failures import FailedReading
 from distcommit.protocol.retries import RetryPolicy
-from distcommit.stores import by_hand
+from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.programs.parts import SOURCE, Program, new_machine, run_and_look
 from tests.simulation.simulated_posix import SimulatedPosix
@@ -46,7 +46,7 @@ def _stopped_and_let_go(machine: SimulatedPosix) -> str:
 
 def _let_go(machine: SimulatedPosix) -> str:
     """It is read up to where it was to end, by itself, then up to its end."""
-    by_hand.retry_all(_WORLD.store(machine), "person")
+    operator_actions.retry_all(_WORLD.store(machine), "person")
     if (left := _unread(machine)) is not None and left.stopped:
         return f"it was let go, and is {left}"
     _WORLD.run(machine, _MORE)
@@ -57,7 +57,7 @@ def _let_go(machine: SimulatedPosix) -> str:
 
 
 def _let_go_and_read(machine: SimulatedPosix) -> None:
-    by_hand.retry(_WORLD.store(machine), "a", "person")
+    operator_actions.retry(_WORLD.store(machine), "a", "person")
     _WORLD.run(machine, _MORE)
 
 

@@ -8,20 +8,26 @@ from typing import ClassVar
 
 import msgspec
 
+from distcommit.core.commit_groups import CommitGroups
+from distcommit.core.interfaces.committer import (
+    CommitOutcome,
+    CommitRequest,
+    Committed,
+    CommitterContext,
+    SinkCommitter,
+)
+from distcommit.core.interfaces.ledger import LedgerRow
+from distcommit.core.interfaces.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
+from distcommit.core.ports import FileSystem
+from distcommit.core.records.log_records import DatasetStatus
 from distcommit.decoding import from_json
-from distcommit.fs.posix import PosixCalls
-from distcommit.model.commit_groups import CommitGroups
-from distcommit.model.committer import CommitOutcome, CommitRequest, Committed, CommitterContext, SinkCommitter
-from distcommit.model.ledger import LedgerRow
-from distcommit.model.log_records import DatasetStatus
-from distcommit.model.ports import FileSystem
-from distcommit.model.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
+from distcommit.fs.posix_calls.posix import PosixCalls
 from distcommit.protocol.paths.temporary import is_temporary
-from distcommit.sinks.aggregated import AggregatedCommitter
-from distcommit.sinks.committer_sink import CommitterSink
-from distcommit.sinks.ledgers import allowed_again, answered, committed, taken_back
-from distcommit.sinks.table_committer import RefusedError
-from distcommit.stores import by_hand
+from distcommit.sinks.base.aggregated import AggregatedCommitter
+from distcommit.sinks.base.committer_sink import CommitterSink
+from distcommit.sinks.base.ledgers import allowed_again, answered, committed, taken_back
+from distcommit.sinks.databases.table_committer import RefusedError
+from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.programs.parts import Program, new_machine
 from tests.simulation.programs.restored_targets import ValuesWriter
@@ -167,7 +173,7 @@ def _released(machine: SimulatedPosix) -> str:
     for bucket in range(store.buckets):
         for urn, state in store.bucket_log(bucket).refresh().datasets.items():
             if state.status is DatasetStatus.QUARANTINED:
-                by_hand.retry(store, urn, "person")
+                operator_actions.retry(store, urn, "person")
     return _all_or_none(machine)
 
 

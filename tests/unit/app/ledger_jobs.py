@@ -11,17 +11,17 @@ from pathlib import Path
 
 import msgspec
 
-from distcommit.app.by_hand.rebuild import known_states, plan_rebuild, rebuild_store
-from distcommit.app.by_hand.rebuild_plan import RebuildResult
-from distcommit.app.output.audit import AuditResult, audit_store
-from distcommit.app.output.ledgers import open_ledgers
-from distcommit.engine.run import RunResult, run
-from distcommit.ingest.task_flow import TaskFlow
-from distcommit.model.ledger import LedgerRow
-from distcommit.model.sink import Sink
-from distcommit.model.source import Source
-from distcommit.stores.fencing import end_run
-from distcommit.stores.job_store import JobStore
+from distcommit.app.admin.rebuild import known_states, plan_rebuild, rebuild_store
+from distcommit.app.admin.rebuild_plan import RebuildResult
+from distcommit.app.auditing.audit import AuditResult, audit_store
+from distcommit.app.auditing.ledgers import open_ledgers
+from distcommit.core.interfaces.ledger import LedgerRow
+from distcommit.core.interfaces.sink import Sink
+from distcommit.core.interfaces.source import Source
+from distcommit.engine.driver.run import RunResult, run
+from distcommit.pipeline.task_flow import TaskFlow
+from distcommit.stores.logs.fencing import end_run
+from distcommit.stores.state.job_store import JobStore
 from distcommit.testing.fakes.model_source import ModelSource
 from distcommit.testing.fakes.sqlite_sink import SqliteSink
 from tests.models.model_flow import model_flow

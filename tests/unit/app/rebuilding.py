@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from distcommit.app.by_hand.rebuild import known_states, plan_rebuild, rebuild_store
-from distcommit.app.by_hand.rebuild_plan import RebuildResult
-from distcommit.stores.claims import Mark, read_owner
-from distcommit.stores.job_store import open_store
+from distcommit.app.admin.rebuild import known_states, plan_rebuild, rebuild_store
+from distcommit.app.admin.rebuild_plan import RebuildResult
+from distcommit.stores.folders.ownership import Mark, read_owner
+from distcommit.stores.state.job_store import open_store
 from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import ROOTS, SimulatedFileSystem, World
 from tests.unit.engine.machines import OUTPUT, Machine

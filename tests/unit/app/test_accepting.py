@@ -7,11 +7,11 @@ from functools import partial
 
 import pytest
 
-from distcommit.app.by_hand.accepting import not_published
-from distcommit.ingest.task_flow import TaskFlow
-from distcommit.model.watermark import Watermark
+from distcommit.app.admin.accepting import not_published
+from distcommit.core.watermark import Watermark
+from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.sinks.files.sink import FileSink
-from distcommit.stores.by_hand import accept
+from distcommit.stores.operator.operator_actions import accept
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import ROOTS, World

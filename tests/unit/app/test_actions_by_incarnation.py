@@ -15,21 +15,21 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from distcommit.app.by_hand.accepting import not_published
-from distcommit.app.by_hand.watermarks import set_watermark
-from distcommit.app.output.audit import audit_store
-from distcommit.engine.run import new_run_id
-from distcommit.ingest.task_flow import Stage, TaskFlow
-from distcommit.model.constructs import Converted, Converter
-from distcommit.model.errors import ConfigurationError, ConflictError
-from distcommit.model.sink import Sink
-from distcommit.model.source import Source
+from distcommit.app.admin.accepting import not_published
+from distcommit.app.admin.watermarks import set_watermark
+from distcommit.app.auditing.audit import audit_store
+from distcommit.core.errors import ConfigurationError, ConflictError
+from distcommit.core.interfaces.constructs import Converted, Converter
+from distcommit.core.interfaces.sink import Sink
+from distcommit.core.interfaces.source import Source
+from distcommit.engine.driver.run import new_run_id
+from distcommit.pipeline.task_flow import Stage, TaskFlow
 from distcommit.sinks.files.sink import FileSink
 from distcommit.sinks.files.time_folders import TimePartition
-from distcommit.stores import by_hand
-from distcommit.stores.horizons import put_horizon
-from distcommit.stores.job_store import JobStore
-from distcommit.stores.rebucket import Move, rebucket
+from distcommit.stores.logs.rebucket import Move, rebucket
+from distcommit.stores.operator import operator_actions
+from distcommit.stores.snapshots.expiry_cutoffs import put_horizon
+from distcommit.stores.state.job_store import JobStore
 from distcommit.testing.fakes.faulty_calls import Crashed
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.models.turning_away import TurningAway
@@ -99,7 +99,7 @@ class Job:
             case "quarantine" if is_done:
                 self._quarantine(act)
             case "retry" if held is not None:
-                by_hand.retry(self.store, "a", "op")
+                operator_actions.retry(self.store, "a", "op")
                 assert go(WALKED, self.machine, self._source(held.stop)).succeeded is not self._is_recreated()
             case "retain":
                 self._retain()
@@ -123,12 +123,12 @@ class Job:
                 wanted = {"0": act.at} if act.kind == "set" else None
                 set_watermark(self.store, self._source(MOST), "a", wanted, "op", new=False)
             case "abandon":
-                by_hand.abandon(self.store, "a", "op")
+                operator_actions.abandon(self.store, "a", "op")
             case "retry":
-                by_hand.retry(self.store, "a", "op")
+                operator_actions.retry(self.store, "a", "op")
             case "accept":
                 flow = timed(self._source(MOST), WALKED.files)
-                by_hand.accept(self.store, "a", "op", None, partial(not_published, self.store, flow, "op"))
+                operator_actions.accept(self.store, "a", "op", None, partial(not_published, self.store, flow, "op"))
             case "rebucket":
                 rebucket(self.store, Move(self.store.buckets % 3 + 1), new_run_id(), lambda step: None)
 
@@ -141,7 +141,7 @@ class Job:
         if states(WALKED, self.machine)["a"].open is None:  # it had a single file: it is done
             self.model.do(Act("retry"))
         else:
-            by_hand.quarantine(self.store, "a", "op")
+            operator_actions.quarantine(self.store, "a", "op")
 
     def _retain(self) -> None:
         """As the command does: one run retires what is too old, and another one deletes it."""

@@ -32,9 +32,9 @@ from distcommit.app.job_file.config import parse_config
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.running.alert_hooks import Alert, tell
 from distcommit.app.running.alerts import alerting, alerts_of
-from distcommit.engine.observed import observed
-from distcommit.engine.run import run
-from distcommit.model.errors import ConfigurationError, SourceUnavailableError
+from distcommit.core.errors import ConfigurationError, SourceUnavailableError
+from distcommit.engine.driver.guarded_observer import observed
+from distcommit.engine.driver.run import run
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import ROOTS
 from tests.unit.engine.machines import (

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.app.by_hand.watermarks import set_watermark
-from distcommit.app.output.audit import AuditResult, audit_store
-from distcommit.engine.run import run
-from distcommit.ingest.fed_again import ErrorFiles
-from distcommit.ingest.task_flow import TaskFlow
-from distcommit.model.errors import ConfigurationError
-from distcommit.model.watermark import Watermark
-from distcommit.model.work import positions_lost
+from distcommit.app.admin.watermarks import set_watermark
+from distcommit.app.auditing.audit import AuditResult, audit_store
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import positions_lost
+from distcommit.engine.driver.run import run
+from distcommit.pipeline.maintenance.reprocess import ErrorFiles
+from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.sinks.files.sink import FileSink
-from distcommit.stores.fencing import end_run
+from distcommit.stores.logs.fencing import end_run
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.models.turning_away import TurningAway
 from tests.simulation.world import World

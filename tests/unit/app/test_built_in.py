@@ -10,7 +10,7 @@ import pytest
 
 import distcommit.sinks
 from distcommit.app.job_file import built_in
-from distcommit.model.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError
 from distcommit.sinks.files.sink import FileSink
 
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from distcommit.app.output.audit import AuditResult, audit_store
-from distcommit.app.output.contents import SequenceContent
-from distcommit.model.log_records import DatasetState
+from distcommit.app.auditing.audit import AuditResult, audit_store
+from distcommit.app.auditing.contents import SequenceContent
+from distcommit.core.records.log_records import DatasetState
 from distcommit.sinks.files.encoders import FileFormat
 from distcommit.sinks.files.footer import Footer
 from distcommit.sinks.files.sink import FileSink

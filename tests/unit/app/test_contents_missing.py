@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from distcommit.app.output.audit import audit_store
+from distcommit.app.auditing.audit import audit_store
 from tests.unit.app.test_rebuild_half_published import SECOND, SEVERAL
 from tests.unit.engine.machines import OUTPUT, Machine
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from distcommit.app.output.audit import AuditResult, audit_store
-from distcommit.app.output.audit_rows import CountedRow
-from distcommit.cli.audit_view import audit_view
-from distcommit.model.provenance import Provenance
+from distcommit.app.auditing.audit import AuditResult, audit_store
+from distcommit.app.auditing.audit_rows import CountedRow
+from distcommit.cli.views.audit_view import audit_view
+from distcommit.core.provenance import Provenance
 from distcommit.sinks.files.sink import FileSink
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.models.turning_away import ByValue, TurningAway

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from distcommit.stores.cuts import counted_roots, root_path
+from distcommit.stores.snapshots.snapshots import counted_roots, root_path
 from tests.unit.app.test_readers import NAMES, Place
 
 

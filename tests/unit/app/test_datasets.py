@@ -12,16 +12,16 @@ from confluent_kafka import Producer
 from msgspec import structs
 
 from distcommit.app.demo.broker import MockBroker
-from distcommit.app.looking.datasets import DatasetsResult, Query, SortBy, list_datasets
-from distcommit.app.looking.runs import read_runs
-from distcommit.app.looking.status import read_status
-from distcommit.app.looking.steps import read_steps
-from distcommit.engine.run import run
-from distcommit.engine.sealing import step_context
-from distcommit.model.errors import ConfigurationError, SourceUnavailableError
-from distcommit.model.log_records import DatasetState
-from distcommit.model.source import Lag
-from distcommit.model.watermark import Watermark
+from distcommit.app.inspection.datasets import DatasetsResult, Query, SortBy, list_datasets
+from distcommit.app.inspection.runs import read_runs
+from distcommit.app.inspection.status import read_status
+from distcommit.app.inspection.steps import read_steps
+from distcommit.core.errors import ConfigurationError, SourceUnavailableError
+from distcommit.core.interfaces.source import Lag
+from distcommit.core.records.log_records import DatasetState
+from distcommit.core.watermark import Watermark
+from distcommit.engine.committing.sealing import step_context
+from distcommit.engine.driver.run import run
 from distcommit.sources.kafka.source import KafkaSource
 from distcommit.testing.fakes.model_source import ModelSource
 from tests.unit.engine.machines import STAGING, Machine, QuickClock, dies, go, launch, source, with_folders

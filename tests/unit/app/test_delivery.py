@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from distcommit.app.job_file.config import JobConfig, load_config
-from distcommit.model.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError
 
 JOB = """\
 job: delivery

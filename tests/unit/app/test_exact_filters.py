@@ -11,8 +11,8 @@ import pytest
 
 from distcommit.app.reading.data_source import _as_wanted
 from distcommit.app.reading.row_filters import parsed_filters
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.files.footer import read_batches
 
 

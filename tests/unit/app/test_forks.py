@@ -8,11 +8,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from distcommit.app.auditing.audit import AuditResult, audit_store
+from distcommit.app.auditing.continued import Continued, EpochFiles
+from distcommit.app.auditing.coverage import Coverage
 from distcommit.app.job_file.config import parse_config
-from distcommit.app.output.audit import AuditResult, audit_store
-from distcommit.app.output.continued import Continued, EpochFiles
-from distcommit.app.output.coverage import Coverage
-from distcommit.model.log_records import DatasetState
+from distcommit.core.records.log_records import DatasetState
 from distcommit.sinks.files.footer import FileKind, Footer
 from distcommit.sinks.files.offsets import OffsetSets
 from distcommit.sinks.files.sink import AccessSettings, FileSink

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.app.looking.around import Around
-from distcommit.app.looking.commands import command_for
-from distcommit.app.looking.runs import RunRow, RunsResult, RunStatus
-from distcommit.app.looking.status import StatusResult
-from distcommit.app.looking.troubles import troubles_of
-from distcommit.model.errors import ConfigurationError
-from distcommit.model.freshness import BEHIND, NO_TARGETS, Freshness
-from distcommit.model.run_outcome import RunOutcome
-from distcommit.stores.run_records import RECORD_VERSION, RecordedReason, RecordedReasons, RunRecord
+from distcommit.app.inspection.commands import command_for
+from distcommit.app.inspection.environment_checks import Around
+from distcommit.app.inspection.problems import troubles_of
+from distcommit.app.inspection.runs import RunRow, RunsResult, RunStatus
+from distcommit.app.inspection.status import StatusResult
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.records.freshness import BEHIND, NO_TARGETS, Freshness
+from distcommit.core.run_outcome import RunOutcome
+from distcommit.stores.history.run_records import RECORD_VERSION, RecordedReason, RecordedReasons, RunRecord
 from tests.unit.app.test_delivery import config
 from tests.unit.app.test_troubles import folders
 

@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from distcommit.app.output.audit import AuditResult, audit_store
-from distcommit.engine import recover
-from distcommit.engine.run import run
-from distcommit.ingest.fed_again import ErrorFiles
-from distcommit.ingest.task_flow import TaskFlow
-from distcommit.model.log_records import Intent
+from distcommit.app.auditing.audit import AuditResult, audit_store
+from distcommit.core.records.log_records import Intent
+from distcommit.engine.committing import recover
+from distcommit.engine.driver.run import run
+from distcommit.pipeline.maintenance.reprocess import ErrorFiles
+from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.paths.output import published_epoch
 from distcommit.protocol.paths.store import SEGMENT_SUFFIX
 from distcommit.sinks.files.sink import FileSink
-from distcommit.stores.by_hand import accept, set_watermark
-from distcommit.stores.fencing import end_run
-from distcommit.stores.segment import Segment, decode_segment, encode_segment
+from distcommit.stores.logs.fencing import end_run
+from distcommit.stores.logs.segment import Segment, decode_segment, encode_segment
+from distcommit.stores.operator.operator_actions import accept, set_watermark
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset
 from tests.models.turning_away import TurningAway

@@ -12,14 +12,14 @@ from typer.testing import CliRunner
 
 from distcommit import Job
 from distcommit.cli.main import app
-from distcommit.model.errors import ConflictError
-from distcommit.model.log_records import Intent, Record, SealedSequence
-from distcommit.model.urn import bucket_of
-from distcommit.model.watermark import Watermark
+from distcommit.core.errors import ConflictError
+from distcommit.core.records.log_records import Intent, Record, SealedSequence
+from distcommit.core.urn import bucket_of
+from distcommit.core.watermark import Watermark
 from distcommit.protocol.fold import Fold
-from distcommit.stores.by_hand import set_watermark, set_watermarks
-from distcommit.stores.fencing import fence_bucket, fence_job
-from distcommit.stores.job_store import JobStore
+from distcommit.stores.logs.fencing import fence_bucket, fence_job
+from distcommit.stores.operator.operator_actions import set_watermark, set_watermarks
+from distcommit.stores.state.job_store import JobStore
 from distcommit.testing.fakes.faulty_calls import Crashed
 from tests.simulation.world import World
 from tests.unit.engine.machines import Machine, Meeting

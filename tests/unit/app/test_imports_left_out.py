@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 import pytest
 
-from distcommit.app.by_hand.imports import import_watermarks
-from distcommit.app.by_hand.positions import ForeignPositions
-from distcommit.app.by_hand.take_over import _take_partitions
-from distcommit.model.log_records import DatasetState
-from distcommit.model.source import Source
-from distcommit.model.watermark import Position, Watermark
+from distcommit.app.migration.imports import import_watermarks
+from distcommit.app.migration.positions import ForeignPositions
+from distcommit.app.migration.take_over import _take_partitions
+from distcommit.core.interfaces.source import Source
+from distcommit.core.records.log_records import DatasetState
+from distcommit.core.watermark import Position, Watermark
 from distcommit.sources.rest.source import RestSource
 from distcommit.sources.sql.source import SqlSource
 

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from distcommit.app.by_hand.rebuild import known_states, plan_rebuild, rebuild_store
+from distcommit.app.admin.rebuild import known_states, plan_rebuild, rebuild_store
 from distcommit.constructs.converters.schema import SchemaConverter
-from distcommit.engine.run import RunResult, new_run_id, run
+from distcommit.engine.driver.run import RunResult, new_run_id, run
 from distcommit.engine.settings import RunSettings
-from distcommit.fs.local import LocalFileSystem
-from distcommit.ingest.task_flow import Branch, Stage, TaskFlow
+from distcommit.fs.posix_calls.local import LocalFileSystem
+from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.files.sink import FileSink
-from distcommit.stores.fencing import begin_run, end_run
-from distcommit.stores.job_store import JobStore, Roots, open_store
-from distcommit.stores.rebucket import rebucket
+from distcommit.stores.logs.fencing import begin_run, end_run
+from distcommit.stores.logs.rebucket import rebucket
+from distcommit.stores.state.job_store import JobStore, Roots, open_store
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.programs.parts import replace_files, run_pinned
 from tests.simulation.programs.rebucket import KEEPS, NAMED, named, renames

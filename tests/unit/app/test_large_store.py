@@ -13,7 +13,7 @@ from msgspec import structs
 
 from distcommit.app.job import Job
 from distcommit.app.stored_job import StoredJob
-from distcommit.fs.local import LocalFileSystem
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from tests.jobs.large_store import make_large_store
 
 MB = 1024 * 1024

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.app.output.audit import audit_store
-from distcommit.app.output.ledgers import open_ledgers, require_audited
-from distcommit.ingest.task_flow import TaskFlow
-from distcommit.model.errors import ConfigurationError, TransientError
-from distcommit.model.ledger import LedgerRow
-from distcommit.model.provenance import Provenance
-from distcommit.model.sink import Abilities, Sink
-from distcommit.model.source import Source
-from distcommit.model.watermark import Watermark
-from distcommit.stores import by_hand
+from distcommit.app.auditing.audit import audit_store
+from distcommit.app.auditing.ledgers import open_ledgers, require_audited
+from distcommit.core.errors import ConfigurationError, TransientError
+from distcommit.core.interfaces.ledger import LedgerRow
+from distcommit.core.interfaces.sink import Abilities, Sink
+from distcommit.core.interfaces.source import Source
+from distcommit.core.provenance import Provenance
+from distcommit.core.watermark import Watermark
+from distcommit.pipeline.task_flow import TaskFlow
+from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from distcommit.testing.fakes.sqlite_sink import SqliteCommitter, SqliteSink
 from tests.models.model_flow import records_of
@@ -204,7 +204,7 @@ def test_a_source_that_was_made_again_counts_in_its_own_offsets(tmp_path: Path) 
     job = LedgerJob(tmp_path, flow=plain)
     job.run(ModelSource({"a": ModelDataset({"0": 3}, incarnation="one")}))
     again = ModelSource({"a": ModelDataset({"0": 2}, incarnation="two")})
-    by_hand.set_watermark(job.store, "a", Watermark({"0": 0}, "two"), "me")
+    operator_actions.set_watermark(job.store, "a", Watermark({"0": 0}, "two"), "me")
     assert job.run(again).succeeded
     found = job.audit()
     assert found.exact, found

@@ -11,14 +11,14 @@ from typing import ClassVar
 
 import pytest
 
-from distcommit.engine.run import run
-from distcommit.ingest.task_flow import TaskFlow
-from distcommit.model.committer import CommitOutcome, CommitRequest, CommitterContext, SinkCommitter
-from distcommit.model.errors import StaleStoreError
-from distcommit.model.sink import Sink
-from distcommit.model.source import Source
-from distcommit.model.watermark import Watermark
-from distcommit.stores import by_hand
+from distcommit.core.errors import StaleStoreError
+from distcommit.core.interfaces.committer import CommitOutcome, CommitRequest, CommitterContext, SinkCommitter
+from distcommit.core.interfaces.sink import Sink
+from distcommit.core.interfaces.source import Source
+from distcommit.core.watermark import Watermark
+from distcommit.engine.driver.run import run
+from distcommit.pipeline.task_flow import TaskFlow
+from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.faulty_calls import Crashed
 from distcommit.testing.fakes.model_source import ModelSource
 from distcommit.testing.fakes.sqlite_sink import SqliteCommitter, SqliteSink
@@ -221,7 +221,7 @@ def test_a_target_that_is_lost_for_good_is_gone_on_with_as_its_error_says(tmp_pa
     assert not refused.succeeded
     assert "release the dataset with restart" in refused.totals.reasons[0].text
     for urn in states(job.world, job.machine):
-        by_hand.restart(job.store, urn, "a person", job.sink.committers)
+        operator_actions.restart(job.store, urn, "a person", job.sink.committers)
     assert job.rows() == []
     assert job.run(THIRD).succeeded
     assert job.audit().exact

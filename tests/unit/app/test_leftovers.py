@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from distcommit.app.output.audit import AuditResult, audit_store
-from distcommit.model.log_records import DatasetStatus
+from distcommit.app.auditing.audit import AuditResult, audit_store
+from distcommit.core.records.log_records import DatasetStatus
 from distcommit.protocol import next_record
-from distcommit.stores.rebucket import Move, rebucket
+from distcommit.stores.logs.rebucket import Move, rebucket
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import ROOTS, World
 from tests.unit.engine.machines import BUCKET_LOG, STAGING, Machine, audit, go, states

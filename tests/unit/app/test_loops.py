@@ -9,13 +9,13 @@ import pytest
 
 from distcommit.app.demo.broker import MockBroker
 from distcommit.app.job_file.config import JobConfig, parse_config
-from distcommit.engine.loops import LoopCheck
-from distcommit.model.errors import ConfigurationError
-from distcommit.model.pins import Pin, SourceFact
-from distcommit.model.source import DatasetProblem, Planned
-from distcommit.model.targets import Target, broker_addresses, database_address
-from distcommit.model.watermark import Watermark
-from distcommit.model.work import DatasetPlan
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.interfaces.source import DatasetProblem, Planned
+from distcommit.core.interfaces.targets import Target, broker_addresses, database_address
+from distcommit.core.records.fixed_settings import Pin, SourceFact
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import DatasetPlan
+from distcommit.engine.planning.loop_check import LoopCheck
 from distcommit.sources.files.patterns import PathPattern
 from tests.unit.sources.reading_again import states_of
 

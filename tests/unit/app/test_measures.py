@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distcommit.app.looking.measures import Bin, percentile, skew_of, spread_of
+from distcommit.app.inspection.measures import Bin, percentile, skew_of, spread_of
 
 
 def test_percentiles_are_values_that_are_there() -> None:

@@ -10,13 +10,13 @@ from msgspec.structs import replace
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from distcommit.app.observing.metrics import MOST_NAMED, Metrics, MetricsFile
-from distcommit.engine.counts import DrainCounts, IngestCounts
-from distcommit.engine.events import Event, PhaseEnded, RunBegan, RunEnded
-from distcommit.engine.observed import Several
-from distcommit.engine.reports import Reason, Reasons, Totals
-from distcommit.model.freshness import BEHIND
-from distcommit.model.run_outcome import RunOutcome
+from distcommit.app.telemetry.metrics import MOST_NAMED, Metrics, MetricsFile
+from distcommit.core.records.freshness import BEHIND
+from distcommit.core.run_outcome import RunOutcome
+from distcommit.engine.driver.counts import DrainCounts, IngestCounts
+from distcommit.engine.driver.events import Event, PhaseEnded, RunBegan, RunEnded
+from distcommit.engine.driver.guarded_observer import Several
+from distcommit.engine.driver.reports import Reason, Reasons, Totals
 from tests.jobs.reported_run import HOSTILE
 
 NO_NOTES = Reasons()

@@ -9,11 +9,11 @@ import pytest
 import yaml
 
 from distcommit import Job
-from distcommit.app.job_file.pinned import pinned_settings
-from distcommit.model.errors import ConfigurationError
-from distcommit.model.pins import PinnedSettings
-from distcommit.model.watermark import Position
-from distcommit.stores.pinned import record_settings, require_settings
+from distcommit.app.job_file.fixed_settings import pinned_settings
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.records.fixed_settings import PinnedSettings
+from distcommit.core.watermark import Position
+from distcommit.stores.state.fixed_settings import record_settings, require_settings
 
 WATERMARK: dict[str, Position] = {"files": (0, 0, "", 1_700_000_000_000_000_000, 0, ""), "0": 5}
 

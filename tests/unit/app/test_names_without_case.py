@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from distcommit.app.reading import readers
-from distcommit.fs.local import LocalFileSystem
-from distcommit.fs.posix import RealPosixCalls
-from distcommit.model.errors import ConfigurationError
-from distcommit.model.ports import FileStatus, FolderEntry
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.ports import FileStatus, FolderEntry
+from distcommit.fs.posix_calls.local import LocalFileSystem
+from distcommit.fs.posix_calls.posix import RealPosixCalls
 from tests.unit.app.test_readers import Place
 
 

@@ -9,7 +9,7 @@ import yaml
 
 from distcommit.app.job_file.config import load_config
 from distcommit.app.job_file.one_of_each import load_yaml
-from distcommit.model.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError
 
 
 @pytest.mark.parametrize(

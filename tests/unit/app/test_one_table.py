@@ -12,7 +12,7 @@ import yaml
 
 from distcommit.app.reading.data_source import DistcommitDataSource
 from distcommit.app.reading.one_table import one_schema
-from distcommit.model.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError
 from tests.unit.app.test_readers import Place
 
 

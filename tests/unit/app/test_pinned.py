@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from distcommit.app.job_file.config import parse_config
-from distcommit.app.job_file.pinned import pinned_settings
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.errors import ConfigurationError
-from distcommit.model.pins import Pin, PinnedSettings
-from distcommit.stores.job_store import JobStore, Roots, open_store
-from distcommit.stores.pinned import record_settings, require_settings
+from distcommit.app.job_file.fixed_settings import pinned_settings
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.records.fixed_settings import Pin, PinnedSettings
+from distcommit.fs.posix_calls.local import LocalFileSystem
+from distcommit.stores.state.fixed_settings import record_settings, require_settings
+from distcommit.stores.state.job_store import JobStore, Roots, open_store
 from distcommit.testing.fakes.model_source import ModelSource
 from distcommit.testing.fakes.sqlite_sink import SqliteSink
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from distcommit.app.job_file.config import load_config
-from distcommit.app.job_file.places import normal_place, open_file_system, path_of
-from distcommit.fs.any_fsspec import FsspecFileSystem
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.errors import ConfigurationError
+from distcommit.app.job_file.locations import normal_place, open_file_system, path_of
+from distcommit.core.errors import ConfigurationError
+from distcommit.fs.any.any_fsspec import FsspecFileSystem
+from distcommit.fs.posix_calls.local import LocalFileSystem
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,12 @@ def test_webhdfs_is_refused_where_commits_have_to_be_durable() -> None:
     ],
 )
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, scheme: str, package: str, extra: str) -> None:
-    loaded = ("distcommit.fs.hdfs_rpc", "distcommit.fs.webhdfs", "distcommit.fs.s3", "distcommit.fs.any_fsspec")
+    loaded = (
+        "distcommit.fs.hadoop.hdfs_rpc",
+        "distcommit.fs.hadoop.webhdfs",
+        "distcommit.fs.object_stores.s3",
+        "distcommit.fs.any.any_fsspec",
+    )
     for name in [name for name in sys.modules if name.startswith(loaded)]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)

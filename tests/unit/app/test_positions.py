@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from distcommit import Job
-from distcommit.app.by_hand.positions import ForeignPositions, read_positions
-from distcommit.model.errors import ConfigurationError
+from distcommit.app.migration.positions import ForeignPositions, read_positions
+from distcommit.core.errors import ConfigurationError
 
 JOB = """\
 job: moved

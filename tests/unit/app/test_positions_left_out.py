@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from distcommit import Job
-from distcommit.model.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError
 from tests.unit.app.test_watermarks import job, watermarks
 
 __all__ = ["job"]

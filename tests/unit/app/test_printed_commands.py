@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from distcommit.app.inspection.commands import command_for
+from distcommit.app.inspection.problems import troubles_of
+from distcommit.app.inspection.runs import RunRow, RunsResult, RunStatus
+from distcommit.app.inspection.status import DatasetStatusRow, StatusResult, Trouble
 from distcommit.app.job_file.config import parse_config
 from distcommit.app.job_file.job_folders import JobFolders
-from distcommit.app.looking.commands import command_for
-from distcommit.app.looking.runs import RunRow, RunsResult, RunStatus
-from distcommit.app.looking.status import DatasetStatusRow, StatusResult, Trouble
-from distcommit.app.looking.troubles import troubles_of
 
 TREE = {
     "job": "job",

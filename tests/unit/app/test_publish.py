@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.model.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError
 from tests.unit.app.test_delivery import config
 
 REPLACE = "sink: {publish: replace}\n"

@@ -12,24 +12,24 @@ import pytest
 
 from distcommit import read
 from distcommit.app.job_file.config import load_config
-from distcommit.app.job_file.pinned import pinned_settings
+from distcommit.app.job_file.fixed_settings import pinned_settings
 from distcommit.app.reading.cut_choice import AsOf, chosen_cut, parsed_as_of
 from distcommit.app.reading.readers import Cut
-from distcommit.engine.drain import publish_partition
-from distcommit.engine.launch import Launch, Result
-from distcommit.engine.run import run
+from distcommit.core.errors import ConfigurationError, CorruptError, CutGoneError, NotSettledError
+from distcommit.core.records.log_records import CutPhase
+from distcommit.engine.committing.drain import publish_partition
+from distcommit.engine.driver.launch import Launch, Result
+from distcommit.engine.driver.run import run
 from distcommit.engine.settings import RunSettings
-from distcommit.fs.local import LocalFileSystem
-from distcommit.ingest.task_flow import TaskFlow
-from distcommit.model.errors import ConfigurationError, CorruptError, CutGoneError, NotSettledError
-from distcommit.model.log_records import CutPhase
+from distcommit.fs.posix_calls.local import LocalFileSystem
+from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.paths.store import CUTS, PIECES
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.files.sink import FileSink
-from distcommit.stores.cuts import counted_roots, forget_cuts, put_cut, read_root, root_path
-from distcommit.stores.fencing import begin_run, end_run
-from distcommit.stores.job_store import JobStore, Roots, open_store
-from distcommit.stores.pinned import record_settings
+from distcommit.stores.logs.fencing import begin_run, end_run
+from distcommit.stores.snapshots.snapshots import counted_roots, forget_cuts, put_cut, read_root, root_path
+from distcommit.stores.state.fixed_settings import record_settings
+from distcommit.stores.state.job_store import JobStore, Roots, open_store
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import SimulatedClock, launch_here
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from distcommit.app.job_file.config import load_config
-from distcommit.model.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError
 from tests.jobs.kafka_job import PACKAGE_ROOT
 from tests.unit.app.test_delivery import config
 

@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.app.by_hand.rebuild import keep_store, known_states, plan_rebuild
-from distcommit.app.output.audit import audit_store
-from distcommit.engine.drain import drain_partition
-from distcommit.engine.ingest import ingest_partition
+from distcommit.app.admin.rebuild import keep_store, known_states, plan_rebuild
+from distcommit.app.auditing.audit import audit_store
+from distcommit.core.errors import ConflictError, FencedError, StaleStoreError
+from distcommit.engine.committing.drain import drain_partition
+from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
-from distcommit.model.errors import ConflictError, FencedError, StaleStoreError
 from distcommit.sources.files.source import FilesSource
-from distcommit.stores import by_hand
-from distcommit.stores.claims import Mark, put_mark, read_marks
-from distcommit.stores.task_states import record_ingest_ended
+from distcommit.stores.folders.ownership import Mark, put_mark, read_marks
+from distcommit.stores.operator import operator_actions
+from distcommit.stores.state.task_states import record_ingest_ended
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.programs.parts import planned
@@ -279,7 +279,7 @@ def test_once_a_person_has_said_which_files_were_read_all_is_exact(tmp_path: Pat
     known = states(WORLD, machine)["a"].watermark
     lose_the_store(machine)
     assert rebuild(machine).written
-    by_hand.set_watermark(WORLD.store(machine), "a", known, "me")
+    operator_actions.set_watermark(WORLD.store(machine), "a", known, "me")
     found = audit_store(WORLD.store(machine), FilesSource.provenance, deep=True)
     assert (found.exact, found.records, found.past_watermark) == (True, 2, 0)
     folder.put("a/2.jsonl", "3\n", 2)

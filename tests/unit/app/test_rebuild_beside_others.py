@@ -9,18 +9,18 @@ from functools import partial
 
 import pytest
 
-from distcommit.app.by_hand.rebuild import known_states, plan_rebuild, rebuild_store
-from distcommit.model.errors import ConflictError, DistcommitError, StaleStoreError
-from distcommit.model.log_records import DatasetStatus
-from distcommit.model.steps import StepContext
-from distcommit.model.watermark import Watermark
+from distcommit.app.admin.rebuild import known_states, plan_rebuild, rebuild_store
+from distcommit.core.errors import ConflictError, DistcommitError, StaleStoreError
+from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.records.log_records import DatasetStatus
+from distcommit.core.watermark import Watermark
 from distcommit.protocol import next_record
 from distcommit.steps.registry import load_steps
-from distcommit.stores import by_hand
-from distcommit.stores.claims import Mark, put_mark, read_marks
-from distcommit.stores.fencing import begin_run
-from distcommit.stores.job_store import open_store
-from distcommit.stores.log import CommitLog
+from distcommit.stores.folders.ownership import Mark, put_mark, read_marks
+from distcommit.stores.logs.fencing import begin_run
+from distcommit.stores.logs.log import CommitLog
+from distcommit.stores.operator import operator_actions
+from distcommit.stores.state.job_store import open_store
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from tests.simulation.programs.parts import files_below, replace_files
 from tests.simulation.world import ROOTS, SimulatedFileSystem, World
@@ -54,7 +54,7 @@ def test_a_watermark_that_a_person_sets_while_the_store_is_rebuilt_stays_or_the_
         store = WORLD.store(machine)
 
         def person(machine: Machine = machine) -> bool:
-            by_hand.set_watermark(WORLD.store(machine), "b", Watermark({"0": 2}), "person")
+            operator_actions.set_watermark(WORLD.store(machine), "b", Watermark({"0": 2}), "person")
             return True
 
         meeting = Meeting(machine, number, person)
@@ -87,7 +87,7 @@ def test_whoever_abandons_a_sequence_takes_nothing_away_that_a_rebuild_has_count
     steps[0].execute()
     machine.faults.append(fails(errno.EIO, "unlink", f"{OUTPUT}/a/"))
     with suppress(DistcommitError):
-        by_hand.abandon(store, "a", "person")
+        operator_actions.abandon(store, "a", "person")
     machine.restart()
     assert states(WORLD, machine)["a"].status is DatasetStatus.REVOKING
     half = [path for path in published(machine) if f"/{sequence.epoch:010d}-" in path and "/a/" in path]

@@ -13,12 +13,12 @@ from typing import ClassVar
 import pyarrow as pa
 import pytest
 
-from distcommit.app.by_hand.rebuild import known_states
-from distcommit.app.output.audit import AuditResult, audit_store
-from distcommit.ingest.task_flow import Branch, Stage, TaskFlow
-from distcommit.model.constructs import Converted, Converter
-from distcommit.model.sink import Sink
-from distcommit.model.source import Source
+from distcommit.app.admin.rebuild import known_states
+from distcommit.app.auditing.audit import AuditResult, audit_store
+from distcommit.core.interfaces.constructs import Converted, Converter
+from distcommit.core.interfaces.sink import Sink
+from distcommit.core.interfaces.source import Source
+from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
 from distcommit.sinks.files.field_folders import FieldPartition
 from distcommit.sinks.files.sink import FileSink
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation

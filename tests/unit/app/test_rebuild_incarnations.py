@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from distcommit.app.by_hand.compare import CompareResult, compare_outputs
-from distcommit.model.log_records import DatasetState, Done
-from distcommit.model.watermark import Watermark
-from distcommit.stores import by_hand
+from distcommit.app.migration.compare import CompareResult, compare_outputs
+from distcommit.core.records.log_records import DatasetState, Done
+from distcommit.core.watermark import Watermark
+from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.faulty_calls import Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import FILE_A_RECORD, ROOTS, World
@@ -25,7 +25,7 @@ def made(partitions: int | Mapping[str, int], incarnation: str = "", **more: obj
 
 
 def set_by_hand(machine: Machine, watermark: Watermark | None = None) -> None:
-    by_hand.set_watermark(WORLD.store(machine), "a", watermark, "person")
+    operator_actions.set_watermark(WORLD.store(machine), "a", watermark, "person")
 
 
 def state_of(machine: Machine) -> DatasetState:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import pytest
 
-from distcommit.app.output.audit import audit_store
-from distcommit.model.errors import SourceError
-from distcommit.model.log_records import DatasetState
-from distcommit.model.work import DatasetPlan
+from distcommit.app.auditing.audit import audit_store
+from distcommit.core.errors import SourceError
+from distcommit.core.records.log_records import DatasetState
+from distcommit.core.work import DatasetPlan
 from distcommit.sources.kafka.names import PartitionLog
 from distcommit.sources.kafka.plan import plan_dataset
 from distcommit.sources.kafka.source import KafkaSource
-from distcommit.stores.claims import Mark, read_marks
+from distcommit.stores.folders.ownership import Mark, read_marks
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import SimulatedFileSystem, World
 from tests.unit.app.rebuilding import lose_the_store

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from distcommit.app.by_hand.rebuild import known_states, plan_rebuild, rebuild_store
-from distcommit.app.output.audit import audit_store
-from distcommit.engine.run import new_run_id
-from distcommit.ingest.task_flow import TaskFlow
-from distcommit.model.provenance import Provenance
-from distcommit.stores.rebucket import rebucket
+from distcommit.app.admin.rebuild import known_states, plan_rebuild, rebuild_store
+from distcommit.app.auditing.audit import audit_store
+from distcommit.core.provenance import Provenance
+from distcommit.engine.driver.run import new_run_id
+from distcommit.pipeline.task_flow import TaskFlow
+from distcommit.stores.logs.rebucket import rebucket
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.programs.parts import run_pinned
 from tests.simulation.programs.rebucket import NAMED, named, read_as_topics, renames

@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
-from distcommit.app.output.published import PublishedFile
-from distcommit.app.output.replaced import Replaced
+from distcommit.app.auditing.published import PublishedFile
+from distcommit.app.auditing.superseded import Replaced
 from distcommit.protocol.paths.output import is_tombstone
 from distcommit.sinks.files.footer import Footer
 from distcommit.sinks.files.offsets import OffsetSets
-from distcommit.stores import by_hand
+from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.models.turning_away import TurningAway
@@ -144,10 +144,10 @@ def test_one_that_is_being_abandoned_is_set_aside_with_its_tombstone() -> None:
         HALF.reprocess(machine, A, "a")
     machine.restart()
     store = HALF.store(machine)
-    by_hand.quarantine(store, "a", "me")
+    operator_actions.quarantine(store, "a", "me")
     machine.faults.append(dies("unlink", OUTPUT))
     with pytest.raises(Crashed):
-        by_hand.abandon(store, "a", "me")
+        operator_actions.abandon(store, "a", "me")
     machine.restart()
     assert states(HALF, machine)["a"].status.value == "revoking"
     result = rebuild(HALF, machine)
@@ -206,7 +206,7 @@ def test_an_incarnation_counts_of_which_all_was_turned_away_and_fed_again() -> N
     """It is newer than the one that other files name."""
     machine, world = Machine(), World(buckets=2, flow=TurningAway())
     world.run(machine, ModelSource({"a": ModelDataset({"0": 5}, incarnation="one")}))
-    by_hand.set_watermark(world.store(machine), "a", None, "me")
+    operator_actions.set_watermark(world.store(machine), "a", None, "me")
     two = ModelSource({"a": ModelDataset({"0": 2}, incarnation="two")})
     World(buckets=2, flow=TurningAway(frozenset({"a/0/0", "a/0/1"}))).run(machine, two)
     assert world.reprocess(machine, two, "a").succeeded

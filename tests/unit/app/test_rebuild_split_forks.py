@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.app.by_hand.rebuild import known_states
-from distcommit.engine.run import run
-from distcommit.ingest.task_flow import Branch, TaskFlow
-from distcommit.model.committer import CommitRequest, Committed, CommitterContext
-from distcommit.model.source import Source
+from distcommit.app.admin.rebuild import known_states
+from distcommit.core.interfaces.committer import CommitRequest, Committed, CommitterContext
+from distcommit.core.interfaces.source import Source
+from distcommit.engine.driver.run import run
+from distcommit.pipeline.task_flow import Branch, TaskFlow
 from distcommit.testing.fakes.faulty_calls import Crashed
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.models.turning_away import ByValue

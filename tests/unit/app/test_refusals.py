@@ -7,18 +7,18 @@ from contextlib import suppress
 
 import pytest
 
-from distcommit.app.looking.refusals import require_runnable, unrecoverable
-from distcommit.app.looking.replay_plan import Replay, plan_replay
-from distcommit.app.looking.status import read_status
-from distcommit.app.looking.steps import read_steps
-from distcommit.engine.observed import observed
-from distcommit.engine.run import recover, run
-from distcommit.model.errors import ConfigurationError, CorruptError, DistcommitError, StaleStoreError
-from distcommit.model.steps import StepContext
+from distcommit.app.inspection.refusals import require_runnable, unrecoverable
+from distcommit.app.inspection.replay_plan import Replay, plan_replay
+from distcommit.app.inspection.status import read_status
+from distcommit.app.inspection.steps import read_steps
+from distcommit.core.errors import ConfigurationError, CorruptError, DistcommitError, StaleStoreError
+from distcommit.core.interfaces.steps import StepContext
+from distcommit.engine.driver.guarded_observer import observed
+from distcommit.engine.driver.run import recover, run
 from distcommit.protocol.paths.parts import CLAIM_FOLDER, OWNER
-from distcommit.stores.claims import Owner
-from distcommit.stores.documents import encode_document
-from distcommit.stores.job_store import JobStore
+from distcommit.stores.folders.ownership import Owner
+from distcommit.stores.state.documents import encode_document
+from distcommit.stores.state.job_store import JobStore
 from tests.simulation.programs.parts import replace_files
 from tests.simulation.world import ROOTS, World
 from tests.unit.engine.machines import NOTHING, OUTPUT, Machine, dies, go, launch, source, with_folders

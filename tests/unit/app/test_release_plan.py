@@ -7,15 +7,15 @@ from contextlib import suppress
 import pytest
 from msgspec.structs import replace
 
-from distcommit.app.by_hand.abandon_all import Abandoned, abandon_each
-from distcommit.app.looking.release_plan import ReleasePlan, ReleaseRow, plan_release
-from distcommit.app.looking.status import read_status
-from distcommit.app.looking.steps import StepRow, read_steps
-from distcommit.engine.run import run
-from distcommit.model.errors import ConflictError
-from distcommit.model.steps import StepContext
-from distcommit.stores import by_hand
-from distcommit.stores.by_hand import Release
+from distcommit.app.admin.abandon_all import Abandoned, abandon_each
+from distcommit.app.inspection.release_plan import ReleasePlan, ReleaseRow, plan_release
+from distcommit.app.inspection.status import read_status
+from distcommit.app.inspection.steps import StepRow, read_steps
+from distcommit.core.errors import ConflictError
+from distcommit.core.interfaces.steps import StepContext
+from distcommit.engine.driver.run import run
+from distcommit.stores.operator import operator_actions
+from distcommit.stores.operator.operator_actions import Release
 from distcommit.testing.fakes.model_source import ModelSource
 from tests.simulation.world import ROOTS
 from tests.unit.engine.machines import STAGING, Machine, dies, go, launch, source, statuses, with_folders
@@ -32,7 +32,7 @@ def quarantined(*, lost: bool) -> tuple[Machine, ModelSource]:
     machine.restart()
     for path in machine.paths(STAGING) if lost else ():
         machine.remove(path)
-    by_hand.quarantine(WORLD.store(machine), "b", "ann")
+    operator_actions.quarantine(WORLD.store(machine), "b", "ann")
     return machine, data
 
 
@@ -48,14 +48,14 @@ def test_of_what_is_lost_retry_quarantines_again_and_abandon_reads_it_again(data
     before = machine.paths("/job")
     (row,) = planned(machine, Release.RETRY, dataset)
     assert (row.acts, row.does[:33]) == (True, "the next run quarantines it again")
-    by_hand.retry(WORLD.store(machine), "b", "ann")
+    operator_actions.retry(WORLD.store(machine), "b", "ann")
     go(WORLD, machine, data)
     assert statuses(WORLD, machine) == {"b": "quarantined"}
     (row,) = planned(machine, Release.ABANDON, dataset)
     assert (row.acts, row.records) == (True, 3)
     assert row.does == "1 of 2 steps are taken back, and the next run reads its records again"
     assert len(before) > 0
-    by_hand.abandon(WORLD.store(machine), "b", "ann")
+    operator_actions.abandon(WORLD.store(machine), "b", "ann")
     assert go(WORLD, machine, data).succeeded
     assert WORLD.violation(machine, data, {}) == ""
 
@@ -71,7 +71,7 @@ def test_of_what_is_still_there_retry_executes_what_is_missing_and_not_all_is_ab
     (row,) = planned(machine, Release.RETRY)
     assert row.does == "the next run executes what is missing: 1 of 2 steps are done"
     assert machine.paths("/job") == before, "nothing was changed"
-    by_hand.retry(WORLD.store(machine), "b", "ann")
+    operator_actions.retry(WORLD.store(machine), "b", "ann")
     assert go(WORLD, machine, data).succeeded
     (row,) = planned(machine, Release.RETRY)
     assert (row.acts, row.does) == (False, "refused: it is idle")

@@ -9,19 +9,19 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from distcommit.app.by_hand.repair import RepairResult, repair_job
+from distcommit.app.admin.repair import RepairResult, repair_job
+from distcommit.app.inspection.commands import command_for
+from distcommit.app.inspection.environment_checks import Around
+from distcommit.app.inspection.problems import troubles_of
+from distcommit.app.inspection.runs import read_runs
+from distcommit.app.inspection.status import StatusResult, read_status
+from distcommit.app.inspection.verify_store import verify_store
 from distcommit.app.job_file.config import parse_config
 from distcommit.app.job_file.job_folders import JobFolders
-from distcommit.app.looking.around import Around
-from distcommit.app.looking.commands import command_for
-from distcommit.app.looking.runs import read_runs
-from distcommit.app.looking.status import StatusResult, read_status
-from distcommit.app.looking.troubles import troubles_of
-from distcommit.app.looking.verify_store import verify_store
-from distcommit.engine.run import run
-from distcommit.model.log_records import DatasetStatus
-from distcommit.stores import by_hand
-from distcommit.stores.fencing import newer_runs
+from distcommit.core.records.log_records import DatasetStatus
+from distcommit.engine.driver.run import run
+from distcommit.stores.logs.fencing import newer_runs
+from distcommit.stores.operator import operator_actions
 from tests.simulation.world import SimulatedClock, World
 from tests.unit.app.rebuilding import rebuild
 from tests.unit.app.test_torn import segments, tear
@@ -49,7 +49,7 @@ def look(machine: Machine) -> StatusResult:
 def repair(machine: Machine, *, dry_run: bool = False) -> RepairResult:
     def abandon(urns: Sequence[str]) -> str:
         for urn in urns:
-            by_hand.abandon(WORLD.store(machine), urn, "person")
+            operator_actions.abandon(WORLD.store(machine), urn, "person")
         return ""
 
     def rebuilt(_: Sequence[str]) -> str:
@@ -120,7 +120,7 @@ def test_killed_anywhere_the_same_command_goes_on(nth: int) -> None:
 def test_what_a_person_was_abandoning_is_finished_and_what_nobody_has_decided_is_left() -> None:
     machine = half_published()
     urn = next(state.dataset_urn for state in states(WORLD, machine).values() if state.sequence)
-    by_hand.quarantine(WORLD.store(machine), urn, "person")
+    operator_actions.quarantine(WORLD.store(machine), urn, "person")
     before = machine.paths("/job/output")
     result = repair(machine)
     assert not result.is_well
@@ -130,7 +130,7 @@ def test_what_a_person_was_abandoning_is_finished_and_what_nobody_has_decided_is
     assert machine.paths("/job/output").keys() >= before.keys()
     machine.faults.append(dies("unlink", "/staging/", nth=1))
     with suppress(BaseException):
-        by_hand.abandon(WORLD.store(machine), urn, "person")
+        operator_actions.abandon(WORLD.store(machine), urn, "person")
     machine.restart()
     assert states(WORLD, machine)[urn].status is DatasetStatus.REVOKING
     result = repair(machine)

@@ -6,14 +6,14 @@ import errno
 from contextlib import suppress
 from dataclasses import replace
 
-from distcommit.app.looking.replay_plan import Replay, ReplayPlan, plan_replay
-from distcommit.app.looking.status import read_status
-from distcommit.app.looking.steps import read_steps
-from distcommit.engine.observed import observed
-from distcommit.engine.run import RecoverResult, recover
-from distcommit.engine.sealing import step_context
-from distcommit.model.steps import StepContext
-from distcommit.model.work import WorkUnit
+from distcommit.app.inspection.replay_plan import Replay, ReplayPlan, plan_replay
+from distcommit.app.inspection.status import read_status
+from distcommit.app.inspection.steps import read_steps
+from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.work import WorkUnit
+from distcommit.engine.committing.sealing import step_context
+from distcommit.engine.driver.guarded_observer import observed
+from distcommit.engine.driver.run import RecoverResult, recover
 from tests.simulation.world import ROOTS, World
 from tests.unit.engine.machines import (
     NOTHING,

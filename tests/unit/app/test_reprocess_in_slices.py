@@ -9,18 +9,18 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from distcommit.app.output.audit import AuditResult, audit_store
-from distcommit.engine.run import RunResult, new_run_id, run
+from distcommit.app.auditing.audit import AuditResult, audit_store
+from distcommit.core.interfaces.constructs import Converted, Converter
+from distcommit.core.records.freshness import Freshness
+from distcommit.engine.driver.run import RunResult, new_run_id, run
 from distcommit.engine.settings import RunSettings
-from distcommit.fs.local import LocalFileSystem
-from distcommit.ingest.fed_again import ErrorFiles, FedAgain, plan_again
-from distcommit.ingest.task_flow import Branch, Stage, TaskFlow
-from distcommit.model.constructs import Converted, Converter
-from distcommit.model.freshness import Freshness
+from distcommit.fs.posix_calls.local import LocalFileSystem
+from distcommit.pipeline.maintenance.reprocess import ErrorFiles, FedAgain, plan_again
+from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.files.sink import FileSink
-from distcommit.stores.fencing import begin_run, end_run
-from distcommit.stores.job_store import JobStore, Roots, open_store
+from distcommit.stores.logs.fencing import begin_run, end_run
+from distcommit.stores.state.job_store import JobStore, Roots, open_store
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import SimulatedClock, launch_here
 

@@ -10,25 +10,25 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.app.by_hand.rebuild import known_states, plan_rebuild, rebuild_store
-from distcommit.app.by_hand.retain import age_ms, look_for_past, retaining
-from distcommit.app.output.audit import AuditResult, audit_store
-from distcommit.engine.run import RunResult, run
+from distcommit.app.admin.expire import age_ms, look_for_past, retaining
+from distcommit.app.admin.rebuild import known_states, plan_rebuild, rebuild_store
+from distcommit.app.auditing.audit import AuditResult, audit_store
+from distcommit.core.errors import ConfigurationError, CorruptError, CutGoneError
+from distcommit.core.work import MAIN_BRANCH
+from distcommit.engine.driver.run import RunResult, run
 from distcommit.engine.settings import RunSettings
-from distcommit.ingest.fed_again import ErrorFiles
-from distcommit.ingest.retained import AgedDataset, Horizon
-from distcommit.ingest.task_flow import TaskFlow
-from distcommit.model.errors import ConfigurationError, CorruptError, CutGoneError
-from distcommit.model.work import MAIN_BRANCH
+from distcommit.pipeline.maintenance.expire import AgedDataset, Horizon
+from distcommit.pipeline.maintenance.reprocess import ErrorFiles
+from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.paths.output import is_tombstone
 from distcommit.sinks.files.sink import FileSink
 from distcommit.sinks.files.time_folders import TimePartition, folder_end_ms
-from distcommit.stores.by_hand import set_watermark
-from distcommit.stores.claims import read_owner
-from distcommit.stores.fencing import end_run
-from distcommit.stores.horizons import newest_horizon, put_horizon
-from distcommit.stores.job_store import open_store
-from distcommit.stores.tombstones import read_tombstone
+from distcommit.stores.folders.ownership import read_owner
+from distcommit.stores.folders.tombstones import read_tombstone
+from distcommit.stores.logs.fencing import end_run
+from distcommit.stores.operator.operator_actions import set_watermark
+from distcommit.stores.snapshots.expiry_cutoffs import newest_horizon, put_horizon
+from distcommit.stores.state.job_store import open_store
 from tests.models.turning_away import TurningAway
 from tests.unit.app.test_readers import Place
 

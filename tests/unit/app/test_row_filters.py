@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from distcommit.app.reading.row_filters import RowFilters, parsed_filters
-from distcommit.model.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError
 
 TABLE = pa.table(
     {

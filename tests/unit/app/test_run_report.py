@@ -9,15 +9,15 @@ from contextlib import suppress
 import pytest
 from msgspec.structs import replace
 
-from distcommit.app.looking.run_report import RunReport, make_report
-from distcommit.app.looking.runs import RunStatus, newest_epoch
-from distcommit.engine.observed import observed
-from distcommit.engine.run import run
-from distcommit.model.errors import ConfigurationError, TransientError
-from distcommit.model.source import Lag
-from distcommit.model.work import WorkUnit
+from distcommit.app.inspection.run_report import RunReport, make_report
+from distcommit.app.inspection.runs import RunStatus, newest_epoch
+from distcommit.core.errors import ConfigurationError, TransientError
+from distcommit.core.interfaces.source import Lag
+from distcommit.core.work import WorkUnit
+from distcommit.engine.driver.guarded_observer import observed
+from distcommit.engine.driver.run import run
 from distcommit.protocol.paths.store import BEGUN, RUNS, record_name
-from distcommit.stores.run_times import TimeKind, decode_run_times, encode_run_times
+from distcommit.stores.history.run_times import TimeKind, decode_run_times, encode_run_times
 from tests.simulation.world import ROOTS, World
 from tests.unit.engine.machines import Machine, OddSource, QuickClock, dies, go, launch, source, with_folders
 from tests.unit.engine.situations import WORLD

@@ -8,14 +8,14 @@ from contextlib import suppress
 
 import pytest
 
-from distcommit.app.looking.runs import RunStatus, failed_in_a_row, read_run, read_runs
-from distcommit.engine.observed import observed
-from distcommit.engine.run import run
-from distcommit.model.errors import ConfigurationError, SourceUnavailableError
-from distcommit.model.work import WorkUnit
+from distcommit.app.inspection.runs import RunStatus, failed_in_a_row, read_run, read_runs
+from distcommit.core.errors import ConfigurationError, SourceUnavailableError
+from distcommit.core.work import WorkUnit
+from distcommit.engine.driver.guarded_observer import observed
+from distcommit.engine.driver.run import run
 from distcommit.protocol.paths.store import BEGUN, RUNS, record_name
-from distcommit.stores.job_lock import JobLock
-from distcommit.stores.run_records import CANCEL_VERSION, CancelRequest, RunFacts, put_cancel
+from distcommit.stores.history.run_records import CANCEL_VERSION, CancelRequest, RunFacts, put_cancel
+from distcommit.stores.state.job_lock import JobLock
 from tests.simulation.world import ROOTS, World
 from tests.unit.engine.machines import (
     Machine,

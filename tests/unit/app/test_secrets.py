@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from distcommit.app.inspection.commands import command_for
 from distcommit.app.job_file.config import parse_config
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.job_file.secrets import PLACES, shown_override
-from distcommit.app.looking.commands import command_for
-from distcommit.model.errors import ConfigurationError, SourceError, reason_text
-from distcommit.model.redaction import Redaction, redacted
+from distcommit.core.errors import ConfigurationError, SourceError, reason_text
+from distcommit.core.redaction import Redaction, redacted
 
 REST = {"type": "rest", "url": "https://x/{dataset}", "datasets": {"a": {"url": "https://x/a"}}}
 KAFKA = {"type": "kafka", "brokers": "b:1", "topics": ["x"]}

@@ -15,8 +15,8 @@ from pydantic import SecretStr
 
 from distcommit.app.job_file.config import load_config
 from distcommit.app.job_file.secrets import secret_values, shown_override, without_secrets
-from distcommit.model.errors import ConfigurationError, SourceError, error_text
-from distcommit.model.redaction import redact
+from distcommit.core.errors import ConfigurationError, SourceError, error_text
+from distcommit.core.redaction import redact
 from tests.unit.app.settings_walk import Place, planted, settings
 
 SECRET = "S3cr3t+planted/here"

@@ -17,22 +17,22 @@ import pytest
 import yaml
 
 from distcommit import Job
-from distcommit.app.by_hand.ask_service import Wish
+from distcommit.app.admin.ask_service import Wish
 from distcommit.app.job import who_am_i
-from distcommit.app.observing.served import Served
 from distcommit.app.serving import served_job
 from distcommit.app.serving.job_files import read_job_files, require_served
 from distcommit.app.serving.serve import Service
 from distcommit.app.serving.served_job import Began, Ended, Looked, Message, Outcome, ServedJob, Taken
+from distcommit.app.telemetry.served import Served
+from distcommit.core.errors import ConfigurationError, LockHeldError, ProcessLostError, RunCancelledError
+from distcommit.core.ports import FileSystem
 from distcommit.engine.clock import SystemClock
-from distcommit.engine.events import Observer, RunBegan
-from distcommit.engine.reports import Reasons, Totals
-from distcommit.engine.run import RunResult
-from distcommit.model.errors import ConfigurationError, LockHeldError, ProcessLostError, RunCancelledError
-from distcommit.model.ports import FileSystem
-from distcommit.stores.job_lock import JobLock
-from distcommit.stores.run_records import read_cancel
-from distcommit.stores.schedule_requests import Asked, read_asked
+from distcommit.engine.driver.events import Observer, RunBegan
+from distcommit.engine.driver.reports import Reasons, Totals
+from distcommit.engine.driver.run import RunResult
+from distcommit.stores.history.run_records import read_cancel
+from distcommit.stores.operator.schedule_requests import Asked, read_asked
+from distcommit.stores.state.job_lock import JobLock
 from tests.unit.app.test_alerts import script
 
 DAILY = {"cron": "0 2 29 2 *"}

@@ -11,7 +11,7 @@ import pytest
 from distcommit import Job
 from distcommit.app.serving.job_files import read_job_files, require_served
 from distcommit.app.serving.served_job import Ended, Looked, Message, Outcome, Restarted, ServedJob
-from distcommit.model.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError
 from tests.unit.app.test_serve import Serving, write
 
 ENDS = [SystemExit(0), SystemExit("no licence"), GeneratorExit(), KeyboardInterrupt(), BaseException("a panic")]

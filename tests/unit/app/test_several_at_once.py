@@ -10,19 +10,19 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from distcommit.app.by_hand.rebuild import known_states
-from distcommit.app.by_hand.retain import look_for_past
+from distcommit.app.admin.expire import look_for_past
+from distcommit.app.admin.rebuild import known_states
+from distcommit.app.auditing.audit import audit_store
+from distcommit.app.auditing.published import read_published
+from distcommit.app.inspection.verify_store import verify_store
 from distcommit.app.job_file import job_folders
-from distcommit.app.looking.verify_store import verify_store
-from distcommit.app.output.audit import audit_store
-from distcommit.app.output.published import read_published
 from distcommit.cli.main import app
-from distcommit.fs.local import LocalFileSystem
-from distcommit.ingest.task_flow import TaskFlow
-from distcommit.model.parallel import ahead
-from distcommit.model.ports import FolderEntry
+from distcommit.core.ports import FolderEntry
+from distcommit.core.support.parallel import ahead
+from distcommit.fs.posix_calls.local import LocalFileSystem
+from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.sinks.files.sink import FileSink
-from distcommit.stores.job_store import JobStore, open_store
+from distcommit.stores.state.job_store import JobStore, open_store
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.unit.app.test_readers import NAMES, Place
 

@@ -7,16 +7,16 @@ from dataclasses import replace
 import pytest
 from confluent_kafka import Producer
 
+from distcommit.app.auditing.audit import AuditResult, audit_store
+from distcommit.app.auditing.shared_positions import SharedRange
 from distcommit.app.demo.broker import MockBroker
-from distcommit.app.output.audit import AuditResult, audit_store
-from distcommit.app.output.shared_positions import SharedRange
-from distcommit.engine.run import run
-from distcommit.model.provenance import Provenance
-from distcommit.model.source import Source
+from distcommit.core.interfaces.source import Source
+from distcommit.core.provenance import Provenance
+from distcommit.engine.driver.run import run
 from distcommit.sources.kafka.names import topic_named_by
 from distcommit.sources.kafka.source import KafkaSource
-from distcommit.stores import by_hand
-from distcommit.stores.fencing import end_run
+from distcommit.stores.logs.fencing import end_run
+from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import World
 from tests.unit.engine.machines import NOTHING, Machine, go, launch
@@ -90,7 +90,7 @@ def test_incarnations_of_before_a_source_was_made_again_count_too() -> None:
     machine = Machine()
     old, new = ModelDataset({"0": 4}, incarnation="one"), ModelDataset({"0": 2}, incarnation="two")
     go(WORLD, machine, ModelSource({"orders": old, "orders@0": old}))
-    by_hand.set_watermark(WORLD.store(machine), "orders", None, "person")
+    operator_actions.set_watermark(WORLD.store(machine), "orders", None, "person")
     go(WORLD, machine, ModelSource({"orders": new}))
     found = audit_store(WORLD.store(machine), BY_ID, deep=False)
     assert [(row.low, row.high, row.incarnation) for row in found.published_by_two] == [(0, 4, "one")]

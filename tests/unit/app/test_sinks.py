@@ -15,11 +15,11 @@ from distcommit import Job
 from distcommit.app.job_file import built_in
 from distcommit.app.job_file.config import JobConfig, load_config
 from distcommit.cli.main import app
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.committer import CommitterContext
-from distcommit.model.errors import ConfigurationError
-from distcommit.model.sink import Abilities, Sink
-from distcommit.model.urn import bucket_of
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.interfaces.committer import CommitterContext
+from distcommit.core.interfaces.sink import Abilities, Sink
+from distcommit.core.urn import bucket_of
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.files.sink import FileSink
 from distcommit.sinks.python.sink import PythonSink
 from distcommit.testing.fakes.sqlite_sink import SqliteCommitter, SqliteSink

@@ -12,24 +12,25 @@ from typing import Any
 
 import pytest
 
-from distcommit.app.by_hand import rebuild_job, rebuild_plan, signs
-from distcommit.app.by_hand.signs import EVERY_S, signs_of_life
+from distcommit.app.admin import rebuild_job, rebuild_plan
+from distcommit.app.admin import signs_of_life as signs
+from distcommit.app.admin.signs_of_life import EVERY_S, signs_of_life
+from distcommit.app.auditing.joined import folders_of
+from distcommit.app.auditing.published import PublishedFolder
+from distcommit.app.inspection.runs import RunStatus
+from distcommit.app.inspection.stall_detection import STILL_S
+from distcommit.app.inspection.status import Trouble
 from distcommit.app.job import Job
-from distcommit.app.looking.runs import RunStatus
-from distcommit.app.looking.status import Trouble
-from distcommit.app.looking.still import STILL_S
-from distcommit.app.output.joined import folders_of
-from distcommit.app.output.published import PublishedFolder
+from distcommit.core.errors import LockHeldError
+from distcommit.core.run_outcome import RunOutcome
 from distcommit.engine.clock import SystemClock
-from distcommit.model.errors import LockHeldError
-from distcommit.model.run_outcome import RunOutcome
 from distcommit.protocol.paths.staging import SPOOLED_FRAMES
 from distcommit.protocol.paths.store import BEGUN, JOB_LOG, LOCK, PROGRESS, RUNS, TASK_STATES, record_name, run_name
-from distcommit.stores import rebucket as stores_rebucket
-from distcommit.stores.fencing import begin_run
-from distcommit.stores.job_lock import JobLock
-from distcommit.stores.rebucket import Move, rebucket
-from distcommit.stores.run_records import RunBeginning, RunFacts, RunRecord, put_beginning, put_record
+from distcommit.stores.history.run_records import RunBeginning, RunFacts, RunRecord, put_beginning, put_record
+from distcommit.stores.logs import rebucket as stores_rebucket
+from distcommit.stores.logs.fencing import begin_run
+from distcommit.stores.logs.rebucket import Move, rebucket
+from distcommit.stores.state.job_lock import JobLock
 from tests.jobs.large_store import make_large_store
 from tests.simulation.world import SimulatedClock
 from tests.unit.app.test_readers import NAMES, Place

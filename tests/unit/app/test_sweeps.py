@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from distcommit.app.looking.sweeps import show_sweeps
-from distcommit.engine.observed import observed
-from distcommit.engine.run import recover
-from distcommit.fs.noted_deletes import NotedDeletes
-from distcommit.model.errors import DistcommitError
-from distcommit.model.work import WorkUnit
+from distcommit.app.inspection.sweeps import show_sweeps
+from distcommit.core.errors import DistcommitError
+from distcommit.core.work import WorkUnit
+from distcommit.engine.driver.guarded_observer import observed
+from distcommit.engine.driver.run import recover
+from distcommit.fs.dry_run import NotedDeletes
 from distcommit.protocol.paths.store import segment_name
-from distcommit.stores.retention import Retention
+from distcommit.stores.history.retention import Retention
 from tests.unit.engine.machines import NOTHING, Machine, OddSource, dies, go, launch, source
 from tests.unit.engine.situations import WORLD
 

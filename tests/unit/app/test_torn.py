@@ -7,12 +7,12 @@ from functools import partial
 
 import pytest
 
-from distcommit.app.looking.status import read_status
+from distcommit.app.inspection.status import read_status
 from distcommit.app.reading.readers import read_store
-from distcommit.engine.run import run
-from distcommit.model.errors import CorruptError, CutGoneError, UnknownVersionError
-from distcommit.model.work import MAIN_BRANCH
-from distcommit.stores.torn import is_torn, set_torn_aside
+from distcommit.core.errors import CorruptError, CutGoneError, UnknownVersionError
+from distcommit.core.work import MAIN_BRANCH
+from distcommit.engine.driver.run import run
+from distcommit.stores.logs.corrupt_tail import is_torn, set_torn_aside
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.damage import of_version
 from tests.simulation.world import World

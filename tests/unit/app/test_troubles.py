@@ -14,27 +14,27 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from distcommit.app.inspection.commands import command_for
+from distcommit.app.inspection.environment_checks import Around, look_around
+from distcommit.app.inspection.problems import troubles_of
+from distcommit.app.inspection.runs import RunStatus, read_runs
+from distcommit.app.inspection.status import Trouble, read_status
+from distcommit.app.inspection.steps import read_steps
 from distcommit.app.job import Job
 from distcommit.app.job_file.config import JobConfig, load_config, parse_config
 from distcommit.app.job_file.job_folders import JobFolders
-from distcommit.app.looking.around import Around, look_around
-from distcommit.app.looking.commands import command_for
-from distcommit.app.looking.runs import RunStatus, read_runs
-from distcommit.app.looking.status import Trouble, read_status
-from distcommit.app.looking.steps import read_steps
-from distcommit.app.looking.troubles import troubles_of
 from distcommit.app.running.cancel import cancel_runs
 from distcommit.app.stored_job import StoredJob
-from distcommit.engine.observed import observed
-from distcommit.engine.run import run
-from distcommit.model.errors import NEW_FIELDS, TURNED_AWAY, ConfigurationError, RecordError, printable
-from distcommit.model.source import DatasetProblem
-from distcommit.model.steps import StepContext
-from distcommit.model.work import WorkUnit
+from distcommit.core.errors import NEW_FIELDS, TURNED_AWAY, ConfigurationError, RecordError, printable
+from distcommit.core.interfaces.source import DatasetProblem
+from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.work import WorkUnit
+from distcommit.engine.driver.guarded_observer import observed
+from distcommit.engine.driver.run import run
 from distcommit.protocol.paths.store import RUNS, record_name
-from distcommit.stores import by_hand
-from distcommit.stores.job_lock import JobLock, LockRecord
-from distcommit.stores.job_store import JobStore
+from distcommit.stores.operator import operator_actions
+from distcommit.stores.state.job_lock import JobLock, LockRecord
+from distcommit.stores.state.job_store import JobStore
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.jobs.large_store import make_large_store
 from tests.simulation.programs.parts import half_done, replace_files
@@ -111,7 +111,7 @@ def test_a_quarantined_dataset_is_told_with_its_release_and_gone_after_it() -> N
     assert first.what.startswith("b: quarantined, and left alone")
     assert (first.command, first.datasets) == ("distcommit release /jobs/job.yaml b retry", 1)
     assert [trouble.command.split()[1] for trouble in others] == ["release"], "no run helps before"
-    by_hand.accept(WORLD.store(machine), "b", "ann")
+    operator_actions.accept(WORLD.store(machine), "b", "ann")
     go(WORLD, machine, data)
     assert troubles(machine) == []
 
@@ -227,7 +227,7 @@ def test_a_lost_file_is_told_with_what_undoes_its_sequence_and_foreign_bytes_wit
     first, *_ = troubles(machine, around=foreign)
     assert "something else is where its file belongs" in first.what
     assert first.command == "distcommit release /jobs/job.yaml b retry"
-    by_hand.abandon(WORLD.store(machine), "b", "ann")
+    operator_actions.abandon(WORLD.store(machine), "b", "ann")
     assert [trouble.command.split()[1] for trouble in troubles(machine)] == ["run"]
     go(WORLD, machine, data)
     assert troubles(machine) == []
@@ -248,7 +248,7 @@ def test_what_can_not_be_planned_is_told_with_its_source_s_remedy_until_a_person
         "new could not be planned: its records are gone": "distcommit run --set=source.expired_offsets=earliest"
         " /jobs/job.yaml",
     }
-    by_hand.set_watermark(WORLD.store(machine), "a", None, "ann")
+    operator_actions.set_watermark(WORLD.store(machine), "a", None, "ann")
     (again,) = [trouble for trouble in troubles(machine) if trouble.what.startswith("a could")]
     assert again.command == "distcommit run /jobs/job.yaml"
 

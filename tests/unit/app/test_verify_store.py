@@ -7,14 +7,14 @@ from contextlib import suppress
 import pytest
 from msgspec import structs
 
-from distcommit.app.looking.verify_store import VerifyResult, verify_store
-from distcommit.model.log_records import Checkpoint, Fence
-from distcommit.model.ports import FileSystem
+from distcommit.app.inspection.verify_store import VerifyResult, verify_store
+from distcommit.core.ports import FileSystem
+from distcommit.core.records.log_records import Checkpoint, Fence
 from distcommit.protocol.paths.store import record_name, segment_name
-from distcommit.stores.documents import decode_document, encode_document
-from distcommit.stores.run_datasets import decode_run_datasets, encode_run_datasets
-from distcommit.stores.run_records import RunRecord, recorded_epochs
-from distcommit.stores.segment import Segment, decode_segment, encode_segment
+from distcommit.stores.history.run_datasets import decode_run_datasets, encode_run_datasets
+from distcommit.stores.history.run_records import RunRecord, recorded_epochs
+from distcommit.stores.logs.segment import Segment, decode_segment, encode_segment
+from distcommit.stores.state.documents import decode_document, encode_document
 from tests.simulation.world import ROOTS
 from tests.unit.engine.machines import Machine, dies, dies_at, go, source
 from tests.unit.engine.situations import WORLD
@@ -61,7 +61,7 @@ def test_a_run_that_ends_while_the_store_is_looked_at_is_no_problem(
         go(WORLD, machine, source(a=5, b=3))
         return recorded_epochs(fs, store_root)
 
-    monkeypatch.setattr("distcommit.app.looking.verify_store.recorded_epochs", after_another_run)
+    monkeypatch.setattr("distcommit.app.inspection.verify_store.recorded_epochs", after_another_run)
     result = verified(machine)
     assert (result.problems, result.runs) == ([], 3)
 

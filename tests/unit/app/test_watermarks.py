@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 
 from distcommit import Job
 from distcommit.cli.main import app
-from distcommit.model.errors import ConfigurationError
-from distcommit.model.pins import Pin
-from distcommit.model.watermark import Position, Watermark, as_offset
-from distcommit.model.watermark_types import (
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.records.fixed_settings import Pin
+from distcommit.core.watermark import Position, Watermark, as_offset
+from distcommit.core.watermark_types import (
     WATERMARK_PIN,
     CompositeWatermark,
     LongWatermark,

@@ -16,10 +16,9 @@ from typer.testing import CliRunner, Result
 from distcommit.app.job import Job
 from distcommit.cli.main import app
 from distcommit.cli.terminal import Terminal
-from distcommit.engine.clock import SystemClock
-from distcommit.engine.launch import JobFailedError
-from distcommit.model.errors import FencedError, LostError, TransientError
-from distcommit.model.log_records import (
+from distcommit.core.errors import FencedError, LostError, TransientError
+from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.records.log_records import (
     Done,
     Failed,
     Fence,
@@ -30,20 +29,21 @@ from distcommit.model.log_records import (
     SealedSequence,
     SequenceName,
 )
-from distcommit.model.steps import StepContext
-from distcommit.model.unread import Unread, UnreadDataset
-from distcommit.model.urn import bucket_of
-from distcommit.model.watermark import Watermark
+from distcommit.core.records.read_failures import Unread, UnreadDataset
+from distcommit.core.urn import bucket_of
+from distcommit.core.watermark import Watermark
+from distcommit.engine.clock import SystemClock
+from distcommit.engine.driver.launch import JobFailedError
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.store import segment_name
 from distcommit.steps.registry import dump_steps
 from distcommit.steps.rename import FsRenameCommitStep
-from distcommit.stores.anchors import cut_ended, heads_now
-from distcommit.stores.job_lock import JobLock
-from distcommit.stores.job_store import JobStore
-from distcommit.stores.pinned import record_settings
-from distcommit.stores.run_records import put_record
-from distcommit.stores.segment import Segment, encode_segment
+from distcommit.stores.history.run_records import put_record
+from distcommit.stores.logs.log_anchors import cut_ended, heads_now
+from distcommit.stores.logs.segment import Segment, encode_segment
+from distcommit.stores.state.fixed_settings import record_settings
+from distcommit.stores.state.job_lock import JobLock
+from distcommit.stores.state.job_store import JobStore
 from tests.golden import samples
 
 JOB = """\
@@ -542,7 +542,7 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("last_line", "text", "code"),
         [
-            ("distcommit.model.errors.TransientError: storage is away", "storage is away", 4),
+            ("distcommit.core.errors.TransientError: storage is away", "storage is away", 4),
             ("ImportError: cannot import name 'x'", "ImportError: cannot import name 'x'", 1),
         ],
     )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from distcommit.cli.output import run_view
-from distcommit.cli.running import exit_code_of
+from distcommit.cli.commands.running import exit_code_of
+from distcommit.cli.views.result_views import run_view
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import World
 from tests.unit.cli.test_output import rendered

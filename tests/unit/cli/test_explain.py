@@ -17,10 +17,10 @@ from typer.testing import CliRunner
 from distcommit.app.job_file import explain
 from distcommit.app.job_file.config import load_config
 from distcommit.app.job_file.explain import ExplainResult, FlowPart
-from distcommit.cli.flow_svg import flow_svg
 from distcommit.cli.main import app
-from distcommit.model.constructs import Converted, Converter, RowChecker
-from distcommit.model.errors import ConfigurationError
+from distcommit.cli.web.flow_svg import flow_svg
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.interfaces.constructs import Converted, Converter, RowChecker
 
 PLAIN: Mapping[str, Any] = {
     "job": "orders",

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.engine.launch import Result
-from distcommit.engine.planner import plan_partition
+from distcommit.engine.driver.launch import Result
+from distcommit.engine.planning.planner import plan_partition
 from distcommit.engine.settings import RunSettings
 from tests.simulation.world import launch_here
 from tests.unit.app.test_readers import NAMES, Place

@@ -6,19 +6,19 @@ from typing import Any
 
 from rich.console import Console
 
-from distcommit.app.by_hand.compare import CompareResult, CompareRow
-from distcommit.app.by_hand.imports import ImportResult, ImportRow
-from distcommit.app.by_hand.rebuild_plan import RebuildResult, RebuildRow
+from distcommit.app.admin.rebuild_plan import RebuildResult, RebuildRow
+from distcommit.app.auditing.audit import AuditResult
+from distcommit.app.auditing.audit_rows import AuditRow
+from distcommit.app.auditing.shared_positions import SharedRange
 from distcommit.app.demo.story import DemoResult
-from distcommit.app.output.audit import AuditResult
-from distcommit.app.output.audit_rows import AuditRow
-from distcommit.app.output.shared_positions import SharedRange
-from distcommit.cli.audit_view import audit_view
-from distcommit.cli.display import Rate, describe, describe_speed
-from distcommit.cli.output import compare_view, demo_view, import_view, rebuild_view, run_view
-from distcommit.engine.events import Progress
-from distcommit.engine.reports import Reason, Totals
-from distcommit.engine.run import RunResult
+from distcommit.app.migration.compare import CompareResult, CompareRow
+from distcommit.app.migration.imports import ImportResult, ImportRow
+from distcommit.cli.progress_display import Rate, describe, describe_speed
+from distcommit.cli.views.audit_view import audit_view
+from distcommit.cli.views.result_views import compare_view, demo_view, import_view, rebuild_view, run_view
+from distcommit.engine.driver.events import Progress
+from distcommit.engine.driver.reports import Reason, Totals
+from distcommit.engine.driver.run import RunResult
 
 
 def rendered(view: Any) -> str:

@@ -18,36 +18,36 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distcommit.app.by_hand.compare import CompareResult
-from distcommit.app.by_hand.imports import ImportResult
-from distcommit.app.by_hand.rebuild_plan import RebuildResult
+from distcommit.app.admin.rebuild_plan import RebuildResult
+from distcommit.app.auditing.audit import AuditResult
 from distcommit.app.demo.story import DemoResult
-from distcommit.app.looking.datasets import DatasetsResult
-from distcommit.app.looking.release_plan import ReleasePlan
-from distcommit.app.looking.replay_plan import ReplayPlan
-from distcommit.app.looking.runs import RunResultKept, RunsResult
-from distcommit.app.looking.status import StatusResult, Trouble
-from distcommit.app.looking.steps import StepsResult
-from distcommit.app.looking.sweeps import SweepResult
-from distcommit.app.looking.verify_store import VerifyResult
-from distcommit.app.output.audit import AuditResult
+from distcommit.app.inspection.datasets import DatasetsResult
+from distcommit.app.inspection.release_plan import ReleasePlan
+from distcommit.app.inspection.replay_plan import ReplayPlan
+from distcommit.app.inspection.runs import RunResultKept, RunsResult
+from distcommit.app.inspection.status import StatusResult, Trouble
+from distcommit.app.inspection.steps import StepsResult
+from distcommit.app.inspection.sweeps import SweepResult
+from distcommit.app.inspection.verify_store import VerifyResult
+from distcommit.app.migration.compare import CompareResult
+from distcommit.app.migration.imports import ImportResult
 from distcommit.app.running.cancel import CancelResult
-from distcommit.cli import output
-from distcommit.cli.audit_view import audit_view
-from distcommit.cli.datasets_view import datasets_view, release_plan_view, replay_plan_view, steps_view
-from distcommit.cli.runs_view import cancel_view, run_kept_view, runs_view
-from distcommit.cli.status_view import status_view
 from distcommit.cli.terminal import Terminal
-from distcommit.cli.verify_view import sweep_view, verify_view
-from distcommit.engine.reports import Reason, Totals
-from distcommit.engine.run import RecoverResult, RunResult
-from distcommit.model.errors import ConfigurationError, DistcommitError, escaped_in_json, printable
+from distcommit.cli.views import result_views
+from distcommit.cli.views.audit_view import audit_view
+from distcommit.cli.views.datasets_view import datasets_view, release_plan_view, replay_plan_view, steps_view
+from distcommit.cli.views.runs_view import cancel_view, run_kept_view, runs_view
+from distcommit.cli.views.status_view import status_view
+from distcommit.cli.views.verify_view import sweep_view, verify_view
+from distcommit.core.errors import ConfigurationError, DistcommitError, escaped_in_json, printable
+from distcommit.engine.driver.reports import Reason, Totals
+from distcommit.engine.driver.run import RecoverResult, RunResult
 
 HOSTILE = "a\x1b[31m[red]b\x9b2J[/]\u202e\u2066\r\nerror: forged\x07\x7f\u2028"
 CONTROLS = re.compile("[\0-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 VIEWS: dict[type, list[Callable[[Any], Any]]] = {
-    RunResult: [output.run_view],
-    RecoverResult: [output.recover_view],
+    RunResult: [result_views.run_view],
+    RecoverResult: [result_views.recover_view],
     StatusResult: [status_view],
     DatasetsResult: [datasets_view],
     StepsResult: [steps_view],
@@ -59,10 +59,10 @@ VIEWS: dict[type, list[Callable[[Any], Any]]] = {
     VerifyResult: [verify_view],
     SweepResult: [sweep_view],
     AuditResult: [audit_view],
-    ImportResult: [output.import_view],
-    CompareResult: [output.compare_view],
-    RebuildResult: [output.rebuild_view],
-    DemoResult: [output.demo_view],
+    ImportResult: [result_views.import_view],
+    CompareResult: [result_views.compare_view],
+    RebuildResult: [result_views.rebuild_view],
+    DemoResult: [result_views.demo_view],
 }
 
 
@@ -187,5 +187,5 @@ def test_names_of_other_scripts_stay_as_they_are() -> None:
 def test_a_run_says_what_it_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     notes = tuple(Reason(f"__{number}", "passed over", "internal") for number in range(4))
     result = RunResult("r", 1, True, True, {}, Totals(notes=notes, notes_more=2), [])
-    told = shown(monkeypatch, lambda terminal: terminal.show(result, output.run_view))
+    told = shown(monkeypatch, lambda terminal: terminal.show(result, result_views.run_view))
     assert "4 (__0, __1, __2, ...): internal; and 2 more" in " ".join(told.split())

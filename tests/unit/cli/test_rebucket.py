@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from rich.console import Console, RenderableType
 
-from distcommit.app.by_hand.rebucket import RebucketResult
-from distcommit.cli.output import rebucket_view
+from distcommit.app.migration.rebucket import RebucketResult
+from distcommit.cli.views.result_views import rebucket_view
+from distcommit.core.records.log_records import DatasetStatus
 from distcommit.engine.clock import SystemClock
-from distcommit.fs.local import LocalFileSystem
-from distcommit.fs.posix import RealPosixCalls
-from distcommit.model.log_records import DatasetStatus
-from distcommit.stores import by_hand
-from distcommit.stores.job_lock import JobLock
-from distcommit.stores.job_store import JobStore
-from distcommit.stores.rebucket import Move, rebucket
+from distcommit.fs.posix_calls.local import LocalFileSystem
+from distcommit.fs.posix_calls.posix import RealPosixCalls
+from distcommit.stores.logs.rebucket import Move, rebucket
+from distcommit.stores.operator import operator_actions
+from distcommit.stores.state.job_lock import JobLock
+from distcommit.stores.state.job_store import JobStore
 from tests.unit.cli.test_cli import JOB, invoke, job_file, last_json, store
 
 __all__ = ["job_file", "store"]
@@ -26,9 +26,9 @@ __all__ = ["job_file", "store"]
 
 def made_idle(store: JobStore) -> None:
     """Everything that is open is declared done."""
-    by_hand.quarantine(store, "waiting", "person")
+    operator_actions.quarantine(store, "waiting", "person")
     for urn in ("waiting", "stuck"):
-        by_hand.accept(store, urn, "person")
+        operator_actions.accept(store, urn, "person")
 
 
 def text_of(view: RenderableType) -> str:

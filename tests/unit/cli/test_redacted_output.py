@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from distcommit.cli.terminal import Terminal
-from distcommit.model.redaction import redact
+from distcommit.core.redaction import redact
 
 SECRET = "S3cr3t+of-a-command"
 

@@ -9,11 +9,11 @@ import pytest
 from msgspec import structs
 
 from distcommit.app.job import Job
-from distcommit.model.log_records import Fence
-from distcommit.model.run_outcome import RunOutcome
-from distcommit.stores.job_store import JobStore
-from distcommit.stores.run_datasets import RunDataset, put_run_datasets
-from distcommit.stores.run_records import RecordedReason, RecordedReasons, put_beginning, put_record
+from distcommit.core.records.log_records import Fence
+from distcommit.core.run_outcome import RunOutcome
+from distcommit.stores.history.run_datasets import RunDataset, put_run_datasets
+from distcommit.stores.history.run_records import RecordedReason, RecordedReasons, put_beginning, put_record
+from distcommit.stores.state.job_store import JobStore
 from tests.golden import samples
 from tests.unit.cli.test_cli import JOB, append, invoke, last_json
 

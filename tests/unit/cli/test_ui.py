@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from distcommit.app.job import Job
-from distcommit.cli.ui_server import UiServer, is_loopback
-from distcommit.model.errors import ConfigurationError
+from distcommit.cli.web.ui_server import UiServer, is_loopback
+from distcommit.core.errors import ConfigurationError
 from tests.jobs.reported_run import EPOCH, HOSTILE, make_reported_job
 from tests.unit.cli.test_cli import JOB, invoke
 from tests.unit.cli.test_report import DANGEROUS, TAGS, Seen

@@ -10,23 +10,23 @@ from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from distcommit.app.by_hand.compare import CompareResult, CompareRow
-from distcommit.app.looking.datasets import DatasetRow, DatasetsResult
-from distcommit.app.looking.replay_plan import Replay, ReplayPlan, ReplayRow
-from distcommit.app.looking.runs import RunDatasetRow, RunResultKept, RunRow, RunsResult, RunStatus
-from distcommit.app.looking.status import DatasetStatusRow, StatusResult
-from distcommit.app.looking.steps import SequenceSteps, StepRow, StepsResult
-from distcommit.cli.datasets_view import datasets_view, replay_plan_view, steps_view
-from distcommit.cli.output import compare_view
-from distcommit.cli.records import flow_table
-from distcommit.cli.runs_view import run_kept_view, runs_view
-from distcommit.cli.status_view import status_view
-from distcommit.cli.views import ExplainedTable
-from distcommit.model.flow_counts import CheckCounts, FlowCounts
-from distcommit.model.watermark import Position
-from distcommit.model.work import ConstructCounts
-from distcommit.stores.attempt_counts import AttemptCounts
-from distcommit.stores.run_datasets import RunDataset
+from distcommit.app.inspection.datasets import DatasetRow, DatasetsResult
+from distcommit.app.inspection.replay_plan import Replay, ReplayPlan, ReplayRow
+from distcommit.app.inspection.runs import RunDatasetRow, RunResultKept, RunRow, RunsResult, RunStatus
+from distcommit.app.inspection.status import DatasetStatusRow, StatusResult
+from distcommit.app.inspection.steps import SequenceSteps, StepRow, StepsResult
+from distcommit.app.migration.compare import CompareResult, CompareRow
+from distcommit.cli.views.datasets_view import datasets_view, replay_plan_view, steps_view
+from distcommit.cli.views.pieces import ExplainedTable
+from distcommit.cli.views.result_views import compare_view
+from distcommit.cli.views.run_lines import flow_table
+from distcommit.cli.views.runs_view import run_kept_view, runs_view
+from distcommit.cli.views.status_view import status_view
+from distcommit.core.records.flow_counts import CheckCounts, FlowCounts
+from distcommit.core.watermark import Position
+from distcommit.core.work import ConstructCounts
+from distcommit.stores.history.attempt_counts import AttemptCounts
+from distcommit.stores.history.run_datasets import RunDataset
 from tests.golden import samples
 
 WHY = "SourceError: the brokers can't be reached; expected an answer within 30 s; found none at all"

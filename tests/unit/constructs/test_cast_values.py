@@ -12,8 +12,8 @@ import pytest
 
 from distcommit.constructs.by_record import Record, RecordConverter
 from distcommit.constructs.converters.cast import Cast
-from distcommit.constructs.json_records import JsonReader
-from distcommit.model.constructs import Converted
+from distcommit.constructs.json.json_records import JsonReader
+from distcommit.core.interfaces.constructs import Converted
 
 REJECTED = "rejected"
 FIRST, LAST = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999_999, UTC)

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from distcommit.app.job_file.built_in import validated
-from distcommit.model.constructs import Converted, Converter
-from distcommit.model.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.interfaces.constructs import Converted, Converter
 from tests.unit.covered_values import covered_arrays
 
 KEY = "0123456789abcdef"
@@ -171,7 +171,7 @@ def test_sql_refuses_names_that_differ_in_case_only_where_it_is_asked_for_them()
 
 
 def test_sql_reaches_no_file(tmp_path: Any) -> None:
-    from distcommit.constructs.sql_expressions import SqlExpressions
+    from distcommit.constructs.conditions.sql_expressions import SqlExpressions
 
     (tmp_path / "a.csv").write_text("a\n1\n")
     connection = SqlExpressions("true", {})._connection

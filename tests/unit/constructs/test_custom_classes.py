@@ -13,10 +13,10 @@ from distcommit.constructs.converters.python import PythonConverter
 from distcommit.constructs.forks.python import PythonFork
 from distcommit.constructs.row_checkers.python import PythonRowChecker
 from distcommit.constructs.task_checkers.python import PythonTaskChecker
-from distcommit.model.constructs import Converter, ForkOperator, RowChecker, TaskChecker
-from distcommit.model.errors import ConfigurationError, DistcommitError, TransientError
-from distcommit.model.sink import Sink
-from distcommit.model.source import Source
+from distcommit.core.errors import ConfigurationError, DistcommitError, TransientError
+from distcommit.core.interfaces.constructs import Converter, ForkOperator, RowChecker, TaskChecker
+from distcommit.core.interfaces.sink import Sink
+from distcommit.core.interfaces.source import Source
 from distcommit.sinks.python.sink import PythonSink
 from distcommit.sources.python.source import PythonSource
 

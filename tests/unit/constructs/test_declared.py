@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from distcommit.constructs.declared import in_words, is_narrower, misfits
+from distcommit.constructs.schemas.declared import in_words, is_narrower, misfits
 
 UTC = pa.timestamp("us", "UTC")
 STRUCT = pa.struct([("a", pa.int64()), ("b", pa.list_(pa.string()))])

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distcommit.app.job_file.built_in import validated
-from distcommit.constructs.conditions import Condition
+from distcommit.constructs.conditions.arrow_conditions import Condition
 from distcommit.constructs.settings import ForkOperatorSettings
-from distcommit.model.constructs import ForkOperator
-from distcommit.model.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.interfaces.constructs import ForkOperator
 
 OPERATORS = {
     "==": operator.eq,

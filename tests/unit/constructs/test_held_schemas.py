@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from distcommit.app.job_file.built_in import validated
 from distcommit.constructs.columns import Columns
 from distcommit.constructs.converters.schema import SchemaConverter
-from distcommit.model.errors import CorruptError, RecordError
+from distcommit.core.errors import CorruptError, RecordError
 from tests.unit.constructs.test_inferred_json import Kept
 
 FIRST = {"id": pa.int32(), "name": pa.string()}

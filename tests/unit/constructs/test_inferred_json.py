@@ -16,10 +16,10 @@ from pydantic import ValidationError
 
 from distcommit.constructs.column_types import arrow_type
 from distcommit.constructs.converters.json import JsonConverter
-from distcommit.constructs.json_fields import added, fields_in, paths_in
-from distcommit.constructs.json_records import JsonReader
-from distcommit.model.constructs import Converted
-from distcommit.model.errors import RecordError
+from distcommit.constructs.json.json_fields import added, fields_in, paths_in
+from distcommit.constructs.json.json_records import JsonReader
+from distcommit.core.errors import RecordError
+from distcommit.core.interfaces.constructs import Converted
 
 Policy = Literal["evolve", "pin", "fail"]
 

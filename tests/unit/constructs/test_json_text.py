@@ -12,9 +12,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from distcommit.constructs import json_records
 from distcommit.constructs.iso_times import are_alike_in_utc
-from distcommit.constructs.json_records import (
+from distcommit.constructs.json import json_records
+from distcommit.constructs.json.json_records import (
     _NOT_FINITE,
     _PART_BYTES,
     _ZONED,

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from distcommit.app.job_file.built_in import Section, validated
-from distcommit.model.constructs import (
+from distcommit.core.interfaces.constructs import (
     BranchCounts,
     Converted,
     Converter,

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distcommit.app.job_file.built_in import validated
-from distcommit.model.constructs import RowChecker
-from distcommit.model.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.interfaces.constructs import RowChecker
 
 NAN = float("nan")
 SMALL = st.one_of(st.none(), st.integers(-3, 3))

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distcommit.constructs import sql_expressions
-from distcommit.constructs.sql_comparisons import answered
-from distcommit.constructs.sql_expressions import SqlExpressions
+from distcommit.constructs.conditions import sql_expressions
+from distcommit.constructs.conditions.sql_comparisons import answered
+from distcommit.constructs.conditions.sql_expressions import SqlExpressions
 
 NUMBERS = [None, 0, 1, -1, 5, 127, -128, 2**31 - 1, -(2**31)]
 TEXTS = [None, "", "a", "A", "b", "ab", "é", "z", "\U0001f600", "￿", "5", "it's"]

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distcommit.app.job_file.built_in import validated
-from distcommit.model.constructs import BranchCounts, TaskChecker
-from distcommit.model.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.interfaces.constructs import BranchCounts, TaskChecker
 
 KEYS = st.lists(st.tuples(st.one_of(st.none(), st.integers(0, 3)), st.one_of(st.none(), st.sampled_from("xy"))))
 

@@ -13,26 +13,26 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from distcommit.app.output.audit import AuditResult, audit_store
-from distcommit.engine.counts import IngestCounts
-from distcommit.engine.ingest import ingest_partition, ingest_tasks
-from distcommit.engine.launch import Result
-from distcommit.engine.observed import observed
-from distcommit.engine.planner import plan_partition, share_out
-from distcommit.engine.recover import recover_partition
-from distcommit.engine.reports import Report
-from distcommit.engine.run import RunResult, run
+from distcommit.app.auditing.audit import AuditResult, audit_store
+from distcommit.core.interfaces.source import Extraction, Extractor, Planned, SourceState
+from distcommit.core.ports import FileStatus, FolderEntry
+from distcommit.core.records.log_records import DatasetState, Record
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import WorkUnit
+from distcommit.engine.committing.recover import recover_partition
+from distcommit.engine.driver.counts import IngestCounts
+from distcommit.engine.driver.guarded_observer import observed
+from distcommit.engine.driver.launch import Result
+from distcommit.engine.driver.reports import Report
+from distcommit.engine.driver.run import RunResult, run
+from distcommit.engine.planning.planner import plan_partition, share_out
+from distcommit.engine.reading.ingest import ingest_partition, ingest_tasks
 from distcommit.engine.settings import RunSettings
-from distcommit.model.log_records import DatasetState, Record
-from distcommit.model.ports import FileStatus, FolderEntry
-from distcommit.model.source import Extraction, Extractor, Planned, SourceState
-from distcommit.model.watermark import Watermark
-from distcommit.model.work import WorkUnit
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.parts import CLAIM_FOLDER
-from distcommit.stores.fencing import end_run
-from distcommit.stores.plans import put_manifest
-from distcommit.stores.segment import decode_segment
+from distcommit.stores.logs.fencing import end_run
+from distcommit.stores.logs.segment import decode_segment
+from distcommit.stores.state.plans import put_manifest
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.simulated_posix import SimulatedPosix

@@ -8,11 +8,11 @@ from functools import partial
 
 import pytest
 
-from distcommit.engine.drain import drain_partition
+from distcommit.core.records.log_records import Failed, SealedSequence, SequenceName
+from distcommit.core.work import TaskState
+from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.settings import RunSettings
-from distcommit.model.log_records import Failed, SealedSequence, SequenceName
-from distcommit.model.work import TaskState
-from distcommit.stores.task_states import TaskStateReader, record_ingest_ended
+from distcommit.stores.state.task_states import TaskStateReader, record_ingest_ended
 from distcommit.testing.fakes.faulty_calls import Crashed
 from distcommit.testing.fakes.model_source import ModelSource
 from tests.simulation.world import World

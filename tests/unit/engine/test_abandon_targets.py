@@ -11,9 +11,8 @@ from typing import ClassVar
 import pytest
 
 from distcommit.constructs.forks.all import AllBranches
-from distcommit.engine.run import RunResult, run
-from distcommit.ingest.task_flow import Branch, TaskFlow
-from distcommit.model.committer import (
+from distcommit.core.errors import ConflictError
+from distcommit.core.interfaces.committer import (
     CommitOutcome,
     CommitRequest,
     Committed,
@@ -22,12 +21,13 @@ from distcommit.model.committer import (
     RetryLater,
     SinkCommitter,
 )
-from distcommit.model.errors import ConflictError
-from distcommit.model.ledger import LedgerRow
-from distcommit.model.sink import Abilities, Sink
-from distcommit.sinks import ledgers
+from distcommit.core.interfaces.ledger import LedgerRow
+from distcommit.core.interfaces.sink import Abilities, Sink
+from distcommit.engine.driver.run import RunResult, run
+from distcommit.pipeline.task_flow import Branch, TaskFlow
+from distcommit.sinks.base import ledgers
 from distcommit.sinks.files.sink import FileSink
-from distcommit.stores import by_hand
+from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from tests.simulation.world import World
 from tests.unit.engine.machines import OUTPUT, Fault, Machine, Meeting, launch, source, statuses
@@ -129,7 +129,7 @@ class Job:
 
     def abandon(self) -> None:
         """As a person does."""
-        by_hand.abandon(
+        operator_actions.abandon(
             WORLD.store(self.machine), "a", "somebody", {**self.table.committers, **self.messages.committers}
         )
 
@@ -199,7 +199,7 @@ def test_where_one_target_refuses_nothing_is_removed_and_a_retry_goes_through() 
             job.abandon()
         assert statuses(WORLD, job.machine) == {"a": "quarantined"}
         assert (job.table.values, job.messages.values, job.files()) == (VALUES, [], before)
-    by_hand.retry(WORLD.store(job.machine), "a", "somebody")
+    operator_actions.retry(WORLD.store(job.machine), "a", "somebody")
     job.check_exact()
 
 
@@ -215,7 +215,7 @@ def test_what_was_abandoned_before_stays_so_when_a_later_one_is_allowed_again() 
     (outcome,) = LedgerCommitter(job.messages).commit([zombie])
     assert isinstance(outcome, FailedForGood)
     assert job.messages.values == []
-    by_hand.retry(WORLD.store(job.machine), "a", "somebody")
+    operator_actions.retry(WORLD.store(job.machine), "a", "somebody")
     job.check_exact()
 
 
@@ -238,7 +238,7 @@ def test_killed_anywhere_as_it_is_abandoned_it_goes_on_or_is_as_it_was(compacted
             with suppress(ConflictError):
                 job.abandon()
         if compacted:
-            by_hand.retry(WORLD.store(job.machine), "a", "somebody")
+            operator_actions.retry(WORLD.store(job.machine), "a", "somebody")
         job.check_exact()
         if not died:
             break
@@ -265,7 +265,7 @@ def test_a_zombie_goes_on_at_any_moment_of_an_abandon(compacted: bool) -> None:
                 with suppress(ConflictError):
                     job.abandon()
             if statuses(WORLD, job.machine).get("a") == "quarantined":
-                by_hand.retry(WORLD.store(job.machine), "a", "somebody")
+                operator_actions.retry(WORLD.store(job.machine), "a", "somebody")
             job.table.before = job.messages.before = quiet
             return True
 
@@ -312,6 +312,6 @@ def test_a_zombie_commits_at_any_moment_of_an_abandon(compacted: bool) -> None:
         if met.result is None:
             break
         if statuses(WORLD, job.machine)["a"] == "quarantined":
-            by_hand.retry(store, "a", "somebody")
+            operator_actions.retry(store, "a", "somebody")
         job.check_exact()
     assert number > 4

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from distcommit.constructs.forks.all import AllBranches
-from distcommit.engine.run import run
-from distcommit.ingest.task_flow import Branch, TaskFlow
+from distcommit.engine.driver.run import run
+from distcommit.pipeline.task_flow import Branch, TaskFlow
 from distcommit.sinks.files.sink import FileSink
 from distcommit.testing.fakes.model_source import SCHEMA, ModelDataset, ModelSource
 from tests.simulation.world import World

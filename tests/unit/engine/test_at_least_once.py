@@ -9,14 +9,14 @@ from functools import partial
 
 import pytest
 
-from distcommit.app.output.audit import AuditResult, audit_store
-from distcommit.engine.drain import drain_partition
-from distcommit.engine.ingest import ingest_partition
-from distcommit.engine.run import run
-from distcommit.model.errors import FencedError
-from distcommit.model.log_records import Done, Gate, Intent, SealedSequence, SetWatermark
-from distcommit.model.watermark import Watermark
-from distcommit.stores.task_states import record_ingest_ended
+from distcommit.app.auditing.audit import AuditResult, audit_store
+from distcommit.core.errors import FencedError
+from distcommit.core.records.log_records import Done, Gate, Intent, SealedSequence, SetWatermark
+from distcommit.core.watermark import Watermark
+from distcommit.engine.committing.drain import drain_partition
+from distcommit.engine.driver.run import run
+from distcommit.engine.reading.ingest import ingest_partition
+from distcommit.stores.state.task_states import record_ingest_ended
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.explore import crashes_of

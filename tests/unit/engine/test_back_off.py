@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from distcommit.engine.back_off import LONGEST_WAIT_S, back_off_s
+from distcommit.core.errors import ConfigurationError, QualityError, RecordError, SourceError
+from distcommit.core.work import WorkUnit
+from distcommit.engine.reading.back_off import LONGEST_WAIT_S, back_off_s
 from distcommit.engine.settings import RunSettings
-from distcommit.model.errors import ConfigurationError, QualityError, RecordError, SourceError
-from distcommit.model.work import WorkUnit
 from tests.simulation.world import SimulatedClock
 from tests.unit.engine.machines import Machine, OddSource, begin_ingest, ingest_all, source, states
 from tests.unit.engine.situations import WORLD, check_recovery, rows

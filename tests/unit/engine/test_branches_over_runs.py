@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from distcommit.constructs.forks.all import AllBranches
-from distcommit.engine.run import run
-from distcommit.ingest.task_flow import Branch, Stage, TaskFlow
-from distcommit.model.committer import CommitRequest, Committed
-from distcommit.model.constructs import Converted, Converter
+from distcommit.core.interfaces.committer import CommitRequest, Committed
+from distcommit.core.interfaces.constructs import Converted, Converter
+from distcommit.engine.driver.run import run
+from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
 from tests.simulation.world import World
 from tests.unit.engine.machines import Machine, launch, source, states
 from tests.unit.engine.test_own_sinks import MemorySink

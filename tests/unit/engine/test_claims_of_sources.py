@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from distcommit.model.source import Extraction, Extractor
-from distcommit.model.watermark import Watermark, as_offset
-from distcommit.model.work import DatasetPlan, SkippedRange, WorkUnit
+from distcommit.core.interfaces.source import Extraction, Extractor
+from distcommit.core.watermark import Watermark, as_offset
+from distcommit.core.work import DatasetPlan, SkippedRange, WorkUnit
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import World

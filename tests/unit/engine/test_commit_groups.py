@@ -11,21 +11,21 @@ from typing import ClassVar
 
 import pytest
 
-from distcommit.engine.drain import drain_partition
-from distcommit.engine.ingest import ingest_partition, ingest_tasks
-from distcommit.engine.planner import plan_partition, share_out
-from distcommit.engine.recover import recover_partition
+from distcommit.core.commit_groups import CommitGroups
+from distcommit.core.errors import ConfigurationError, ConflictError
+from distcommit.core.interfaces.committer import FailedForGood
+from distcommit.core.records.log_records import DatasetStatus
+from distcommit.core.urn import bucket_of
+from distcommit.core.watermark import Watermark
+from distcommit.engine.committing.drain import drain_partition
+from distcommit.engine.committing.recover import recover_partition
+from distcommit.engine.planning.planner import plan_partition, share_out
+from distcommit.engine.reading.ingest import ingest_partition, ingest_tasks
 from distcommit.engine.settings import RunSettings
-from distcommit.model.commit_groups import CommitGroups
-from distcommit.model.committer import FailedForGood
-from distcommit.model.errors import ConfigurationError, ConflictError
-from distcommit.model.log_records import DatasetStatus
-from distcommit.model.urn import bucket_of
-from distcommit.model.watermark import Watermark
-from distcommit.stores import by_hand
-from distcommit.stores.plans import put_manifest
-from distcommit.stores.rebucket import Move, rebucket
-from distcommit.stores.task_states import record_ingest_ended
+from distcommit.stores.logs.rebucket import Move, rebucket
+from distcommit.stores.operator import operator_actions
+from distcommit.stores.state.plans import put_manifest
+from distcommit.stores.state.task_states import record_ingest_ended
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import World
 from tests.unit.engine.machines import Machine, source
@@ -142,7 +142,7 @@ def test_a_dataset_without_a_group_is_told_and_others_go_on(group: Callable[[str
     assert WORLD.watermarks(machine) == {"well": Watermark({"0": 3}), "fine": Watermark({"0": 1})}
     store = replace(WORLD.store(machine), groups=CommitGroups(sink))
     with pytest.raises(ConfigurationError, match="names no commit group"):
-        by_hand.set_watermark(store, "bad", Watermark({"0": 1}), "me")
+        operator_actions.set_watermark(store, "bad", Watermark({"0": 1}), "me")
 
 
 def test_the_longest_group_is_one() -> None:
@@ -172,11 +172,11 @@ def test_people_find_a_dataset_by_its_group() -> None:
     store = replace(WORLD.store(machine), groups=CommitGroups(sink))
     assert store.bucket_of("stuck") != WORLD.store(machine).bucket_of("stuck")
     with pytest.raises(ConflictError, match="quarantined"):
-        by_hand.retry(WORLD.store(machine), "stuck", "me")
-    by_hand.retry(store, "stuck", "me")
-    by_hand.quarantine(store, "stuck", "me")
-    by_hand.set_watermark(store, "a", Watermark({"0": 1}), "me")
-    by_hand.set_watermarks(store, {"b": Watermark({"0": 0})}, {"b": Watermark({"0": 1})}, "me")
+        operator_actions.retry(WORLD.store(machine), "stuck", "me")
+    operator_actions.retry(store, "stuck", "me")
+    operator_actions.quarantine(store, "stuck", "me")
+    operator_actions.set_watermark(store, "a", Watermark({"0": 1}), "me")
+    operator_actions.set_watermarks(store, {"b": Watermark({"0": 0})}, {"b": Watermark({"0": 1})}, "me")
     assert WORLD.watermarks(machine) == {"a": Watermark({"0": 1}), "b": Watermark({"0": 0})}
     assert store.bucket_log(store.bucket_of("stuck")).refresh().state_of("stuck").status is DatasetStatus.QUARANTINED
 
@@ -188,7 +188,7 @@ def test_one_place_says_which_bucket_has_a_dataset() -> None:
         for path in product.rglob("*.py")
         if re.search(r"import .*\bbucket_of\b", path.read_text())
     }
-    assert known == {"model/commit_groups.py"}
+    assert known == {"core/commit_groups.py"}
 
 
 def test_another_number_of_buckets_keeps_a_group_together_and_needs_a_group_for_each_dataset() -> None:

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import asdict, astuple
 
-from distcommit.engine.counts import CommitCounts, Counts, DrainCounts, IngestCounts, PlanCounts, RecoverCounts
-from distcommit.engine.reports import KEPT_REASONS, Reasons, Report, Tally, Totals, add_up, by_name, totals_of
+from distcommit.engine.driver.counts import CommitCounts, Counts, DrainCounts, IngestCounts, PlanCounts, RecoverCounts
+from distcommit.engine.driver.reports import KEPT_REASONS, Reasons, Report, Tally, Totals, add_up, by_name, totals_of
 
 KINDS: tuple[type[Counts], ...] = (CommitCounts, RecoverCounts, PlanCounts, IngestCounts, DrainCounts)
 PHASES = KINDS[1:]

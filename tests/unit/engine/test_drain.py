@@ -7,12 +7,12 @@ from contextlib import suppress
 
 import pytest
 
-from distcommit.engine.drain import drain_partition
-from distcommit.engine.ingest import ingest_partition
-from distcommit.model.watermark import Watermark
-from distcommit.model.work import WorkUnit
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import WorkUnit
+from distcommit.engine.committing.drain import drain_partition
+from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.protocol.readiness import CommitPolicy
-from distcommit.stores.task_states import record_ingest_ended
+from distcommit.stores.state.task_states import record_ingest_ended
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import World

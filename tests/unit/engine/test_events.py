@@ -11,8 +11,11 @@ from typing import TypeVar
 import msgspec
 import pytest
 
-from distcommit.engine.counts import Counts, DrainCounts, IngestCounts, PlanCounts, RecoverCounts
-from distcommit.engine.events import (
+from distcommit.core.errors import FencedError, SourceUnavailableError
+from distcommit.core.run_outcome import RunOutcome
+from distcommit.core.work import WorkUnit
+from distcommit.engine.driver.counts import Counts, DrainCounts, IngestCounts, PlanCounts, RecoverCounts
+from distcommit.engine.driver.events import (
     Event,
     EventsLeftOut,
     PhaseBegan,
@@ -21,22 +24,19 @@ from distcommit.engine.events import (
     RunBegan,
     RunEnded,
 )
-from distcommit.engine.observed import observed
-from distcommit.engine.progress import watched
-from distcommit.engine.reports import Report, Tally, by_name
-from distcommit.engine.run import RunResult, run
-from distcommit.engine.settings import RunSettings
-from distcommit.engine.task_events import (
+from distcommit.engine.driver.guarded_observer import observed
+from distcommit.engine.driver.progress import watched
+from distcommit.engine.driver.reports import Report, Tally, by_name
+from distcommit.engine.driver.run import RunResult, run
+from distcommit.engine.reading.task_events import (
     KEPT_EVENTS,
     DatasetQuarantined,
     SequenceDone,
     SequenceSealed,
     WorkUnitDone,
 )
-from distcommit.model.errors import FencedError, SourceUnavailableError
-from distcommit.model.run_outcome import RunOutcome
-from distcommit.model.work import WorkUnit
-from distcommit.stores.fencing import begin_run
+from distcommit.engine.settings import RunSettings
+from distcommit.stores.logs.fencing import begin_run
 from distcommit.testing.fakes.model_source import ModelSource
 from tests.simulation.world import World
 from tests.unit.engine.machines import OUTPUT, STAGING, Machine, OddSource, dies, launch, source, statuses, with_folders

@@ -9,15 +9,15 @@ from dataclasses import replace
 
 import pytest
 
-from distcommit.engine.drain import drain_partition
-from distcommit.engine.ingest import ingest_partition
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import TaskOutcome, TaskState
+from distcommit.engine.committing.drain import drain_partition
+from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
-from distcommit.model.watermark import Watermark
-from distcommit.model.work import TaskOutcome, TaskState
 from distcommit.steps import registry
 from distcommit.steps.rename import FsRenameCommitStep
-from distcommit.stores.plans import PlanReader, read_manifest
-from distcommit.stores.task_states import TaskStateWriter, record_ingest_ended
+from distcommit.stores.state.plans import PlanReader, read_manifest
+from distcommit.stores.state.task_states import TaskStateWriter, record_ingest_ended
 from distcommit.testing.fakes.faulty_calls import Operation
 from tests.simulation.world import World
 from tests.unit.engine.machines import (

@@ -19,10 +19,9 @@ import pyarrow as pa
 import pytest
 
 import distcommit
-from distcommit.engine.run import RunResult
-from distcommit.ingest.task_flow import Branch, Check, Stage, TaskFlow
-from distcommit.model.committer import CommitOutcome, CommitRequest, FailedForGood, RetryLater
-from distcommit.model.constructs import (
+from distcommit.core.errors import SourceError, SourceUnavailableError
+from distcommit.core.interfaces.committer import CommitOutcome, CommitRequest, FailedForGood, RetryLater
+from distcommit.core.interfaces.constructs import (
     BranchCounts,
     Converted,
     Converter,
@@ -31,16 +30,17 @@ from distcommit.model.constructs import (
     TaskCheck,
     TaskChecker,
 )
-from distcommit.model.errors import SourceError, SourceUnavailableError
-from distcommit.model.sink import AttemptIdentity, Origin, Origins, Publish, Sink, SinkWriter, StagingArea
-from distcommit.model.source import Extraction, Extractor, Planned, Source
-from distcommit.model.watermark import Watermark
-from distcommit.model.work import WorkUnit
+from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Origins, Publish, Sink, SinkWriter, StagingArea
+from distcommit.core.interfaces.source import Extraction, Extractor, Planned, Source
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import WorkUnit
+from distcommit.engine.driver.run import RunResult
+from distcommit.pipeline.task_flow import Branch, Check, Stage, TaskFlow
 from distcommit.protocol.paths.parts import work_unit_name
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.files.field_folders import FieldPartition
 from distcommit.sinks.files.sink import FileSink
-from distcommit.stores import by_hand
+from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import FILE_A_RECORD, World
 from tests.unit.engine.machines import OUTPUT, Fault, Machine, audit, fails, go, statuses, with_folders
@@ -636,6 +636,6 @@ def test_a_committer_that_fails_leaves_all_of_it_to_replay(name: str, policy: Co
     sink.answers = lambda request: None
     if isinstance(outcome, FailedForGood):
         assert statuses(world, machine)["a"] == "quarantined"
-        by_hand.retry(world.store(machine), "a", "person")
+        operator_actions.retry(world.store(machine), "a", "person")
     assert run_with(sink, machine, BatchByBatch(SOURCE.datasets), world).succeeded
     assert sink.rows == {"a": [f"a/0/{offset}" for offset in range(12)], **others}

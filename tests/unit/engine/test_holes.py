@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from distcommit.app.looking.status import read_status
-from distcommit.model.work import SkippedRange
+from distcommit.app.inspection.status import read_status
+from distcommit.core.work import SkippedRange
 from distcommit.sinks.files.footer import read_footer
 from distcommit.sinks.files.offsets import OffsetSets
-from distcommit.stores import by_hand
+from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import World
 from tests.unit.engine.machines import Machine, audit, go, published, states
@@ -59,7 +59,7 @@ def test_a_source_made_again_begins_anew_and_is_audited_by_itself() -> None:
     again = ModelSource({"a": ModelDataset({"0": 8}, incarnation="two")})
     refused = go(WORLD, machine, again)
     assert (refused.totals.datasets_skipped, refused.totals.records_published) == (1, 0)
-    by_hand.set_watermark(WORLD.store(machine), "a", None, "person")
+    operator_actions.set_watermark(WORLD.store(machine), "a", None, "person")
     before = published(machine)
     assert go(WORLD, machine, again).totals.records_published == 8
     assert WORLD.watermarks(machine)["a"].incarnation == "two"

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from distcommit.engine.run import RunResult
-from distcommit.model.source import DatasetProblem, Extraction, Extractor, PassedOver
-from distcommit.model.watermark import Watermark
-from distcommit.model.work import DatasetPlan, SkippedRange, WorkUnit
+from distcommit.core.interfaces.source import DatasetProblem, Extraction, Extractor, PassedOver
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import DatasetPlan, SkippedRange, WorkUnit
+from distcommit.engine.driver.run import RunResult
 from distcommit.testing.fakes.model_source import ModelSource
 from tests.models.strategies import no_names, no_plans, no_positions
 from tests.simulation.world import World

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from distcommit.model.log_records import Checkpoint, Fence
+from distcommit.core.records.log_records import Checkpoint, Fence
 from distcommit.testing.fakes.faulty_calls import Operation
 from tests.simulation.world import World
 from tests.unit.engine.machines import BUCKET_LOG, Machine, go, source

@@ -8,19 +8,19 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from distcommit.engine.drain import drain_partition
-from distcommit.engine.ingest import ingest_partition, ingest_tasks
-from distcommit.engine.planner import plan_partition, share_out
-from distcommit.engine.recover import recover_partition
-from distcommit.engine.sharing import LARGEST_KEPT
-from distcommit.model.log_records import SetWatermark
-from distcommit.model.source import DatasetProblem
-from distcommit.model.steps import StepContext
-from distcommit.model.watermark import Watermark
-from distcommit.model.work import WorkUnit
+from distcommit.core.interfaces.source import DatasetProblem
+from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.records.log_records import SetWatermark
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import WorkUnit
+from distcommit.engine.committing.drain import drain_partition
+from distcommit.engine.committing.recover import recover_partition
+from distcommit.engine.planning.planner import plan_partition, share_out
+from distcommit.engine.planning.work_distribution import LARGEST_KEPT
+from distcommit.engine.reading.ingest import ingest_partition, ingest_tasks
 from distcommit.steps.registry import load_steps
-from distcommit.stores.plans import put_manifest
-from distcommit.stores.task_states import record_ingest_ended
+from distcommit.stores.state.plans import put_manifest
+from distcommit.stores.state.task_states import record_ingest_ended
 from distcommit.testing.fakes.faulty_calls import Crashed
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import World

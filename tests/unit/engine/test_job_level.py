@@ -13,23 +13,23 @@ from typing import Any
 
 import pytest
 
-from distcommit.app.looking.status import NextRun, read_status
-from distcommit.engine.committer import BucketCommitter
-from distcommit.engine.counts import CommitCounts
-from distcommit.engine.drain import drain_partition
-from distcommit.engine.ingest import ingest_partition
-from distcommit.engine.planner import plan_partition
-from distcommit.engine.recover import recover_partition
-from distcommit.engine.reports import Tally
-from distcommit.engine.run import RunResult, run
-from distcommit.model.errors import FencedError
-from distcommit.model.lockstep import alone
-from distcommit.model.log_records import Decide
-from distcommit.model.ports import FolderEntry
+from distcommit.app.inspection.status import NextRun, read_status
+from distcommit.core.errors import FencedError
+from distcommit.core.ports import FolderEntry
+from distcommit.core.records.log_records import Decide
+from distcommit.core.support.io_batching import alone
+from distcommit.engine.committing.committer import BucketCommitter
+from distcommit.engine.committing.drain import drain_partition
+from distcommit.engine.committing.recover import recover_partition
+from distcommit.engine.driver.counts import CommitCounts
+from distcommit.engine.driver.reports import Tally
+from distcommit.engine.driver.run import RunResult, run
+from distcommit.engine.planning.planner import plan_partition
+from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.protocol.paths.temporary import OUTPUT_PROBE, TEMPORARY
-from distcommit.stores import by_hand
-from distcommit.stores.fencing import fence_bucket, fence_job
-from distcommit.stores.job_store import JobStore
+from distcommit.stores.logs.fencing import fence_bucket, fence_job
+from distcommit.stores.operator import operator_actions
+from distcommit.stores.state.job_store import JobStore
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.simulated_posix import SimulatedPosix
@@ -285,7 +285,7 @@ def test_a_dataset_that_is_not_idle_holds_all_others_back_until_it_is(how: str) 
     assert f"skipped, {how}: " in f"{told(result)}"
     if how == "quarantined":
         result = go(JOB, machine, SIX)
-        by_hand.retry(JOB.store(machine), "a", "person")
+        operator_actions.retry(JOB.store(machine), "a", "person")
     check_held_back(machine, result, 5)
 
 

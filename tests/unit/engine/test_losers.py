@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 
 import pytest
 
-from distcommit.engine.losers import discard_ended
-from distcommit.engine.run import RunResult, run
-from distcommit.model.committer import CommitterContext, LostAttempt, SinkCommitter
-from distcommit.model.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
-from distcommit.stores.attempt_notes import note_attempt, noted_attempts
-from distcommit.stores.staging import prepare_bucket
+from distcommit.core.interfaces.committer import CommitterContext, LostAttempt, SinkCommitter
+from distcommit.core.interfaces.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
+from distcommit.engine.committing.aborted_attempts import discard_ended
+from distcommit.engine.driver.run import RunResult, run
+from distcommit.stores.folders.attempt_notes import note_attempt, noted_attempts
+from distcommit.stores.folders.staging import prepare_bucket
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import World
 from tests.unit.engine.machines import STAGING, Machine, launch, source

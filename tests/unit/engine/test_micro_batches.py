@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from distcommit.engine.run import RunResult, run
-from distcommit.model.commit_groups import CommitGroups
-from distcommit.model.errors import ConfigurationError, SourceError
-from distcommit.model.source import SourceState
-from distcommit.model.work import DatasetPlan
+from distcommit.core.commit_groups import CommitGroups
+from distcommit.core.errors import ConfigurationError, SourceError
+from distcommit.core.interfaces.source import SourceState
+from distcommit.core.work import DatasetPlan
+from distcommit.engine.driver.run import RunResult, run
 from distcommit.sources.micro_batch.source import Spool, SpooledBatch
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from tests.simulation.world import ROOTS, SimulatedFileSystem, World

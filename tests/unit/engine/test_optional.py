@@ -9,16 +9,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from distcommit.app.auditing.audit import AuditResult, audit_store
 from distcommit.app.job_file.flow_settings import ForkSettings
-from distcommit.app.output.audit import AuditResult, audit_store
-from distcommit.engine.run import RunResult
-from distcommit.ingest.task_flow import Branch, Check, Stage, TaskFlow
-from distcommit.model.constructs import BranchCounts, Converted, Converter, RowChecker, TaskCheck, TaskChecker
-from distcommit.model.log_records import DatasetStatus
-from distcommit.model.sink import AttemptIdentity, Origin, Origins, Prepared, Sink, SinkWriter, StagingArea
-from distcommit.model.source import Source
-from distcommit.model.watermark import Watermark
-from distcommit.model.work import SkippedRange
+from distcommit.core.interfaces.constructs import BranchCounts, Converted, Converter, RowChecker, TaskCheck, TaskChecker
+from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Origins, Prepared, Sink, SinkWriter, StagingArea
+from distcommit.core.interfaces.source import Source
+from distcommit.core.records.log_records import DatasetStatus
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import SkippedRange
+from distcommit.engine.driver.run import RunResult
+from distcommit.pipeline.task_flow import Branch, Check, Stage, TaskFlow
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.files.footer import read_footer, read_records
 from distcommit.sinks.files.sink import FileSink

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from distcommit.app.by_hand.rebuild import keep_store, known_states
-from distcommit.model.errors import StaleStoreError
-from distcommit.model.log_records import DatasetStatus
-from distcommit.stores.fencing import is_other_staging
+from distcommit.app.admin.rebuild import keep_store, known_states
+from distcommit.core.errors import StaleStoreError
+from distcommit.core.records.log_records import DatasetStatus
+from distcommit.stores.logs.fencing import is_other_staging
 from tests.simulation.programs.parts import SOURCE, files_below, half_done, replace_files
 from tests.simulation.world import ROOTS, World
 from tests.unit.engine.machines import Machine

@@ -10,21 +10,21 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from distcommit.app.looking.status import DatasetStatusRow, NextRun, read_status
-from distcommit.engine.clean_up import RemoveProbes
-from distcommit.engine.recover import recover_partition
-from distcommit.engine.run import RunResult
-from distcommit.model.committer import (
+from distcommit.app.inspection.status import DatasetStatusRow, NextRun, read_status
+from distcommit.core.interfaces.committer import (
     CommitOutcome,
     CommitRequest,
     CommitterContext,
     RetryLater,
     SinkCommitter,
 )
-from distcommit.model.log_records import Left
-from distcommit.model.steps import StepContext
-from distcommit.stores import by_hand
-from distcommit.stores.segment import decode_segment
+from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.records.log_records import Left
+from distcommit.engine.committing.clean_up import RemoveProbes
+from distcommit.engine.committing.recover import recover_partition
+from distcommit.engine.driver.run import RunResult
+from distcommit.stores.logs.segment import decode_segment
+from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.faulty_calls import Operation
 from tests.simulation.world import ROOTS, World
 from tests.unit.engine.machines import (
@@ -99,7 +99,7 @@ def test_all_sequences_of_a_bucket_that_fail_for_good_are_quarantined_and_can_be
         assert "Permission denied (EACCES)" in row.reason
         assert f"{OUTPUT}/{urn}/" in row.reason
         assert (row.outage, row.next_run, row.failed_runs) == (False, NextRun.NOTHING, 3)
-        by_hand.retry(WORLD.store(machine), urn, "person")
+        operator_actions.retry(WORLD.store(machine), urn, "person")
     check_recovery(machine, DATA)
 
 

@@ -11,9 +11,8 @@ import pyarrow as pa
 import pytest
 
 from distcommit.constructs.forks.all import AllBranches
-from distcommit.engine.run import RunResult, run
-from distcommit.ingest.task_flow import Branch, Stage, TaskFlow
-from distcommit.model.committer import (
+from distcommit.core.errors import ConflictError, DistcommitError, SinkUnavailableError
+from distcommit.core.interfaces.committer import (
     AlreadyCommitted,
     CommitOutcome,
     CommitRequest,
@@ -23,12 +22,22 @@ from distcommit.model.committer import (
     RetryLater,
     SinkCommitter,
 )
-from distcommit.model.constructs import Converted, Converter
-from distcommit.model.errors import ConflictError, DistcommitError, SinkUnavailableError
-from distcommit.model.sink import Abilities, AttemptIdentity, Origin, Origins, Prepared, Sink, SinkWriter, StagingArea
-from distcommit.sinks.committer_sink import CommitterSink
+from distcommit.core.interfaces.constructs import Converted, Converter
+from distcommit.core.interfaces.sink import (
+    Abilities,
+    AttemptIdentity,
+    Origin,
+    Origins,
+    Prepared,
+    Sink,
+    SinkWriter,
+    StagingArea,
+)
+from distcommit.engine.driver.run import RunResult, run
+from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
+from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.sinks.files.sink import FileSink
-from distcommit.stores import by_hand
+from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import World
 from tests.unit.engine.machines import NOTHING, STAGING, Machine, go, launch, source, states, statuses
@@ -170,7 +179,7 @@ def test_what_is_to_be_retried_later_stays_pending_and_counts_as_an_attempt_of_e
     run_with(sink, machine, source(a=3, b=9))
     assert statuses(WORLD, machine) == {"a": "idle", "b": "quarantined"}
     sink.answers = lambda request: None
-    by_hand.retry(WORLD.store(machine), "b", "person")
+    operator_actions.retry(WORLD.store(machine), "b", "person")
     run_with(sink, machine, source(a=3, b=1))
     assert sink.rows == {"a": ["a/0/0", "a/0/1", "a/0/2"], "b": ["b/0/0"]}
 
@@ -308,7 +317,7 @@ class TestAbandon:
     def test_the_committer_takes_back_what_was_prepared_and_the_next_run_reads_it_again(self, machine: Machine) -> None:
         sink, sequence = MemorySink(), states(WORLD, machine)["a"].sequence
         assert sequence is not None
-        by_hand.abandon(WORLD.store(machine), "a", "person", sink.committers)
+        operator_actions.abandon(WORLD.store(machine), "a", "person", sink.committers)
         (taken_back,) = sink.taken_back
         infos = ({"values": ["a/0/0"]},)
         assert taken_back == CommitRequest("a", sequence.epoch, infos, bases=(0,), attempts=taken_back.attempts)
@@ -320,18 +329,18 @@ class TestAbandon:
     def test_what_can_not_be_taken_back_is_quarantined_as_before(self, machine: Machine) -> None:
         sink = MemorySink(aborting=raised(ConflictError("it is committed")))
         with pytest.raises(ConflictError, match="it is committed"):
-            by_hand.abandon(WORLD.store(machine), "a", "person", sink.committers)
+            operator_actions.abandon(WORLD.store(machine), "a", "person", sink.committers)
         assert statuses(WORLD, machine) == {"a": "quarantined"}
-        by_hand.retry(WORLD.store(machine), "a", "person")
+        operator_actions.retry(WORLD.store(machine), "a", "person")
         run_with(MemorySink(), machine, NOTHING)
         assert statuses(WORLD, machine) == {"a": "idle"}
 
     def test_a_target_that_is_down_leaves_it_revoking_until_it_is_abandoned_again(self, machine: Machine) -> None:
         sink = MemorySink(aborting=raised(OSError("no route")))
         with pytest.raises(DistcommitError, match="OSError: no route"):
-            by_hand.abandon(WORLD.store(machine), "a", "person", sink.committers)
+            operator_actions.abandon(WORLD.store(machine), "a", "person", sink.committers)
         assert statuses(WORLD, machine) == {"a": "revoking"}
-        by_hand.abandon(WORLD.store(machine), "a", "person", MemorySink().committers)
+        operator_actions.abandon(WORLD.store(machine), "a", "person", MemorySink().committers)
         assert statuses(WORLD, machine) == {"a": "idle"}
 
     def test_a_committer_without_abort_can_not_take_back(self, machine: Machine) -> None:
@@ -344,12 +353,12 @@ class TestAbandon:
                 return []
 
         with pytest.raises(ConflictError, match=r"can't take back .*dataset=a.*retry or accept"):
-            by_hand.abandon(WORLD.store(machine), "a", "person", Plain().committers)
+            operator_actions.abandon(WORLD.store(machine), "a", "person", Plain().committers)
         assert statuses(WORLD, machine) == {"a": "quarantined"}
 
     def test_without_its_sink_nothing_is_changed(self, machine: Machine) -> None:
         with pytest.raises(SinkUnavailableError, match="the sink 'memory'"):
-            by_hand.abandon(WORLD.store(machine), "a", "person")
+            operator_actions.abandon(WORLD.store(machine), "a", "person")
         assert statuses(WORLD, machine) == {"a": "quarantined"}
 
 

@@ -8,17 +8,17 @@ from dataclasses import replace
 
 import pytest
 
-from distcommit.app.looking.status import read_status
-from distcommit.engine.drain import drain_partition
-from distcommit.engine.ingest import ingest_partition
-from distcommit.engine.run import RunResult
-from distcommit.model.errors import LostTailError
-from distcommit.model.log_records import Done, Intent
-from distcommit.model.watermark import Watermark
-from distcommit.model.work import TaskOutcome, WorkUnit
+from distcommit.app.inspection.status import read_status
+from distcommit.core.errors import LostTailError
+from distcommit.core.records.log_records import Done, Intent
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import TaskOutcome, WorkUnit
+from distcommit.engine.committing.drain import drain_partition
+from distcommit.engine.driver.run import RunResult
+from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.protocol.readiness import CommitPolicy
-from distcommit.stores.segment import decode_segment
-from distcommit.stores.task_states import record_ingest_ended
+from distcommit.stores.logs.segment import decode_segment
+from distcommit.stores.state.task_states import record_ingest_ended
 from distcommit.testing.fakes.faulty_calls import Crashed
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.models.model_flow import model_flow

@@ -8,12 +8,12 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from distcommit.engine.events import Progress
-from distcommit.engine.observed import Nobody
-from distcommit.engine.progress import ProgressFile, progress_folder, read_progress, watched
-from distcommit.engine.run import run
-from distcommit.ingest.live import Live
-from distcommit.model.work import TaskOutcome
+from distcommit.core.work import TaskOutcome
+from distcommit.engine.driver.events import Progress
+from distcommit.engine.driver.guarded_observer import Nobody
+from distcommit.engine.driver.progress import ProgressFile, progress_folder, read_progress, watched
+from distcommit.engine.driver.run import run
+from distcommit.pipeline.limits.progress_counters import Live
 from tests.models.model_flow import model_flow
 from tests.unit.engine.machines import Machine, QuickClock, launch, source
 from tests.unit.engine.situations import WORLD

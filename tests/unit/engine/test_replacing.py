@@ -8,18 +8,18 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from distcommit.app.by_hand.compare import compare_outputs
-from distcommit.app.output.audit import AuditResult
-from distcommit.engine.run import recover
-from distcommit.model.errors import DistcommitError
+from distcommit.app.auditing.audit import AuditResult
+from distcommit.app.migration.compare import compare_outputs
+from distcommit.core.errors import DistcommitError
+from distcommit.engine.driver.run import recover
 from distcommit.protocol.paths.output import is_tombstone
 from distcommit.sinks.files.field_folders import FieldPartition
 from distcommit.sinks.files.footer import read_footer, read_records
 from distcommit.sinks.files.sink import FileSink
-from distcommit.stores import by_hand
-from distcommit.stores.documents import encode_document
-from distcommit.stores.fencing import end_run
-from distcommit.stores.tombstones import Tombstone, newest_replacements, read_tombstone, retired_by
+from distcommit.stores.folders.tombstones import Tombstone, newest_replacements, read_tombstone, retired_by
+from distcommit.stores.logs.fencing import end_run
+from distcommit.stores.operator import operator_actions
+from distcommit.stores.state.documents import encode_document
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.models.turning_away import TurningAway
@@ -226,9 +226,9 @@ def test_one_that_is_given_up_leaves_what_was_there() -> None:
     with pytest.raises(Crashed):
         ingest_all(settings, tasks)
     machine.restart()
-    by_hand.quarantine(FOLDER.store(machine), "a", "me")
+    operator_actions.quarantine(FOLDER.store(machine), "a", "me")
     assert live(FOLDER, machine) == read((0, 0, 2), (1, 0, 2))
-    by_hand.abandon(FOLDER.store(machine), "a", "me")
+    operator_actions.abandon(FOLDER.store(machine), "a", "me")
     assert live(FOLDER, machine) == read((0, 0, 2), (1, 0, 2))
     exact(FOLDER, machine)
     assert go(FOLDER, machine, SECOND).succeeded

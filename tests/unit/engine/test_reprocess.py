@@ -7,19 +7,19 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from distcommit.app.by_hand.compare import compare_outputs
-from distcommit.app.output.audit import AuditResult
+from distcommit.app.auditing.audit import AuditResult
+from distcommit.app.migration.compare import compare_outputs
 from distcommit.constructs.task_checkers.fraction_rejected import FractionRejected
-from distcommit.engine.run import RunResult
-from distcommit.ingest.task_flow import Check, TaskFlow
-from distcommit.model.sink import Sink
-from distcommit.model.source import Source
-from distcommit.model.watermark import Watermark
+from distcommit.core.interfaces.sink import Sink
+from distcommit.core.interfaces.source import Source
+from distcommit.core.watermark import Watermark
+from distcommit.engine.driver.run import RunResult
+from distcommit.pipeline.task_flow import Check, TaskFlow
 from distcommit.protocol.paths.output import is_tombstone, tombstone_path
 from distcommit.sinks.files.footer import read_footer, read_records
-from distcommit.stores import by_hand
-from distcommit.stores.documents import encode_document
-from distcommit.stores.tombstones import RetiredFile, Tombstone, read_tombstone
+from distcommit.stores.folders.tombstones import RetiredFile, Tombstone, read_tombstone
+from distcommit.stores.operator import operator_actions
+from distcommit.stores.state.documents import encode_document
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.models.turning_away import ByValue, TurningAway
@@ -155,11 +155,11 @@ def test_nothing_is_deleted_of_what_is_not_done_however_many_runs_have_ended() -
     with pytest.raises(Crashed):
         again(HALF, machine)
     machine.restart()
-    by_hand.quarantine(BAD.store(machine), "a", "me")
+    operator_actions.quarantine(BAD.store(machine), "a", "me")
     for _ in range(3):
         go(HALF, machine, A)
     assert len(stones(machine)) == 1
-    by_hand.abandon(BAD.store(machine), "a", "me")
+    operator_actions.abandon(BAD.store(machine), "a", "me")
     assert (exact(machine).rejected, exact(machine).retired) == (2, 0)
     runs(HALF, machine, 2)
     assert exact(machine).rejected == 2
@@ -422,7 +422,7 @@ def test_all_datasets_that_have_errors_are_fed_again_in_one_run_and_no_other() -
     data, bad = source(a=4, b=2, c=2, d=2), frozenset({"a/0/1", "a/0/2", "b/0/0", "d/0/1"})
     world = World(buckets=2, flow=TurningAway(bad))
     machine = turned_away(world, data)
-    by_hand.set_watermark(world.store(machine), "d", None, "person")
+    operator_actions.set_watermark(world.store(machine), "d", None, "person")
     before = states(world, machine)
     result = again(replace(world, flow=TurningAway(frozenset({"a/0/2"}))), machine, data, "")
     assert result.succeeded, result

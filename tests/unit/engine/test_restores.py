@@ -11,23 +11,23 @@ from functools import partial
 
 import pytest
 
-from distcommit.app.by_hand.rebuild import keep_store
-from distcommit.app.looking.status import read_status
-from distcommit.app.looking.sweeps import show_sweeps
-from distcommit.app.output.audit import audit_store
-from distcommit.engine.ingest import ingest_partition
-from distcommit.engine.run import RunResult, recover, run
-from distcommit.model.errors import LostTailError, StaleStoreError
-from distcommit.model.log_records import Checkpoint, Cut, CutPhase, Done, Fence, Intent
-from distcommit.model.ports import FolderEntry
-from distcommit.model.watermark import Watermark
+from distcommit.app.admin.rebuild import keep_store
+from distcommit.app.auditing.audit import audit_store
+from distcommit.app.inspection.status import read_status
+from distcommit.app.inspection.sweeps import show_sweeps
+from distcommit.core.errors import LostTailError, StaleStoreError
+from distcommit.core.ports import FolderEntry
+from distcommit.core.records.log_records import Checkpoint, Cut, CutPhase, Done, Fence, Intent
+from distcommit.core.watermark import Watermark
+from distcommit.engine.driver.run import RunResult, recover, run
+from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.protocol import next_record
 from distcommit.protocol.paths.parts import CLAIM_FOLDER
-from distcommit.stores.by_hand import retry_all, set_watermark
-from distcommit.stores.fencing import require_newest
-from distcommit.stores.rebucket import Move, rebucket
-from distcommit.stores.retention import USUALLY_KEPT, Retention
-from distcommit.stores.segment import decode_segment
+from distcommit.stores.history.retention import USUALLY_KEPT, Retention
+from distcommit.stores.logs.fencing import require_newest
+from distcommit.stores.logs.rebucket import Move, rebucket
+from distcommit.stores.logs.segment import decode_segment
+from distcommit.stores.operator.operator_actions import retry_all, set_watermark
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.programs.parts import files_below, new_machine, planned, replace_files

@@ -13,24 +13,28 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from distcommit.app.looking.status import read_status
-from distcommit.engine.observed import observed
-from distcommit.engine.run import recover, run
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.errors import (
+from distcommit.app.inspection.status import read_status
+from distcommit.core.errors import (
     ConflictError,
     CorruptError,
     FencedError,
     SourceUnavailableError,
     UnknownVersionError,
 )
-from distcommit.model.run_outcome import RunOutcome
-from distcommit.model.work import WorkUnit
+from distcommit.core.run_outcome import RunOutcome
+from distcommit.core.work import WorkUnit
+from distcommit.engine.driver.guarded_observer import observed
+from distcommit.engine.driver.run import recover, run
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.protocol.paths.store import BEGUN, RUNS, record_name, record_of
-from distcommit.stores.fencing import begin_run
-from distcommit.stores.retention import Retention
-from distcommit.stores.run_datasets import RunDataset, decode_run_datasets, encode_run_datasets, read_run_datasets
-from distcommit.stores.run_records import (
+from distcommit.stores.history.retention import Retention
+from distcommit.stores.history.run_datasets import (
+    RunDataset,
+    decode_run_datasets,
+    encode_run_datasets,
+    read_run_datasets,
+)
+from distcommit.stores.history.run_records import (
     KEPT,
     RunFacts,
     RunRecord,
@@ -39,6 +43,7 @@ from distcommit.stores.run_records import (
     read_record,
     recorded_epochs,
 )
+from distcommit.stores.logs.fencing import begin_run
 from tests.golden import samples
 from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import ROOTS, World

@@ -7,16 +7,16 @@ from contextlib import suppress
 
 import pytest
 
-from distcommit.engine.counts import CommitCounts
-from distcommit.engine.reports import Tally
-from distcommit.engine.run import run
-from distcommit.engine.task_events import SequenceDone
-from distcommit.engine.task_times import TaskTimes
-from distcommit.model.errors import CorruptError, UnknownVersionError
-from distcommit.model.requests import Requests
-from distcommit.model.work import WorkUnit
-from distcommit.stores.attempt_counts import Attempt, attempts_of
-from distcommit.stores.run_times import RunTime, TimeKind, decode_run_times, encode_run_times, read_run_times
+from distcommit.core.errors import CorruptError, UnknownVersionError
+from distcommit.core.support.request_counts import Requests
+from distcommit.core.work import WorkUnit
+from distcommit.engine.driver.counts import CommitCounts
+from distcommit.engine.driver.reports import Tally
+from distcommit.engine.driver.run import run
+from distcommit.engine.reading.task_events import SequenceDone
+from distcommit.engine.reading.task_times import TaskTimes
+from distcommit.stores.history.attempt_counts import Attempt, attempts_of
+from distcommit.stores.history.run_times import RunTime, TimeKind, decode_run_times, encode_run_times, read_run_times
 from tests.golden import samples
 from tests.simulation.world import ROOTS, World
 from tests.unit.engine.machines import NOTHING, Machine, OddSource, dies, fails, go, launch, source, with_folders

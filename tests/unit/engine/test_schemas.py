@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pytest
 
-from distcommit.ingest.task_flow import Branch, Stage, TaskFlow
-from distcommit.model.constructs import Converted, Converter
-from distcommit.model.sink import Sink
-from distcommit.model.source import Source
-from distcommit.model.watermark import Watermark
-from distcommit.model.work import added_schemas
+from distcommit.core.interfaces.constructs import Converted, Converter
+from distcommit.core.interfaces.sink import Sink
+from distcommit.core.interfaces.source import Source
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import added_schemas
+from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
 from distcommit.protocol.readiness import CommitPolicy
-from distcommit.stores import by_hand
+from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.faulty_calls import Crashed
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.models.turning_away import ByValue
@@ -87,8 +87,8 @@ def test_what_was_not_published_was_not_met() -> None:
     with pytest.raises(Crashed):
         go(world, machine, source(a=3))
     machine.restart()
-    by_hand.quarantine(world.store(machine), "a", "me")
-    by_hand.abandon(world.store(machine), "a", "me")
+    operator_actions.quarantine(world.store(machine), "a", "me")
+    operator_actions.abandon(world.store(machine), "a", "me")
     assert states(world, machine)["a"].schemas == {"avro": (1,)}
     assert go(world, machine, source(a=3)).succeeded
     assert learning.told[-1] == ("a", (1,))

@@ -11,17 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from distcommit.engine.counts import PlanCounts
-from distcommit.engine.ingest import ingest_tasks
-from distcommit.engine.planned import LARGEST_SIZE
-from distcommit.engine.planner import PlanReport, plan_partition, share_out
-from distcommit.engine.recover import recover_partition
-from distcommit.engine.reports import Report
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import DatasetPlan, WorkUnit
+from distcommit.engine.committing.recover import recover_partition
+from distcommit.engine.driver.counts import PlanCounts
+from distcommit.engine.driver.reports import Report
+from distcommit.engine.planning.plan_checks import LARGEST_SIZE
+from distcommit.engine.planning.planner import PlanReport, plan_partition, share_out
+from distcommit.engine.planning.work_distribution import LARGEST_KEPT, Loads, buckets_read, load_of, units_read
+from distcommit.engine.reading.ingest import ingest_tasks
 from distcommit.engine.settings import RunSettings
-from distcommit.engine.sharing import LARGEST_KEPT, Loads, buckets_read, load_of, units_read
-from distcommit.model.watermark import Watermark
-from distcommit.model.work import DatasetPlan, WorkUnit
-from distcommit.stores.plans import Manifest, PlanReader
+from distcommit.stores.state.plans import Manifest, PlanReader
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import World
 from tests.unit.engine.machines import Machine

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from distcommit.model.errors import SourceError, SourceUnavailableError, TransientError
-from distcommit.model.source import DatasetProblem
-from distcommit.model.watermark import Watermark, as_offset
-from distcommit.model.work import DatasetPlan, WorkUnit
+from distcommit.core.errors import SourceError, SourceUnavailableError, TransientError
+from distcommit.core.interfaces.source import DatasetProblem
+from distcommit.core.watermark import Watermark, as_offset
+from distcommit.core.work import DatasetPlan, WorkUnit
 from tests.simulation.world import World
 from tests.unit.engine.machines import STAGING, Machine, OddSource, begin_ingest, fails, go, ingest_all, source
 from tests.unit.engine.situations import SIX, WORLD, check_recovery, rows, sealed_but_not_published

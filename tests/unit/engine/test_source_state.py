@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 import pytest
 from msgspec.structs import replace
 
-from distcommit.engine.run import run
-from distcommit.model.errors import ConfigurationError, FencedError, SourceError, SourceUnavailableError
-from distcommit.model.log_records import DatasetState
-from distcommit.model.pins import Pin, PinnedSettings, SourceFact
-from distcommit.model.source import Extraction, Extractor, Planned, SourceState
-from distcommit.model.urn import bucket_of
-from distcommit.model.work import DatasetPlan, WorkUnit
-from distcommit.stores.pinned import read_settings
+from distcommit.core.errors import ConfigurationError, FencedError, SourceError, SourceUnavailableError
+from distcommit.core.interfaces.source import Extraction, Extractor, Planned, SourceState
+from distcommit.core.records.fixed_settings import Pin, PinnedSettings, SourceFact
+from distcommit.core.records.log_records import DatasetState
+from distcommit.core.urn import bucket_of
+from distcommit.core.work import DatasetPlan, WorkUnit
+from distcommit.engine.driver.run import run
+from distcommit.stores.state.fixed_settings import read_settings
 from distcommit.testing.fakes.model_source import ModelSource
 from tests.simulation.world import World, launch_here
 from tests.unit.engine.machines import Machine, go, source

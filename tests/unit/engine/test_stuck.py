@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 import pytest
 
-from distcommit.app.looking.status import read_status
-from distcommit.model.committer import RetryLater
-from distcommit.model.errors import ConflictError, DistcommitError, SinkUnavailableError, UnknownStepTypeError
+from distcommit.app.inspection.status import read_status
+from distcommit.core.errors import ConflictError, DistcommitError, SinkUnavailableError, UnknownStepTypeError
+from distcommit.core.interfaces.committer import RetryLater
 from distcommit.steps import registry
-from distcommit.stores import by_hand
+from distcommit.stores.operator import operator_actions
 from tests.unit.engine.machines import (
     BUCKET_LOG,
     NOTHING,
@@ -41,19 +41,19 @@ def reason(machine: Machine, urn: str = "a") -> str:
 
 
 def retry(machine: Machine) -> None:
-    by_hand.retry(WORLD.store(machine), "a", "person")
+    operator_actions.retry(WORLD.store(machine), "a", "person")
 
 
 def abandon(machine: Machine) -> None:
-    by_hand.abandon(WORLD.store(machine), "a", "person")
+    operator_actions.abandon(WORLD.store(machine), "a", "person")
 
 
 def accept(machine: Machine) -> None:
-    by_hand.accept(WORLD.store(machine), "a", "person")
+    operator_actions.accept(WORLD.store(machine), "a", "person")
 
 
 def stop(machine: Machine) -> None:
-    by_hand.quarantine(WORLD.store(machine), "a", "person")
+    operator_actions.quarantine(WORLD.store(machine), "a", "person")
 
 
 def check_given_up(machine: Machine) -> None:
@@ -71,20 +71,20 @@ def test_what_fails_in_each_run_is_quarantined_and_retried_all_at_once() -> None
         go(WORLD, machine, NOTHING)
         machine.restart()
     assert "Permission denied" in reason(machine)
-    assert sorted(by_hand.retry_all(WORLD.store(machine), "person").datasets) == ["a", "b"]
+    assert sorted(operator_actions.retry_all(WORLD.store(machine), "person").datasets) == ["a", "b"]
     check_recovery(machine, DATA)
 
 
-@pytest.mark.parametrize("how", [by_hand.Release.ABANDON, by_hand.Release.ACCEPT])
-def test_what_is_lost_is_abandoned_or_accepted(how: by_hand.Release) -> None:
+@pytest.mark.parametrize("how", [operator_actions.Release.ABANDON, operator_actions.Release.ACCEPT])
+def test_what_is_lost_is_abandoned_or_accepted(how: operator_actions.Release) -> None:
     machine = Machine()
     sealed_but_not_published(machine, DATA)
     machine.remove(next(path for path in machine.paths(STAGING) if path.endswith(".parquet")))
     go(WORLD, machine, NOTHING)
     (urn,) = [urn for urn, status in statuses(WORLD, machine).items() if status == "quarantined"]
     assert "release the dataset with retry, or accept or abandon it" in reason(machine, urn)
-    by_hand.release(WORLD.store(machine), urn, how, "person")
-    if how is by_hand.Release.ABANDON:
+    operator_actions.release(WORLD.store(machine), urn, how, "person")
+    if how is operator_actions.Release.ABANDON:
         check_recovery(machine, DATA)
     else:
         go(WORLD, machine, DATA)
@@ -166,7 +166,7 @@ def test_an_abandoning_that_its_sink_can_never_end_is_given_up() -> None:
         raise ConnectionError("gone for good")
 
     with pytest.raises(DistcommitError, match="abandon the dataset again"):
-        by_hand.abandon(WORLD.store(machine), "a", "person", MemorySink(aborting=down).committers)
+        operator_actions.abandon(WORLD.store(machine), "a", "person", MemorySink(aborting=down).committers)
     assert statuses(WORLD, machine) == {"a": "revoking"}
     accept(machine)
     assert statuses(WORLD, machine) == {"a": "idle"}
@@ -176,7 +176,7 @@ def test_what_was_held_back_can_not_be_quarantined_as_the_next_run_drops_it() ->
     machine = Machine()
     held(machine)
     with pytest.raises(ConflictError, match="run the job, or `distcommit recover`: the sequence is dropped"):
-        by_hand.quarantine(WORLD.store(machine), "a", "person")
+        operator_actions.quarantine(WORLD.store(machine), "a", "person")
     check_recovery(machine, DATA)
 
 

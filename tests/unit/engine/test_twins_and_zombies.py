@@ -8,23 +8,23 @@ from functools import partial
 
 import pytest
 
-from distcommit.engine.committer import BucketCommitter
-from distcommit.engine.drain import drain_partition, publish_partition
-from distcommit.engine.failures import noting_failed, noting_left
-from distcommit.engine.ingest import ingest_partition
-from distcommit.engine.planner import plan_partition
-from distcommit.engine.recover import recover_partition
-from distcommit.engine.run import decide_run, new_run_id, run
-from distcommit.model.errors import FencedError, SourceUnavailableError
-from distcommit.model.lockstep import Work, alone
-from distcommit.model.log_records import SealedSequence, SequenceName
-from distcommit.model.watermark import Watermark, as_offset
-from distcommit.model.work import WorkUnit
+from distcommit.core.errors import FencedError, SourceUnavailableError
+from distcommit.core.records.log_records import SealedSequence, SequenceName
+from distcommit.core.support.io_batching import Work, alone
+from distcommit.core.watermark import Watermark, as_offset
+from distcommit.core.work import WorkUnit
+from distcommit.engine.committing.commit_failures import noting_failed, noting_left
+from distcommit.engine.committing.committer import BucketCommitter
+from distcommit.engine.committing.drain import drain_partition, publish_partition
+from distcommit.engine.committing.recover import recover_partition
+from distcommit.engine.driver.run import decide_run, new_run_id, run
+from distcommit.engine.planning.planner import plan_partition
+from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.protocol.fold import Fold
 from distcommit.steps.failures import Failure
-from distcommit.stores.fencing import fence_bucket, fence_job
-from distcommit.stores.retention import Retention, forget_runs
-from distcommit.stores.task_states import record_ingest_ended
+from distcommit.stores.history.retention import Retention, forget_runs
+from distcommit.stores.logs.fencing import fence_bucket, fence_job
+from distcommit.stores.state.task_states import record_ingest_ended
 from distcommit.testing.fakes.faulty_calls import Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import World

@@ -10,21 +10,21 @@ from dataclasses import dataclass, field
 import pytest
 from msgspec import structs
 
-from distcommit.app.looking.status import read_status
-from distcommit.engine.drain import drain_partition
-from distcommit.engine.run import RunResult
-from distcommit.model.errors import ConflictError, TransientError
-from distcommit.model.log_records import SetWatermark
-from distcommit.model.source import Planned, SourceState
-from distcommit.model.unread import FailedReading, Unread
-from distcommit.model.watermark import Watermark
-from distcommit.model.work import DatasetPlan, WorkUnit
+from distcommit.app.inspection.status import read_status
+from distcommit.core.errors import ConflictError, TransientError
+from distcommit.core.interfaces.source import Planned, SourceState
+from distcommit.core.records.log_records import SetWatermark
+from distcommit.core.records.read_failures import FailedReading, Unread
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import DatasetPlan, WorkUnit
+from distcommit.engine.committing.drain import drain_partition
+from distcommit.engine.driver.run import RunResult
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.protocol.retries import RetryPolicy
-from distcommit.stores import by_hand
-from distcommit.stores.rebucket import Move, rebucket
-from distcommit.stores.segment import decode_segment
-from distcommit.stores.task_states import record_ingest_ended
+from distcommit.stores.logs.rebucket import Move, rebucket
+from distcommit.stores.logs.segment import decode_segment
+from distcommit.stores.operator import operator_actions
+from distcommit.stores.state.task_states import record_ingest_ended
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import World
 from tests.unit.app.rebuilding import lose_the_store, rebuild
@@ -198,7 +198,7 @@ def test_a_dataset_is_stopped_after_so_many_runs_and_released_by_hand() -> None:
     assert results[-1].totals.datasets_planned == 0, "b has nothing new, and a is not planned"
     row = next(row for row in read_status(STOPPING.store(machine)).datasets if row.dataset == "a")
     assert (row.status, row.failed_runs, row.reason.startswith(WHY)) == ("stopped", 3, True)
-    by_hand.retry(STOPPING.store(machine), "a", "person")
+    operator_actions.retry(STOPPING.store(machine), "a", "person")
     assert go(STOPPING, machine, half(a=5, broken=False, b=1 + next(more))).succeeded
     assert unread(machine, world=STOPPING) is None
     exact(machine, 12, STOPPING)
@@ -208,7 +208,7 @@ def test_a_stopped_dataset_that_is_released_has_all_its_runs_again() -> None:
     machine = Machine()
     for _ in range(3):
         go(STOPPING, machine, half())
-    assert by_hand.retry_all(STOPPING.store(machine), "person").datasets == ["a"]
+    assert operator_actions.retry_all(STOPPING.store(machine), "person").datasets == ["a"]
     assert counted(machine, world=STOPPING) == 0
     assert kinds(go(STOPPING, machine, half())) == ["failed"]
     assert counted(machine, world=STOPPING) == 1
@@ -219,14 +219,14 @@ def test_a_stopped_dataset_can_be_set_past_what_can_not_be_read_and_nothing_else
     for _ in range(3):
         go(STOPPING, machine, half())
     store = STOPPING.store(machine)
-    for act in (by_hand.accept, by_hand.abandon):
+    for act in (operator_actions.accept, operator_actions.abandon):
         with pytest.raises(ConflictError, match=r"found stopped.*release it with retry; or set its watermark"):
             act(store, "a", "person")
-    by_hand.set_watermark(store, "a", at(p0=3, p1=0), "person")
+    operator_actions.set_watermark(store, "a", at(p0=3, p1=0), "person")
     assert unread(machine, world=STOPPING) is None
     assert go(STOPPING, machine, ModelSource({"a": ModelDataset({"0": 3, "1": 4}, bad={"0": 0})})).succeeded
     with pytest.raises(ConflictError, match="nothing: the dataset has no sequence"):
-        by_hand.accept(store, "a", "person")
+        operator_actions.accept(store, "a", "person")
 
 
 def test_a_dataset_that_is_stopped_keeps_its_watermark_over_any_number_of_runs() -> None:
@@ -238,7 +238,7 @@ def test_a_dataset_that_is_stopped_keeps_its_watermark_over_any_number_of_runs()
     left = unread(machine, world=STOPPING)
     assert left is not None
     assert (left.failed_runs, left.stopped) == (3, True)
-    by_hand.retry(STOPPING.store(machine), "a", "person")
+    operator_actions.retry(STOPPING.store(machine), "a", "person")
     assert go(STOPPING, machine, half(a=5, broken=False, b=11)).succeeded
     exact(machine, 21, STOPPING)
 
@@ -295,7 +295,7 @@ def test_with_policy_successful_a_partition_that_never_can_be_read_stops_the_dat
     assert left is not None
     assert left.expected_high == at(p0=2), "partition 1 is read, and goes on as ever"
     assert world.watermarks(machine)["a"] == at(p0=0, p1=6)
-    by_hand.retry(world.store(machine), "a", "person")
+    operator_actions.retry(world.store(machine), "a", "person")
     assert go(world, machine, half(a=8, broken=False)).succeeded
     assert world.watermarks(machine)["a"] == at(p0=2, p1=8)
     assert go(world, machine, half(a=8, broken=False)).succeeded
@@ -318,7 +318,7 @@ def test_a_job_that_publishes_all_or_nothing_is_held_back_by_a_stopped_dataset()
         result = go(world, machine, half(b=1))
         assert not result.decided
     assert kinds(result) == ["skipped, stopped"]
-    by_hand.retry(world.store(machine), "a", "person")
+    operator_actions.retry(world.store(machine), "a", "person")
     assert go(world, machine, half(broken=False, b=1)).succeeded
 
 
@@ -376,7 +376,7 @@ def test_a_retry_begins_at_the_watermark_as_it_is_never_at_its_old_low() -> None
     world = World(retry_across_runs=RetryPolicy.ALWAYS)
     machine = Machine()
     go(world, machine, ModelSource({"a": ModelDataset({"0": 6}, fails=frozenset("0"))}))
-    by_hand.set_watermark(world.store(machine), "a", at(p0=4), "person")
+    operator_actions.set_watermark(world.store(machine), "a", at(p0=4), "person")
     assert go(world, machine, source(a=9)).succeeded
     assert audit(world, machine).records == 5
     assert world.watermarks(machine)["a"] == at(p0=9), "a person has set it, so nothing is left to be read by itself"
@@ -401,7 +401,7 @@ def test_another_number_of_buckets_carries_over_what_could_not_be_read() -> None
     rebucket(world.store(machine), Move(3), "moves", lambda step: None)
     assert unread(machine, world=world) == before
     assert kinds(go(world, machine, half(broken=False, b=1, c=1))) == ["skipped, stopped"]
-    by_hand.retry(world.store(machine), "a", "person")
+    operator_actions.retry(world.store(machine), "a", "person")
     assert go(world, machine, half(broken=False, b=1, c=1)).succeeded
 
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from distcommit.engine.run import RunResult, run
-from distcommit.model.freshness import BEHIND, Freshness
-from distcommit.model.log_records import DatasetState
-from distcommit.model.source import Extraction, Extractor, Lag
-from distcommit.model.work import WorkUnit
-from distcommit.stores.fencing import end_run
+from distcommit.core.interfaces.source import Extraction, Extractor, Lag
+from distcommit.core.records.freshness import BEHIND, Freshness
+from distcommit.core.records.log_records import DatasetState
+from distcommit.core.work import WorkUnit
+from distcommit.engine.driver.run import RunResult, run
+from distcommit.stores.logs.fencing import end_run
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import World
 from tests.unit.engine.machines import Machine, QuickClock, audit, launch

@@ -13,10 +13,8 @@ import pyarrow.compute as pc
 import pytest
 
 from distcommit.constructs.forks.all import AllBranches
-from distcommit.engine.run import RunResult, run
-from distcommit.ingest.task_flow import Branch, TaskFlow
-from distcommit.model.commit_groups import CommitGroups
-from distcommit.model.committer import (
+from distcommit.core.commit_groups import CommitGroups
+from distcommit.core.interfaces.committer import (
     AlreadyCommitted,
     CommitOutcome,
     CommitRequest,
@@ -27,12 +25,14 @@ from distcommit.model.committer import (
     RetryLater,
     SinkCommitter,
 )
-from distcommit.model.constructs import ForkOperator
-from distcommit.model.watermark import Watermark
+from distcommit.core.interfaces.constructs import ForkOperator
+from distcommit.core.watermark import Watermark
+from distcommit.engine.driver.run import RunResult, run
+from distcommit.pipeline.task_flow import Branch, TaskFlow
 from distcommit.sinks.files.sink import FileSink
-from distcommit.stores import by_hand
-from distcommit.stores.by_hand import Release
-from distcommit.stores.job_store import JobStore
+from distcommit.stores.operator import operator_actions
+from distcommit.stores.operator.operator_actions import Release
+from distcommit.stores.state.job_store import JobStore
 from distcommit.testing.fakes.faulty_calls import Crashed
 from distcommit.testing.fakes.model_source import ModelSource
 from tests.simulation.world import World
@@ -156,7 +156,7 @@ def test_one_that_fails_for_good_holds_the_others_until_it_is_released(how: Rele
         assert "held_by=bad" in told(result)["two"]
     if how is Release.RETRY:
         sink.refused = frozenset()
-    by_hand.release(sink.store(machine), "bad", how, "somebody", sink.committers)
+    operator_actions.release(sink.store(machine), "bad", how, "somebody", sink.committers)
     sink.refused = frozenset()
     result = run_with(sink, machine, DATA, JOB)
     assert result.succeeded
@@ -186,7 +186,7 @@ def test_killed_anywhere_while_one_fails_nothing_is_committed_and_its_release_co
             run_with(sink, machine, DATA, JOB)
             assert sink.commits == [], number
         assert statuses(JOB, machine)["bad"] == "quarantined"
-        by_hand.abandon(sink.store(machine), "bad", "somebody", sink.committers)
+        operator_actions.abandon(sink.store(machine), "bad", "somebody", sink.committers)
         sink.refused = frozenset()
         machine.faults.append(dies_at(number % 29))
         with suppress(Crashed):
@@ -208,7 +208,7 @@ def test_a_zombie_of_the_run_commits_all_or_nothing_whenever_it_goes_on() -> Non
         def act(machine: Machine = machine, sink: OneTable = sink) -> bool:
             run_with(sink, machine, DATA, JOB)
             if statuses(JOB, machine).get("bad") == "quarantined":
-                by_hand.abandon(sink.store(machine), "bad", "somebody", sink.committers)
+                operator_actions.abandon(sink.store(machine), "bad", "somebody", sink.committers)
             sink.refused = frozenset()
             run_with(sink, machine, DATA, JOB)
             return True
@@ -231,12 +231,12 @@ def test_a_zombie_of_the_run_commits_all_or_nothing_whenever_it_goes_on() -> Non
 def test_one_that_a_person_quarantines_holds_the_others_too() -> None:
     machine, sink = Machine(), OneTable(later=ALL)
     run_with(sink, machine, DATA, JOB)
-    by_hand.quarantine(sink.store(machine), "one", "somebody")
+    operator_actions.quarantine(sink.store(machine), "one", "somebody")
     sink.later = frozenset()
     result = run_with(sink, machine, DATA, JOB)
     assert sink.commits == []
     assert "held_by=one" in told(result)["two"]
-    by_hand.retry(sink.store(machine), "one", "somebody")
+    operator_actions.retry(sink.store(machine), "one", "somebody")
     run_with(sink, machine, DATA, JOB)
     assert [members for _, members in sink.commits] == [ALL]
 
@@ -263,7 +263,7 @@ def test_another_scope_does_not_change_what_is_sealed_and_commits_what_is_new_on
     by_dataset = World(buckets=3)
     run_with(sink, machine, source(bad=1, one=2, two=[1, 1], new=1), by_dataset)
     assert [members for _, members in sink.commits] == [{"new"}], "what is held is still"
-    by_hand.accept(sink.store(machine), "bad", "somebody")
+    operator_actions.accept(sink.store(machine), "bad", "somebody")
     run_with(sink, machine, DATA, by_dataset)
     assert sink.commits[1:] == [(epoch, REST)]
 
@@ -322,7 +322,7 @@ def test_lost_file_before_the_table_holds_back_the_group_until_it_is_released(fo
     assert (result.decided, sink.commits) == (False, [])
     assert statuses(JOB, machine) == {"bad": "pending", "one": "quarantined", "two": "pending"}
     assert "held_by=one" in told(result)["two"]
-    by_hand.accept(sink.store(machine), "one", "somebody")
+    operator_actions.accept(sink.store(machine), "one", "somebody")
     go()
     assert [(at, members) for at, members in sink.commits if at == epoch] == [(epoch, ALL - {"one"})]
 

@@ -9,14 +9,14 @@ from functools import partial
 
 import pytest
 
-from distcommit.engine.drain import drain_partition
-from distcommit.engine.ingest import ingest_partition
-from distcommit.engine.recover import recover_partition
-from distcommit.model.log_records import Done, Intent
-from distcommit.model.steps import StepContext
+from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.records.log_records import Done, Intent
+from distcommit.engine.committing.drain import drain_partition
+from distcommit.engine.committing.recover import recover_partition
+from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.steps.execution import execute_sequences
 from distcommit.steps.registry import load_steps
-from distcommit.stores.task_states import record_ingest_ended
+from distcommit.stores.state.task_states import record_ingest_ended
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from tests.unit.engine.machines import (
     BUCKET_LOG,

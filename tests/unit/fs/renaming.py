@@ -13,8 +13,8 @@ from typing import Any
 
 from fsspec.implementations.local import LocalFileSystem
 
-from distcommit.fs.any_fsspec import FsspecFileSystem
-from distcommit.fs.posix import RealPosixCalls
+from distcommit.fs.any.any_fsspec import FsspecFileSystem
+from distcommit.fs.posix_calls.posix import RealPosixCalls
 
 MAKER = "DISTCOMMIT_TEST_MAKER"
 

@@ -13,9 +13,9 @@ from typing import Any
 import fsspec
 import pytest
 
-from distcommit.fs.any_fsspec import FsspecFileSystem, implementation
-from distcommit.model.errors import ConfigurationError
-from distcommit.model.ports import FileAccess, FileSystem
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.ports import FileAccess, FileSystem
+from distcommit.fs.any.any_fsspec import FsspecFileSystem, implementation
 from distcommit.testing.contracts import FileSystemContract
 from tests.unit.fs.renaming import Renaming, opened
 

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.fs.beneath import open_below, walk
-from distcommit.fs.local import LocalFileSystem
-from distcommit.fs.posix import RealPosixCalls
-from distcommit.model.errors import ConfigurationError
-from distcommit.model.ports import FolderEntry, OutsideRootError
-from distcommit.model.steps import StepContext
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.ports import FolderEntry, OutsideRootError
+from distcommit.fs.posix_calls.confined_open import open_below, walk
+from distcommit.fs.posix_calls.local import LocalFileSystem
+from distcommit.fs.posix_calls.posix import RealPosixCalls
 from distcommit.protocol.paths.staging import attempt_folder, bucket_folder
 from distcommit.steps.rename import FsRenameCommitStep
-from distcommit.stores.attempt_notes import remove_unfinished_notes
-from distcommit.stores.deletion import delete_tree
-from distcommit.stores.staging import list_attempts, remove_attempts, remove_empty, sweep_epoch
+from distcommit.stores.folders.attempt_notes import remove_unfinished_notes
+from distcommit.stores.folders.deletion import delete_tree
+from distcommit.stores.folders.staging import list_attempts, remove_attempts, remove_empty, sweep_epoch
 
 Deletion = Callable[[LocalFileSystem, str], object]
 ATTEMPT = attempt_folder(1, 0, "unit", "0" * 32)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.app.job_file.places import open_file_system
-from distcommit.fs.counted import counted
-from distcommit.fs.local import LocalFileSystem
-from distcommit.fs.posix import RealPosixCalls
+from distcommit.app.job_file.locations import open_file_system
+from distcommit.fs.counting import counted
+from distcommit.fs.posix_calls.local import LocalFileSystem
+from distcommit.fs.posix_calls.posix import RealPosixCalls
 
 
 class OfThisThread:
@@ -33,7 +33,7 @@ class OfThisThread:
 @pytest.fixture
 def requests(monkeypatch: pytest.MonkeyPatch) -> OfThisThread:
     requests = OfThisThread()
-    monkeypatch.setattr("distcommit.fs.counted.REQUESTS", requests)
+    monkeypatch.setattr("distcommit.fs.counting.REQUESTS", requests)
     return requests
 
 

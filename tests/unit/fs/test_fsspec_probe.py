@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
-from distcommit.model.errors import ConfigurationError
-from distcommit.stores.job_store import Roots, open_store
+from distcommit.core.errors import ConfigurationError
+from distcommit.stores.state.job_store import Roots, open_store
 from tests.unit.fs import renaming
 from tests.unit.fs.renaming import Renaming, opened
 

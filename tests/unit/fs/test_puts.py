@@ -7,8 +7,8 @@ from typing import cast
 
 import pytest
 
-from distcommit.fs.posix import PosixCalls
-from distcommit.model.ports import NotPutError
+from distcommit.core.ports import NotPutError
+from distcommit.fs.posix_calls.posix import PosixCalls
 from distcommit.testing.fakes.faulty_calls import Fault, FaultyCalls
 from tests.simulation.simulated_hdfs import SimulatedHdfs
 from tests.simulation.simulated_posix import SimulatedPosix

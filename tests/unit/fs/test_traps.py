@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.ports import FileStatus
+from distcommit.core.ports import FileStatus
+from distcommit.fs.posix_calls.local import LocalFileSystem
 
 FS = LocalFileSystem(durable=False)
 

@@ -15,12 +15,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from distcommit.app.output.coverage import Coverage
+from distcommit.app.auditing.coverage import Coverage
 from distcommit.constructs.converters.drop import Drop
 from distcommit.constructs.forks.by_schema import BySchema
-from distcommit.ingest.flow import run_work_unit
-from distcommit.ingest.task_flow import Branch, Check, Stage, TaskFlow
-from distcommit.model.constructs import (
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.interfaces.constructs import (
     BranchCounts,
     Converted,
     Converter,
@@ -29,16 +28,17 @@ from distcommit.model.constructs import (
     TaskCheck,
     TaskChecker,
 )
-from distcommit.model.errors import ConfigurationError
-from distcommit.model.nesting import MOST_LEVELS
-from distcommit.model.sink import AttemptIdentity
-from distcommit.model.source import Extraction
-from distcommit.model.watermark import Watermark
-from distcommit.model.work import TaskOutcome, TaskState, WorkUnit
+from distcommit.core.interfaces.sink import AttemptIdentity
+from distcommit.core.interfaces.source import Extraction
+from distcommit.core.support.nesting import MOST_LEVELS
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import TaskOutcome, TaskState, WorkUnit
+from distcommit.pipeline.attempt import run_work_unit
+from distcommit.pipeline.task_flow import Branch, Check, Stage, TaskFlow
 from distcommit.sinks.files.footer import Footer, read_footer, read_records
 from distcommit.sinks.files.offsets import OffsetSets
 from distcommit.sinks.files.sink import FileSink
-from distcommit.stores.staging import make_area, prepare_bucket
+from distcommit.stores.folders.staging import make_area, prepare_bucket
 from tests.simulation.world import SimulatedFileSystem
 from tests.unit.engine.machines import Machine, QuickClock
 from tests.unit.ingest.test_flow import ListExtraction, ListSource

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from distcommit.app.job_file.built_in import validated
-from distcommit.ingest.chain import Chain
-from distcommit.ingest.piece import Piece
-from distcommit.ingest.task_flow import Stage
-from distcommit.model.constructs import Converted, Converter
+from distcommit.core.interfaces.constructs import Converted, Converter
+from distcommit.pipeline.branches.chain import Chain
+from distcommit.pipeline.branches.piece import Piece
+from distcommit.pipeline.task_flow import Stage
 
 
 class Unreadable(Converter):

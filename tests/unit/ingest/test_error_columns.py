@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distcommit.ingest.error_columns import ERROR_COLUMNS, error_records, error_schema, given_records
-from distcommit.model.source import Extraction, Extractor
-from distcommit.model.work import WorkUnit
+from distcommit.core.interfaces.source import Extraction, Extractor
+from distcommit.core.work import WorkUnit
+from distcommit.pipeline.branches.error_columns import ERROR_COLUMNS, error_records, error_schema, given_records
 from distcommit.sinks.files.footer import read_records, read_written_schema
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.models.turning_away import TurningAway

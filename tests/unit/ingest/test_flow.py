@@ -16,20 +16,20 @@ import pytest
 from msgspec.structs import replace as changed
 
 from distcommit.constructs.by_record import Record, RecordConverter
-from distcommit.ingest.flow import MAX_BYTES, run_work_unit
-from distcommit.ingest.live import Live
-from distcommit.ingest.task_flow import Branch, Stage, TaskFlow
-from distcommit.model.committer import CommitterContext, SinkCommitter
-from distcommit.model.errors import SourceError
-from distcommit.model.extract import Extract, TableType, with_extract
-from distcommit.model.provenance import Provenance
-from distcommit.model.sink import AttemptIdentity, Origin, Origins, Prepared, Sink, SinkWriter, StagingArea
-from distcommit.model.source import Extraction, Extractor, Source
-from distcommit.model.watermark import Watermark
-from distcommit.model.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
-from distcommit.sinks.committer_sink import CommitterSink
+from distcommit.core.errors import SourceError
+from distcommit.core.interfaces.committer import CommitterContext, SinkCommitter
+from distcommit.core.interfaces.extract import Extract, TableType, with_extract
+from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Origins, Prepared, Sink, SinkWriter, StagingArea
+from distcommit.core.interfaces.source import Extraction, Extractor, Source
+from distcommit.core.provenance import Provenance
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
+from distcommit.pipeline.attempt import MAX_BYTES, run_work_unit
+from distcommit.pipeline.limits.progress_counters import Live
+from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
+from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.sinks.files.sink import FileSink
-from distcommit.stores.staging import make_area, prepare_bucket
+from distcommit.stores.folders.staging import make_area, prepare_bucket
 from tests.simulation.world import SimulatedFileSystem
 from tests.unit.engine.machines import Machine, QuickClock, fails
 

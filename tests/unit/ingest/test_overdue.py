@@ -11,13 +11,13 @@ from contextlib import suppress
 import pyarrow as pa
 import pytest
 
-from distcommit.ingest.chain import Chain
-from distcommit.ingest.overdue import at_most
-from distcommit.ingest.piece import Piece
-from distcommit.ingest.task_flow import Stage
-from distcommit.model.constructs import Converted, Converter
-from distcommit.model.error_kinds import is_permanent
-from distcommit.model.errors import OverdueError, error_text
+from distcommit.core.error_kinds import is_permanent
+from distcommit.core.errors import OverdueError, error_text
+from distcommit.core.interfaces.constructs import Converted, Converter
+from distcommit.pipeline.branches.chain import Chain
+from distcommit.pipeline.branches.piece import Piece
+from distcommit.pipeline.limits.time_limit import at_most
+from distcommit.pipeline.task_flow import Stage
 
 SOON_S = 0.05
 

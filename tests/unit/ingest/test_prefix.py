@@ -15,17 +15,17 @@ from hypothesis import strategies as st
 from msgspec.structs import asdict, replace
 
 from distcommit.constructs.task_checkers.row_count import RowCount
-from distcommit.ingest.flow import run_work_unit
-from distcommit.ingest.task_flow import Branch, Check, Stage, TaskFlow
-from distcommit.model.constructs import BranchCounts, TaskCheck, TaskChecker
-from distcommit.model.errors import SourceError
-from distcommit.model.sink import AttemptIdentity, Origin, Origins, Prepared, SinkWriter, StagingArea
-from distcommit.model.source import Extraction
-from distcommit.model.watermark import Watermark
-from distcommit.model.work import SkippedRange, TaskOutcome, TaskState, WorkUnit
+from distcommit.core.errors import SourceError
+from distcommit.core.interfaces.constructs import BranchCounts, TaskCheck, TaskChecker
+from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Origins, Prepared, SinkWriter, StagingArea
+from distcommit.core.interfaces.source import Extraction
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import SkippedRange, TaskOutcome, TaskState, WorkUnit
+from distcommit.pipeline.attempt import run_work_unit
+from distcommit.pipeline.task_flow import Branch, Check, Stage, TaskFlow
 from distcommit.sinks.files.footer import read_footer, read_records
 from distcommit.sinks.files.sink import FileSink
-from distcommit.stores.staging import make_area, prepare_bucket
+from distcommit.stores.folders.staging import make_area, prepare_bucket
 from tests.simulation.world import SimulatedFileSystem
 from tests.unit.engine.machines import Machine, QuickClock, fails
 from tests.unit.ingest.test_branching import ByValue, OneOf, Table

@@ -12,19 +12,19 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from distcommit.engine.ingest import _IngestTask
-from distcommit.fs.local import LocalFileSystem
-from distcommit.fs.posix import RealPosixCalls
-from distcommit.ingest import preparing as preparing_module
-from distcommit.ingest.flow import Attempt
-from distcommit.ingest.preparing import Preparing
-from distcommit.ingest.task_flow import TaskFlow
-from distcommit.model.errors import DistcommitError
-from distcommit.model.ports import FileSystem, FolderEntry
-from distcommit.model.sink import AttemptIdentity
-from distcommit.model.work import TaskOutcome
+from distcommit.core.errors import DistcommitError
+from distcommit.core.interfaces.sink import AttemptIdentity
+from distcommit.core.ports import FileSystem, FolderEntry
+from distcommit.core.work import TaskOutcome
+from distcommit.engine.reading.ingest import _IngestTask
+from distcommit.fs.posix_calls.local import LocalFileSystem
+from distcommit.fs.posix_calls.posix import RealPosixCalls
+from distcommit.pipeline import background_finalization as preparing_module
+from distcommit.pipeline.attempt import Attempt
+from distcommit.pipeline.background_finalization import Preparing
+from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.sinks.files.sink import FileSink
-from distcommit.stores.staging import make_area, prepare_bucket
+from distcommit.stores.folders.staging import make_area, prepare_bucket
 from tests.unit.app.test_readers import NAMES, Place
 from tests.unit.engine.machines import QuickClock
 from tests.unit.ingest.test_flow import GOOD, UNIT, ListSource

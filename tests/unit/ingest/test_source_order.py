@@ -16,23 +16,23 @@ from distcommit.app.job_file.built_in import types_of, validated
 from distcommit.constructs.by_record import Record, RecordConverter
 from distcommit.constructs.registry.client import FoundSchema, UnknownSchemaError
 from distcommit.constructs.registry.converter import RegistryConverter
-from distcommit.ingest.flow import run_work_unit
-from distcommit.ingest.piece import Piece
-from distcommit.ingest.source_order import in_source_order
-from distcommit.ingest.task_flow import Branch, Check, Stage, TaskFlow
-from distcommit.model.committer import CommitterContext, SinkCommitter
-from distcommit.model.constructs import BranchCounts, Converted, Converter, RowChecker, TaskCheck, TaskChecker
-from distcommit.model.sink import AttemptIdentity, Origin, Origins, Prepared, SinkWriter, StagingArea
-from distcommit.model.source import Extraction
-from distcommit.model.watermark import Watermark
-from distcommit.model.work import TaskOutcome, TaskState, WorkUnit
-from distcommit.sinks.committer_sink import CommitterSink
+from distcommit.core.interfaces.committer import CommitterContext, SinkCommitter
+from distcommit.core.interfaces.constructs import BranchCounts, Converted, Converter, RowChecker, TaskCheck, TaskChecker
+from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Origins, Prepared, SinkWriter, StagingArea
+from distcommit.core.interfaces.source import Extraction
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import TaskOutcome, TaskState, WorkUnit
+from distcommit.pipeline.attempt import run_work_unit
+from distcommit.pipeline.branches.piece import Piece
+from distcommit.pipeline.branches.source_order import in_source_order
+from distcommit.pipeline.task_flow import Branch, Check, Stage, TaskFlow
+from distcommit.sinks.base.committer_sink import CommitterSink
+from distcommit.sinks.databases.staged_rows import StagedRows, files_of, staged_batches, staged_runs
 from distcommit.sinks.files.footer import read_footer, read_records
 from distcommit.sinks.files.sink import FileSink
 from distcommit.sinks.kafka.messages import KafkaWriter
 from distcommit.sinks.kafka.messages import Mapping as Mapped
-from distcommit.sinks.staged_rows import StagedRows, files_of, staged_batches, staged_runs
-from distcommit.stores.staging import make_area, prepare_bucket
+from distcommit.stores.folders.staging import make_area, prepare_bucket
 from tests.simulation.world import SimulatedFileSystem
 from tests.unit.constructs.registry.test_avro import datum, record
 from tests.unit.engine.machines import Machine, QuickClock

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from distcommit.app.job_file.built_in import validated
 from distcommit.constructs.columns import UNKNOWN, Columns
 from distcommit.constructs.settings import ForkOperatorSettings
-from distcommit.ingest.task_flow import Branch, Check, Reached, Stage, TaskFlow
-from distcommit.model.constructs import TaskCheck, TaskChecker
-from distcommit.model.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.interfaces.constructs import TaskCheck, TaskChecker
+from distcommit.pipeline.task_flow import Branch, Check, Reached, Stage, TaskFlow
 from distcommit.sinks.files.sink import FileSink
 from distcommit.testing.fakes.model_source import ModelSource
 

@@ -21,24 +21,24 @@ from msgspec.structs import replace
 
 from distcommit.constructs.registry.client import FoundSchema
 from distcommit.constructs.registry.converter import Decoder
-from distcommit.engine.ingest import failed_state, ingest_partition
-from distcommit.engine.run import run
-from distcommit.fs.local import LocalFileSystem
-from distcommit.ingest.chain import Chain
-from distcommit.ingest.overdue import at_most
-from distcommit.ingest.piece import Piece
-from distcommit.ingest.task_flow import Branch, Stage, TaskFlow
-from distcommit.ingest.watchdog import LEAST_MARGIN_S, Watchdog
-from distcommit.ingest.watchdog_child import Worker
-from distcommit.model.constructs import Converted, Converter
-from distcommit.model.error_kinds import has_ended_its_worker, is_permanent
-from distcommit.model.errors import ProcessLostError, StuckError, error_text
-from distcommit.model.redaction import Redaction
-from distcommit.model.watermark import Watermark
-from distcommit.model.work import TaskOutcome, TaskState, WorkUnit
+from distcommit.core.error_kinds import has_ended_its_worker, is_permanent
+from distcommit.core.errors import ProcessLostError, StuckError, error_text
+from distcommit.core.interfaces.constructs import Converted, Converter
+from distcommit.core.redaction import Redaction
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import TaskOutcome, TaskState, WorkUnit
+from distcommit.engine.driver.run import run
+from distcommit.engine.reading.ingest import failed_state, ingest_partition
+from distcommit.fs.posix_calls.local import LocalFileSystem
+from distcommit.pipeline.branches.chain import Chain
+from distcommit.pipeline.branches.piece import Piece
+from distcommit.pipeline.limits.time_limit import at_most
+from distcommit.pipeline.limits.watchdog import LEAST_MARGIN_S, Watchdog
+from distcommit.pipeline.limits.watchdog_child import Worker
+from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
 from distcommit.sinks.files.sink import FileSink
-from distcommit.stores.stuck import failure_of
-from distcommit.stores.task_states import TaskStateTables, TaskStateWriter, prepare_run
+from distcommit.stores.state.stuck_work_unit import failure_of
+from distcommit.stores.state.task_states import TaskStateTables, TaskStateWriter, prepare_run
 from tests.simulation.world import launch_here
 from tests.unit.constructs.registry.test_policy import batch_of, converter, message
 from tests.unit.engine.machines import Machine, audit, begin_ingest, ingest_all, source

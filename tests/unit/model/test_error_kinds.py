@@ -6,8 +6,8 @@ import errno
 
 import pytest
 
-from distcommit.model.error_kinds import is_outage, is_permanent
-from distcommit.model.errors import (
+from distcommit.core.error_kinds import is_outage, is_permanent
+from distcommit.core.errors import (
     ConfigurationError,
     CorruptError,
     QualityError,

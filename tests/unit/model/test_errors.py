@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from distcommit.model import errors
+from distcommit.core import errors
 
 KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.DistcommitError)]
 

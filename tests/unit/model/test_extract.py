@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from distcommit.model.errors import SourceError
-from distcommit.model.extract import Extract, TableType, extract_of, with_extract
-from distcommit.model.watermark import Watermark
-from distcommit.model.work import DatasetPlan, WorkUnit
+from distcommit.core.errors import SourceError
+from distcommit.core.interfaces.extract import Extract, TableType, extract_of, with_extract
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import DatasetPlan, WorkUnit
 from distcommit.sources.files.source import FilesSource
 from distcommit.sources.kafka.source import KafkaSource
 from distcommit.sources.rest.source import RestSource

@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 
-from distcommit.model.foreign_errors import ForeignError, foreign_errors
+from distcommit.core.foreign_errors import ForeignError, foreign_errors
 from distcommit.testing.fakes.faulty_calls import Crashed
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from distcommit.model.lockstep import Request, Work, alone, in_step, outcomes_in_step
+from distcommit.core.support.io_batching import Request, Work, alone, in_step, outcomes_in_step
 
 
 class Asks(Request):

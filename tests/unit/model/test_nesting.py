@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from distcommit.model.errors import ConfigurationError
-from distcommit.model.nesting import MOST_LEVELS, check_levels, too_deep
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.support.nesting import MOST_LEVELS, check_levels, too_deep
 from distcommit.sinks.files.encoders import FileFormat
 from distcommit.sinks.files.footer import read_footer, read_records
 from distcommit.sinks.files.sink import FileSink

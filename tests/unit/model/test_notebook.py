@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
-from distcommit.app.looking.status import StatusResult, Trouble
-from distcommit.engine.counts import DrainCounts
-from distcommit.engine.reports import Report, totals_of
-from distcommit.engine.run import RunResult
+from distcommit.app.inspection.status import StatusResult, Trouble
+from distcommit.engine.driver.counts import DrainCounts
+from distcommit.engine.driver.reports import Report, totals_of
+from distcommit.engine.driver.run import RunResult
 
 HOSTILE = '<img src=x onerror="alert(1)">&\x1b[2J\u202e'
 

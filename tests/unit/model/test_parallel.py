@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from distcommit.model.parallel import in_flight
+from distcommit.core.support.parallel import in_flight
 
 
 def test_what_is_begun_within_shares_the_number_of_calls() -> None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pytest
 from pydantic import BaseModel
 
-from distcommit.model.errors import ConfigurationError
-from distcommit.model.user_class import make_named
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.interfaces.custom_class import make_named
 
 if TYPE_CHECKING:
     from fractions import Fraction

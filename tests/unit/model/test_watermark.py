@@ -10,19 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distcommit.engine.planned import checked_plan
-from distcommit.model.commit_groups import CommitGroups
-from distcommit.model.source import DatasetProblem
-from distcommit.model.storable import storable
-from distcommit.model.watermark import Position, Watermark, at_or_past, shown
-from distcommit.model.watermark_types import (
+from distcommit.core.commit_groups import CommitGroups
+from distcommit.core.interfaces.source import DatasetProblem
+from distcommit.core.support.storable import storable
+from distcommit.core.watermark import Position, Watermark, at_or_past, shown
+from distcommit.core.watermark_types import (
     CompositeWatermark,
     LongWatermark,
     StringWatermark,
     TimestampWatermark,
     WatermarkType,
 )
-from distcommit.model.work import DatasetPlan, SkippedRange, WorkUnit, merged, positions_lost
+from distcommit.core.work import DatasetPlan, SkippedRange, WorkUnit, merged, positions_lost
+from distcommit.engine.planning.plan_checks import checked_plan
 from tests.models import strategies
 
 POSITIONS = strategies.positions() | st.sampled_from([(), (1,), (1, "a"), (1, "b"), (1, 2), (2,), (1.0,), "a", 1])

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distcommit.model.watermark import as_offset
-from distcommit.model.work import SkippedRange, merged
+from distcommit.core.watermark import as_offset
+from distcommit.core.work import SkippedRange, merged
 
 RANGES = st.lists(
     st.builds(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from distcommit.model.log_records import (
+from distcommit.core.records.log_records import (
     ByHand,
     Cut,
     CutPhase,
@@ -30,8 +30,8 @@ from distcommit.model.log_records import (
     SetWatermark,
     SetWatermarks,
 )
-from distcommit.model.unread import FailedReading, Unread, UnreadDataset
-from distcommit.model.watermark import Watermark
+from distcommit.core.records.read_failures import FailedReading, Unread, UnreadDataset
+from distcommit.core.watermark import Watermark
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.folding import apply

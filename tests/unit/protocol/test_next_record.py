@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from distcommit.model.log_records import (
+from distcommit.core.records.log_records import (
     Checkpoint,
     Cut,
     CutPhase,
@@ -29,8 +29,8 @@ from distcommit.model.log_records import (
     SealedSequence,
     SequenceName,
 )
-from distcommit.model.unread import UnreadDataset
-from distcommit.model.watermark import Watermark
+from distcommit.core.records.read_failures import UnreadDataset
+from distcommit.core.watermark import Watermark
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.folding import apply

@@ -6,10 +6,10 @@ import itertools
 
 import pytest
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.errors import ConfigurationError
-from distcommit.model.steps import StepContext
-from distcommit.model.work import StagedFile
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.work import StagedFile
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.protocol.path_checks import check_relative
 from distcommit.protocol.paths.output import (
     LEDGERS,
@@ -60,7 +60,7 @@ from distcommit.protocol.paths.temporary import (
     table_probe_name,
     temporary_name,
 )
-from distcommit.sinks.target_files import (
+from distcommit.sinks.base.target_files import (
     data_file_name,
     data_file_note,
     is_data_file_note,

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from distcommit.model.watermark import Watermark, as_offset
-from distcommit.model.work import BranchResult, DatasetPlan, SkippedRange, TaskOutcome, TaskState, WorkUnit
+from distcommit.core.watermark import Watermark, as_offset
+from distcommit.core.work import BranchResult, DatasetPlan, SkippedRange, TaskOutcome, TaskState, WorkUnit
 from distcommit.protocol.readiness import CommitPolicy, Nothing, Ready, Wait, gap_free, readiness
 
 

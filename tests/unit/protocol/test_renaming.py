@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from distcommit.model.errors import ConflictError
-from distcommit.model.log_records import DatasetState
-from distcommit.model.unread import FailedReading
-from distcommit.model.watermark import Watermark
-from distcommit.model.work import SkippedRange
+from distcommit.core.errors import ConflictError
+from distcommit.core.records.log_records import DatasetState
+from distcommit.core.records.read_failures import FailedReading
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import SkippedRange
 from distcommit.protocol.renaming import renamed
 
 

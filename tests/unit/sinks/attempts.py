@@ -12,10 +12,10 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.provenance import Provenance
-from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
-from distcommit.model.work import MAIN_BRANCH, StagedFile
+from distcommit.core.interfaces.sink import AttemptIdentity, Origin, StagingArea
+from distcommit.core.provenance import Provenance
+from distcommit.core.work import MAIN_BRANCH, StagedFile
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.files.encoders import Compression, FileFormat
 from distcommit.sinks.files.footer import read_footer, read_records
 from distcommit.sinks.files.offsets import OffsetSets

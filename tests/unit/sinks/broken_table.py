@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from distcommit.model.committer import LostAttempt
-from distcommit.model.errors import TransientError
+from distcommit.core.errors import TransientError
+from distcommit.core.interfaces.committer import LostAttempt
 
 _NAMES = ("a", "broken", "z")
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.committer import CommitOutcome, CommitRequest, CommitterContext, FailedForGood
-from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
-from distcommit.model.work import MAIN_BRANCH
-from distcommit.sinks.table_sink import TableSink
+from distcommit.core.interfaces.committer import CommitOutcome, CommitRequest, CommitterContext, FailedForGood
+from distcommit.core.interfaces.sink import AttemptIdentity, Origin, StagingArea
+from distcommit.core.work import MAIN_BRANCH
+from distcommit.fs.posix_calls.local import LocalFileSystem
+from distcommit.sinks.databases.table_sink import TableSink
 
 
 class Committing:

@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.committer import CommitOutcome, CommitRequest, CommitterContext
-from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
+from distcommit.core.interfaces.committer import CommitOutcome, CommitRequest, CommitterContext
+from distcommit.core.interfaces.sink import AttemptIdentity, Origin, StagingArea
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.delta.committer import DeltaCommitter
 from distcommit.sinks.delta.sink import DeltaSink
 

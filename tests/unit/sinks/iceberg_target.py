@@ -13,9 +13,9 @@ import pyarrow as pa
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.committer import CommitOutcome, CommitRequest, CommitterContext
-from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
+from distcommit.core.interfaces.committer import CommitOutcome, CommitRequest, CommitterContext
+from distcommit.core.interfaces.sink import AttemptIdentity, Origin, StagingArea
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.iceberg.committer import IcebergCommitter
 from distcommit.sinks.iceberg.sink import IcebergSink
 

@@ -7,10 +7,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from distcommit.model.committer import CommitRequest, Committed
-from distcommit.model.provenance import Provenance
-from distcommit.model.sink import Origin
-from distcommit.model.work import MAIN_BRANCH
+from distcommit.core.interfaces.committer import CommitRequest, Committed
+from distcommit.core.interfaces.sink import Origin
+from distcommit.core.provenance import Provenance
+from distcommit.core.work import MAIN_BRANCH
 from tests.unit.sinks.committing import refused
 from tests.unit.sinks.table_sink_cases import TableTarget
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from distcommit.model.committer import Committed, RetryLater
-from distcommit.model.errors import SinkUnavailableError
+from distcommit.core.errors import SinkUnavailableError
+from distcommit.core.interfaces.committer import Committed, RetryLater
 
 
 @contextmanager

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pytest
 
-from distcommit.model.committer import Committed
-from distcommit.model.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.interfaces.committer import Committed
 from tests.unit.sinks.committing import numbers, refused
 from tests.unit.sinks.table_sink_cases import TableTarget
 

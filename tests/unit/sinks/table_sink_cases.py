@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pytest
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.committer import (
+from distcommit.core.errors import ConflictError
+from distcommit.core.interfaces.committer import (
     AlreadyCommitted,
     CommitOutcome,
     CommitRequest,
@@ -21,10 +21,10 @@ from distcommit.model.committer import (
     HeldBack,
     RetryLater,
 )
-from distcommit.model.errors import ConflictError
-from distcommit.model.provenance import Provenance
-from distcommit.model.sink import Origin
-from distcommit.sinks.table_sink import TableSink
+from distcommit.core.interfaces.sink import Origin
+from distcommit.core.provenance import Provenance
+from distcommit.fs.posix_calls.local import LocalFileSystem
+from distcommit.sinks.databases.table_sink import TableSink
 from tests.servers.lossy_proxy import LossyProxy
 from tests.unit.sinks.committing import Committing, numbers, refused
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from distcommit.model.committer import (
+from distcommit.core.interfaces.committer import (
     AlreadyCommitted,
     CommitOutcome,
     CommitRequest,
@@ -15,8 +15,8 @@ from distcommit.model.committer import (
     FailedForGood,
     HeldBack,
 )
-from distcommit.sinks.aggregated import AggregatedCommitter
-from distcommit.sinks.table_committer import RefusedError
+from distcommit.sinks.base.aggregated import AggregatedCommitter
+from distcommit.sinks.databases.table_committer import RefusedError
 
 
 @dataclass

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.fs.posix import RealPosixCalls
-from distcommit.model.errors import ConfigurationError, SourceError
-from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
+from distcommit.core.errors import ConfigurationError, SourceError
+from distcommit.core.interfaces.sink import AttemptIdentity, Origin, StagingArea
+from distcommit.fs.posix_calls.local import LocalFileSystem
+from distcommit.fs.posix_calls.posix import RealPosixCalls
 from distcommit.sinks.files.encoders import FileFormat
 from distcommit.sinks.files.sink import AttemptFiles, FileSink
 from distcommit.sinks.files.time_folders import TimePartition

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.errors import ConfigurationError
-from distcommit.model.work import added_content
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.work import added_content
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.files.content import as_text, content_sum
 from distcommit.sinks.files.encoders import FileFormat
 from distcommit.sinks.files.footer import read_footer, read_records

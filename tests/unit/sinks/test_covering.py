@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distcommit.model.ledger import Covered
-from distcommit.model.provenance import Provenance
-from distcommit.model.sink import Filtered, Origin, Origins
-from distcommit.model.work import SkippedRange
-from distcommit.sinks.covering import Covering, added, covered_in, without
+from distcommit.core.interfaces.ledger import Covered
+from distcommit.core.interfaces.sink import Filtered, Origin, Origins
+from distcommit.core.provenance import Provenance
+from distcommit.core.work import SkippedRange
+from distcommit.sinks.base.offset_coverage import Covering, added, covered_in, without
 from distcommit.sinks.files.offsets import OffsetSets, parsed
 
 ORIGIN = Origin(Provenance("partition", "offset"), "topic-id")

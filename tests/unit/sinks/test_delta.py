@@ -19,8 +19,14 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import CommitProperties, Transaction
 from pydantic import ValidationError
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.committer import (
+from distcommit.core.errors import (
+    ConfigurationError,
+    ConflictError,
+    CorruptError,
+    SinkUnavailableError,
+    TransientError,
+)
+from distcommit.core.interfaces.committer import (
     AlreadyCommitted,
     CommitOutcome,
     Committed,
@@ -28,13 +34,7 @@ from distcommit.model.committer import (
     LostAttempt,
     RetryLater,
 )
-from distcommit.model.errors import (
-    ConfigurationError,
-    ConflictError,
-    CorruptError,
-    SinkUnavailableError,
-    TransientError,
-)
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.delta.ledger import TableLedgers
 from distcommit.sinks.delta.locations import InFolder
 from distcommit.sinks.delta.sink import DeltaSink

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable, Field, Schema, write_deltalake
 from deltalake.schema import PrimitiveType
 
-from distcommit.model.committer import CommitOutcome, Committed, FailedForGood
+from distcommit.core.interfaces.committer import CommitOutcome, Committed, FailedForGood
 from tests.unit.sinks.delta_target import Target
 
 WRITTEN = pa.table(

@@ -15,18 +15,18 @@ import pytest
 from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 
-from distcommit.engine.run import new_run_id, run
+from distcommit.core.errors import DistcommitError
+from distcommit.engine.driver.run import new_run_id, run
 from distcommit.engine.settings import RunSettings
-from distcommit.fs.local import LocalFileSystem
-from distcommit.ingest.task_flow import TaskFlow
-from distcommit.model.errors import DistcommitError
+from distcommit.fs.posix_calls.local import LocalFileSystem
+from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.readiness import CommitPolicy
-from distcommit.sinks.committer_sink import CommitterSink
+from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.sinks.delta.sink import DeltaSink
 from distcommit.sinks.iceberg.opening import close_opened
 from distcommit.sinks.iceberg.sink import IcebergSink
-from distcommit.stores.fencing import begin_run, end_run
-from distcommit.stores.job_store import Roots, open_store
+from distcommit.stores.logs.fencing import begin_run, end_run
+from distcommit.stores.state.job_store import Roots, open_store
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import SimulatedClock, launch_here
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.files.encoders import Compression
 from distcommit.sinks.files.footer import read_records
 from distcommit.sinks.files.sink import FileSink

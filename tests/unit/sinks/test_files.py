@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.urn import folder_of
-from distcommit.model.work import SkippedRange, StagedFile
+from distcommit.core.urn import folder_of
+from distcommit.core.work import SkippedRange, StagedFile
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.files.encoders import FileFormat
 from distcommit.sinks.files.footer import read_footer, read_records
 from distcommit.sinks.files.offsets import OffsetSets

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.errors import CorruptError, UnknownVersionError
-from distcommit.model.ports import FileSystem
+from distcommit.core.errors import CorruptError, UnknownVersionError
+from distcommit.core.ports import FileSystem
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.files.footer import (
     FOOTER_VERSION,
     METADATA_KEY,

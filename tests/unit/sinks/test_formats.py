@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.orc as pa_orc
 import pytest
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.errors import ConfigurationError, CorruptError, UnknownVersionError
-from distcommit.model.work import MAIN_BRANCH, errors_of
+from distcommit.core.errors import ConfigurationError, CorruptError, UnknownVersionError
+from distcommit.core.work import MAIN_BRANCH, errors_of
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.files.content import content_sum
 from distcommit.sinks.files.encoders import Compression, FileFormat
 from distcommit.sinks.files.file_tail import GZIP, said_of

@@ -13,7 +13,8 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.manifest import ManifestFile
 
-from distcommit.model.committer import (
+from distcommit.core.errors import ConfigurationError, ConflictError, TransientError
+from distcommit.core.interfaces.committer import (
     AlreadyCommitted,
     CommitOutcome,
     Committed,
@@ -22,15 +23,14 @@ from distcommit.model.committer import (
     LostAttempt,
     RetryLater,
 )
-from distcommit.model.errors import ConfigurationError, ConflictError, TransientError
-from distcommit.sinks import ledger_files
+from distcommit.sinks.base.table_names import plain_name
 from distcommit.sinks.iceberg import committer
 from distcommit.sinks.iceberg.catalogs import Change
 from distcommit.sinks.iceberg.opening import close_opened, opened
 from distcommit.sinks.iceberg.settings import term_of
 from distcommit.sinks.iceberg.sql_tables import SqlTables
-from distcommit.sinks.ledger_files import Ledger, Ledgers
-from distcommit.sinks.table_names import plain_name
+from distcommit.sinks.table_formats import ledger_files
+from distcommit.sinks.table_formats.ledger_files import Ledger, Ledgers
 from tests.unit.sinks.broken_table import require_others_go_on
 from tests.unit.sinks.iceberg_target import Target, ids
 from tests.unit.sinks.no_room import assert_full_disk_harmless

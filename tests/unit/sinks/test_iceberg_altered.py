@@ -12,7 +12,7 @@ import pytest
 from pyiceberg.table import Table
 from pyiceberg.types import IntegerType, LongType, StringType
 
-from distcommit.model.committer import CommitOutcome, Committed, FailedForGood
+from distcommit.core.interfaces.committer import CommitOutcome, Committed, FailedForGood
 from distcommit.sinks.iceberg.opening import close_opened
 from tests.unit.sinks.iceberg_target import Target
 

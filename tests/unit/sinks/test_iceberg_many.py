@@ -15,8 +15,8 @@ from pyiceberg.exceptions import ValidationError
 from pyiceberg.table import Table
 from sqlalchemy import event
 
-from distcommit.model.committer import Committed
-from distcommit.model.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.interfaces.committer import Committed
 from distcommit.sinks.iceberg.catalogs import KnownTables, NewTable
 from distcommit.sinks.iceberg.opening import close_opened, opened
 from distcommit.sinks.iceberg.rest_tables import RestTables

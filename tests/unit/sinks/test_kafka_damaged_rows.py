@@ -11,16 +11,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from distcommit.app.output.ledgers import open_ledgers
-from distcommit.fs.local import LocalFileSystem
-from distcommit.ingest.task_flow import TaskFlow
-from distcommit.model.committer import AlreadyCommitted, CommitRequest, CommitterContext
-from distcommit.model.errors import CorruptError
-from distcommit.model.ledger import LedgerRow
+from distcommit.app.auditing.ledgers import open_ledgers
+from distcommit.core.errors import CorruptError
+from distcommit.core.interfaces.committer import AlreadyCommitted, CommitRequest, CommitterContext
+from distcommit.core.interfaces.ledger import LedgerRow
+from distcommit.fs.posix_calls.local import LocalFileSystem
+from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.sinks.kafka.client import KafkaTarget
 from distcommit.sinks.kafka.names import lane_of, ledger_key
 from distcommit.sinks.kafka.sink import KafkaSink
-from distcommit.stores.job_store import JobStore, Roots, open_store
+from distcommit.stores.state.job_store import JobStore, Roots, open_store
 from distcommit.testing.fakes.model_source import ModelSource
 
 LANES = 4

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin._acl import AclOperation
 
-from distcommit.model.errors import TransientError
+from distcommit.core.errors import TransientError
 from distcommit.sinks.kafka.client import KafkaTarget, ledger_made
 
 

@@ -10,12 +10,18 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.committer import CommitOutcome, CommitRequest, CommitterContext, FailedForGood, RetryLater
-from distcommit.model.ledger import Covered, LedgerRow
-from distcommit.model.provenance import Provenance
-from distcommit.model.sink import Origin, StagingArea
-from distcommit.model.work import SkippedRange
+from distcommit.core.interfaces.committer import (
+    CommitOutcome,
+    CommitRequest,
+    CommitterContext,
+    FailedForGood,
+    RetryLater,
+)
+from distcommit.core.interfaces.ledger import Covered, LedgerRow
+from distcommit.core.interfaces.sink import Origin, StagingArea
+from distcommit.core.provenance import Provenance
+from distcommit.core.work import SkippedRange
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.kafka.client import KafkaTarget
 from distcommit.sinks.kafka.committer import KafkaCommitter
 from distcommit.sinks.kafka.messages import KafkaWriter, Mapping

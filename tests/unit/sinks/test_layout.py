@@ -16,13 +16,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.errors import ConfigurationError
-from distcommit.model.urn import folder_of
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.urn import folder_of
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.files.encoders import FileFormat
 from distcommit.sinks.files.footer import read_footer, read_records
 from distcommit.sinks.files.sink import FileSink
-from distcommit.sinks.partition_values import NO_VALUE
+from distcommit.sinks.table_formats.partition_values import NO_VALUE
 from tests.unit.sinks.attempts import DAY_MS, FORMATS, LEAST, RUN_NUMBERS, URN, files_in
 
 FS = LocalFileSystem()

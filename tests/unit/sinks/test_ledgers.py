@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from distcommit.model.committer import AlreadyCommitted, CommitRequest, FailedForGood
-from distcommit.model.errors import ConflictError
-from distcommit.model.ledger import Covered, LedgerRow
-from distcommit.sinks.ledgers import answered, commit_id, committed, taken_back
+from distcommit.core.errors import ConflictError
+from distcommit.core.interfaces.committer import AlreadyCommitted, CommitRequest, FailedForGood
+from distcommit.core.interfaces.ledger import Covered, LedgerRow
+from distcommit.sinks.base.ledgers import answered, commit_id, committed, taken_back
 
 
 def asked(epoch: int, *bases: int) -> CommitRequest:

@@ -10,11 +10,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.committer import CommitterContext, LostAttempt
-from distcommit.model.errors import DistcommitError
-from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
-from distcommit.sinks.committer_sink import CommitterSink
+from distcommit.core.errors import DistcommitError
+from distcommit.core.interfaces.committer import CommitterContext, LostAttempt
+from distcommit.core.interfaces.sink import AttemptIdentity, Origin, StagingArea
+from distcommit.fs.posix_calls.local import LocalFileSystem
+from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.sinks.delta.sink import DeltaSink
 from distcommit.sinks.iceberg.opening import close_opened
 from distcommit.sinks.iceberg.sink import IcebergSink

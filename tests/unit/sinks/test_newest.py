@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from distcommit.model.provenance import Provenance
-from distcommit.sinks.newest import PART, POSITION, oldest_first
+from distcommit.core.provenance import Provenance
+from distcommit.sinks.databases.newest_row import PART, POSITION, oldest_first
 from distcommit.sources.files.source import FilesSource
 from distcommit.sources.kafka.source import KafkaSource
 from distcommit.sources.rest.source import RestSource

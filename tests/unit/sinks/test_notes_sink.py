@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from distcommit.model.committer import CommitRequest
+from distcommit.core.interfaces.committer import CommitRequest
 from distcommit.testing.contracts import SinkContract
 from distcommit.testing.fakes import notes_sink
 from distcommit.testing.fakes.notes_sink import NotesSink

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
-from distcommit.sinks.committer_sink import CommitterSink
+from distcommit.core.interfaces.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
+from distcommit.fs.posix_calls.local import LocalFileSystem
+from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.sinks.delta.sink import DeltaSink
 from distcommit.sinks.iceberg import opening
 from distcommit.sinks.iceberg.opening import close_opened, opened

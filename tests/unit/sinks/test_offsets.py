@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distcommit.model.errors import ConfigurationError, CorruptError, SourceError, UnknownVersionError
-from distcommit.model.provenance import Provenance
+from distcommit.core.errors import ConfigurationError, CorruptError, SourceError, UnknownVersionError
+from distcommit.core.provenance import Provenance
 from distcommit.sinks.files.offsets import OFFSETS_VERSION, OffsetSets
 
 ORIGIN = Provenance("partition", "offset")

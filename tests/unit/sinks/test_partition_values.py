@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 
 from distcommit.app.job_file.flow_settings import FlowSettings
-from distcommit.model.committer import Committed
+from distcommit.core.interfaces.committer import Committed
 from distcommit.sinks.delta.sink import DeltaSink
 from distcommit.sinks.files.field_folders import split
 from distcommit.sinks.files.sink import FileSink
 from distcommit.sinks.iceberg.opening import close_opened
-from distcommit.sinks.partition_values import NO_VALUE
+from distcommit.sinks.table_formats.partition_values import NO_VALUE
 from tests.unit.sinks.iceberg_target import Target, ids
 
 LONG = "x" * 300

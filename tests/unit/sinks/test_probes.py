@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.sinks.data_files import probe_folder
 from distcommit.sinks.iceberg.opening import close_opened, opened
+from distcommit.sinks.table_formats.data_files import probe_folder
 from tests.unit.sinks.iceberg_target import Target
 from tests.unit.sinks.no_room import no_room
 

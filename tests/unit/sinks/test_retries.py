@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from distcommit.sinks import retries
+from distcommit.sinks.base import retries
 
 
 def test_waits_are_random_and_grow_to_two_seconds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,16 +18,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from distcommit.model.committer import (
+from distcommit.core.errors import ConfigurationError, TransientError
+from distcommit.core.interfaces.committer import (
     Committed,
     RetryLater,
 )
-from distcommit.model.errors import ConfigurationError, TransientError
-from distcommit.model.ledger import LedgerRow
+from distcommit.core.interfaces.ledger import LedgerRow
+from distcommit.sinks.databases.table_committer import CollisionError, Key
 from distcommit.sinks.sqlite.committer import SqliteCommitter
 from distcommit.sinks.sqlite.connection import connected, transaction
 from distcommit.sinks.sqlite.sink import SqliteSink
-from distcommit.sinks.table_committer import CollisionError, Key
 from distcommit.steps.sink import SinkCommitStep
 from tests.unit.sinks.committing import numbers, refused
 from tests.unit.sinks.newest_cases import NewestCases

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from distcommit.model.committer import CommitRequest, FailedForGood
-from distcommit.model.ledger import LedgerRow
-from distcommit.sinks.table_changes import was_emptied
+from distcommit.core.interfaces.committer import CommitRequest, FailedForGood
+from distcommit.core.interfaces.ledger import LedgerRow
+from distcommit.sinks.table_formats.table_changes import was_emptied
 
 
 def never() -> bool:

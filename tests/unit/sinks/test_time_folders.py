@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.files.encoders import FileFormat
 from distcommit.sinks.files.footer import read_records
 from distcommit.sinks.files.sink import FileSink

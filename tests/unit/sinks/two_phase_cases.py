@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pytest
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.committer import (
+from distcommit.core.errors import ConfigurationError, ConflictError, FencedError, TransientError
+from distcommit.core.interfaces.committer import (
     AlreadyCommitted,
     CommitOutcome,
     CommitRequest,
@@ -25,11 +25,11 @@ from distcommit.model.committer import (
     LostAttempt,
     RetryLater,
 )
-from distcommit.model.errors import ConfigurationError, ConflictError, FencedError, TransientError
-from distcommit.model.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
-from distcommit.sinks import two_phase
-from distcommit.sinks.table_sink import TableSink
-from distcommit.sinks.two_phase import Name, TwoPhaseCommitter
+from distcommit.core.interfaces.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
+from distcommit.fs.posix_calls.local import LocalFileSystem
+from distcommit.sinks.databases import two_phase
+from distcommit.sinks.databases.table_sink import TableSink
+from distcommit.sinks.databases.two_phase import Name, TwoPhaseCommitter
 from distcommit.testing.contracts.killed import nursery
 from tests.servers.lossy_proxy import LossyProxy
 from tests.unit.sinks.committing import numbers, refused

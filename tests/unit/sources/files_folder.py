@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from distcommit.model.source import DatasetProblem
-from distcommit.model.watermark import Watermark
-from distcommit.model.work import DatasetPlan
+from distcommit.core.interfaces.source import DatasetProblem
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import DatasetPlan
 from distcommit.sources.files.source import FilesSource
 from tests.unit.sources.reading_again import states_of
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from distcommit.model.log_records import DatasetState
-from distcommit.model.source import SourceState
-from distcommit.model.unread import FailedReading
-from distcommit.model.watermark import Watermark
+from distcommit.core.interfaces.source import SourceState
+from distcommit.core.records.log_records import DatasetState
+from distcommit.core.records.read_failures import FailedReading
+from distcommit.core.watermark import Watermark
 
 
 class ReadingAgain(SourceState):

@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from distcommit.model.watermark import Watermark
-from distcommit.model.work import WorkUnit
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import WorkUnit
 from distcommit.sources.rest.client import Reply
 from distcommit.sources.rest.extractor import RestExtractor
 from distcommit.sources.rest.pages import ListOfRecords

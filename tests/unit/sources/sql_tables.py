@@ -10,10 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from distcommit.model.log_records import DatasetState
-from distcommit.model.source import DatasetProblem, Planned, Source, SourceState
-from distcommit.model.watermark import Watermark
-from distcommit.model.work import DatasetPlan
+from distcommit.core.interfaces.source import DatasetProblem, Planned, Source, SourceState
+from distcommit.core.records.log_records import DatasetState
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import DatasetPlan
 from distcommit.sources.sql.source import SqlSource
 from tests.unit.sources.reading_again import states_of
 

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from distcommit.app.auditing.audit import audit_store
 from distcommit.app.job_file.flow_settings import FlowSettings
-from distcommit.app.output.audit import audit_store
-from distcommit.ingest.task_flow import TaskFlow
-from distcommit.model.errors import SourceError
-from distcommit.model.sink import Sink
-from distcommit.model.source import Source
+from distcommit.core.errors import SourceError
+from distcommit.core.interfaces.sink import Sink
+from distcommit.core.interfaces.source import Source
+from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.sources.files import csv_rows, readers
 from distcommit.sources.files.csv_dialect import Dialect
 from distcommit.sources.files.csv_rows import problem_of, row_by_row

@@ -17,12 +17,12 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 from pydantic import ValidationError
 
-from distcommit.app.output.audit import audit_store
-from distcommit.model.errors import DistcommitError, SourceError
-from distcommit.model.pins import Pin
-from distcommit.model.source import DatasetProblem, SourceState
-from distcommit.model.watermark import Watermark
-from distcommit.model.work import DatasetPlan
+from distcommit.app.auditing.audit import audit_store
+from distcommit.core.errors import DistcommitError, SourceError
+from distcommit.core.interfaces.source import DatasetProblem, SourceState
+from distcommit.core.records.fixed_settings import Pin
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import DatasetPlan
 from distcommit.sources.files import readers
 from distcommit.sources.files.csv_dialect import Dialect, QuoteCheck
 from distcommit.sources.files.plan import FILES, WATERMARKS

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from distcommit.constructs.registry.client import Registry, RegistrySettings
+from distcommit.core.errors import DistcommitError, SourceError, TransientError
 from distcommit.fs.answer_time import AnswerTimeError, within
-from distcommit.model.errors import DistcommitError, SourceError, TransientError
 from distcommit.sources.rest.source import RestSource
 from tests.servers.hostile import bomb, endless_body, hostile, nested_bomb, redirect, slow_body, slow_head, small_bomb
 from tests.unit.sources.sql_tables import Reader

@@ -13,10 +13,10 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from distcommit.app.demo.broker import MockBroker
-from distcommit.model.errors import SourceError, TransientError
-from distcommit.model.source import SourceState
-from distcommit.model.watermark import Watermark, as_offset
-from distcommit.model.work import WorkUnit
+from distcommit.core.errors import SourceError, TransientError
+from distcommit.core.interfaces.source import SourceState
+from distcommit.core.watermark import Watermark, as_offset
+from distcommit.core.work import WorkUnit
 from distcommit.sources.kafka import extractor as kafka_extractor
 from distcommit.sources.kafka.batches import BATCH_SCHEMA
 from distcommit.sources.kafka.client import close_consumer

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from distcommit.app.demo.broker import MockBroker
-from distcommit.ingest import flow
-from distcommit.model.errors import SourceError, TransientError
-from distcommit.model.log_records import DatasetState, DatasetStatus, OpenSequence, SealedSequence
-from distcommit.model.pins import SourceFact
-from distcommit.model.source import DatasetProblem, PassedOver, SourceState
-from distcommit.model.unread import FailedReading
-from distcommit.model.watermark import Watermark
-from distcommit.model.work import DatasetPlan, positions_lost
+from distcommit.core.errors import SourceError, TransientError
+from distcommit.core.interfaces.source import DatasetProblem, PassedOver, SourceState
+from distcommit.core.records.fixed_settings import SourceFact
+from distcommit.core.records.log_records import DatasetState, DatasetStatus, OpenSequence, SealedSequence
+from distcommit.core.records.read_failures import FailedReading
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import DatasetPlan, positions_lost
+from distcommit.pipeline import attempt
 from distcommit.sources.kafka.client import KafkaQueries
 from distcommit.sources.kafka.names import MAX_BYTES, PartitionLog, TopicFound, TopicSelection
 from distcommit.sources.kafka.plan import fair_shares, pack, plan_dataset, up_to
@@ -270,7 +270,7 @@ def test_limits_are_shared_by_partitions_and_work_units(broker: MockBroker) -> N
     plan = plan_of(plans(kafka)["full"])
     assert ranges(plan) == [{"3": (0, 9)}, {"1": (0, 8)}, {"2": (0, 8), "0": (0, 0)}]
     assert [unit.properties for unit in plan.work_units] == [{MAX_BYTES: "360"}, {MAX_BYTES: "320"}, {MAX_BYTES: "320"}]
-    assert MAX_BYTES == flow.MAX_BYTES
+    assert MAX_BYTES == attempt.MAX_BYTES
 
 
 def test_bytes_limit_keeps_partitions_whole(broker: MockBroker) -> None:

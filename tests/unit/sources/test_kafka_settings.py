@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import KafkaError
 from pydantic import ValidationError
 
-from distcommit.model.errors import ConfigurationError
-from distcommit.model.source import SourceState
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.interfaces.source import SourceState
 from distcommit.sources.kafka.client import ClientNotes, KafkaConnection
 from distcommit.sources.kafka.source import KafkaSource
 from tests.unit.sources.test_kafka_plan import everything, source

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Producer
 
 from distcommit.app.demo.broker import MockBroker
-from distcommit.model.log_records import (
+from distcommit.core.records.log_records import (
     ByHand,
     DatasetState,
     Dropped,
@@ -21,8 +21,8 @@ from distcommit.model.log_records import (
     SealedSequence,
     SequenceName,
 )
-from distcommit.model.unread import Unread, UnreadDataset
-from distcommit.model.watermark import Watermark
+from distcommit.core.records.read_failures import Unread, UnreadDataset
+from distcommit.core.watermark import Watermark
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.folding import apply
 from tests.unit.sources.test_kafka_plan import Elsewhere, plan_of, plans, ranges, read_to, source

@@ -8,9 +8,9 @@ import pytest
 
 from distcommit import Extractor, Source
 from distcommit.app.job_file.built_in import validated
-from distcommit.model.log_records import DatasetState
-from distcommit.model.sink import Sink
-from distcommit.model.source import Lag, Planned, SourceState
+from distcommit.core.interfaces.sink import Sink
+from distcommit.core.interfaces.source import Lag, Planned, SourceState
+from distcommit.core.records.log_records import DatasetState
 from distcommit.sinks.python.sink import PythonSink
 from distcommit.sources.python.source import PythonSource
 

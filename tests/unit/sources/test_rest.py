@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from pydantic import ValidationError
 
-from distcommit.model.errors import ConfigurationError, SourceError, TransientError
-from distcommit.model.log_records import DatasetState
-from distcommit.model.source import SourceState
-from distcommit.model.watermark import Watermark
+from distcommit.core.errors import ConfigurationError, SourceError, TransientError
+from distcommit.core.interfaces.source import SourceState
+from distcommit.core.records.log_records import DatasetState
+from distcommit.core.watermark import Watermark
 from distcommit.sources.rest.source import RestSource
 from distcommit.sources.rest.watermarks import WatermarkField
 from tests.servers.rest import RestServer, wait_for_end_of_second

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from distcommit.model.errors import SourceError
+from distcommit.core.errors import SourceError
 from distcommit.sources.rest.client import Reply
 from distcommit.sources.rest.paging import PageNumberPaging, Request
 from tests.unit.sources.rest_pages import TIMES, Pages, paging_of, read_from

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distcommit.constructs.json_records import JsonReader
-from distcommit.model.errors import SourceError
+from distcommit.constructs.json.json_records import JsonReader
+from distcommit.core.errors import SourceError
 from distcommit.sources.rest.answers import Answer, value_at
 from tests.unit.sources.rest_pages import Pages, paging_of, values_of
 

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from distcommit.model.errors import SourceError
-from distcommit.model.watermark import Watermark
-from distcommit.model.work import WorkUnit
+from distcommit.core.errors import SourceError
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import WorkUnit
 from distcommit.sources.rest.client import Reply
 from distcommit.sources.rest.extractor import RestExtractor
 from distcommit.sources.rest.pages import ListOfRecords

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pytest
 from msgspec.structs import replace
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.errors import ConfigurationError, SourceError
-from distcommit.model.source import DatasetProblem
-from distcommit.model.watermark import Position, Watermark
-from distcommit.model.work import DatasetPlan
+from distcommit.core.errors import ConfigurationError, SourceError
+from distcommit.core.interfaces.source import DatasetProblem
+from distcommit.core.watermark import Position, Watermark
+from distcommit.core.work import DatasetPlan
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sources.spark.frames import FrameSpool, StagedFrame, StagedFrames, StagedPart, end_of
 from distcommit.sources.spark.source import SparkSource
 from distcommit.sources.watermark_column import Kind

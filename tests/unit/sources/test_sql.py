@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distcommit.model.errors import DistcommitError, SourceError
-from distcommit.model.log_records import DatasetState
-from distcommit.model.source import DatasetProblem
-from distcommit.model.watermark import Watermark, as_offset
-from distcommit.model.work import DatasetPlan
+from distcommit.core.errors import DistcommitError, SourceError
+from distcommit.core.interfaces.source import DatasetProblem
+from distcommit.core.records.log_records import DatasetState
+from distcommit.core.watermark import Watermark, as_offset
+from distcommit.core.work import DatasetPlan
 from tests.unit.sources.sql_tables import Reader, database, planned, source
 
 

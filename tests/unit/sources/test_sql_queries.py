@@ -13,13 +13,13 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from distcommit.engine.run import run
-from distcommit.model.errors import SourceError
-from distcommit.model.extract import EXTRACT
-from distcommit.model.log_records import DatasetState
-from distcommit.model.source import DatasetProblem
-from distcommit.model.watermark import Watermark
-from distcommit.model.work import DatasetPlan
+from distcommit.core.errors import SourceError
+from distcommit.core.interfaces.extract import EXTRACT
+from distcommit.core.interfaces.source import DatasetProblem
+from distcommit.core.records.log_records import DatasetState
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import DatasetPlan
+from distcommit.engine.driver.run import run
 from distcommit.protocol.retries import RetryPolicy
 from distcommit.sources.sql.queries import Query
 from distcommit.sources.sql.source import SqlSource

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from distcommit.app.job_file.config import load_config
-from distcommit.model.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError
 from distcommit.sources.sql.queries import Query
 from tests.unit.sources.sql_tables import source
 

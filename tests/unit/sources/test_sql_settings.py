@@ -13,8 +13,8 @@ import pytest
 from pydantic import ValidationError
 
 from distcommit.app.job_file.config import load_config
-from distcommit.model.errors import ConfigurationError, SourceError
-from distcommit.model.pins import Pin
+from distcommit.core.errors import ConfigurationError, SourceError
+from distcommit.core.records.fixed_settings import Pin
 from distcommit.sources.sql.queries import Query, queries_of
 from distcommit.sources.sql.source import SqlSource
 from tests.unit.sources.sql_tables import source

@@ -12,11 +12,11 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from distcommit.engine.launch import JobFailedError
+from distcommit.core.errors import ConfigurationError, ProcessLostError, RunCancelledError
+from distcommit.engine.driver.launch import JobFailedError
 from distcommit.engine.settings import RunSettings
-from distcommit.model.errors import ConfigurationError, ProcessLostError, RunCancelledError
 from distcommit.spark.cancellation import CancellableLaunch, cancellable
-from distcommit.stores.run_records import CANCEL_VERSION, CancelRequest, put_cancel
+from distcommit.stores.history.run_records import CANCEL_VERSION, CancelRequest, put_cancel
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import World

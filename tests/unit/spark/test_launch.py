@@ -9,11 +9,11 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from distcommit.engine.ingest import ingest_partition
-from distcommit.engine.launch import JobFailedError
-from distcommit.engine.recover import RecoverReport, recover_partition
-from distcommit.engine.run import run
-from distcommit.model.errors import ConfigurationError, ProcessLostError
+from distcommit.core.errors import ConfigurationError, ProcessLostError
+from distcommit.engine.committing.recover import RecoverReport, recover_partition
+from distcommit.engine.driver.launch import JobFailedError
+from distcommit.engine.driver.run import run
+from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.spark.failed_jobs import failure_text, what_died
 from distcommit.spark.launch import SparkLaunch
 from tests.simulation.world import World, launch_here

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from distcommit.model.redaction import redact
+from distcommit.core.redaction import redact
 from distcommit.spark.failed_jobs import failure_text
 from distcommit.spark.launch import PartitionCall, TaskError
 from distcommit.spark.session import redaction_pattern

@@ -12,7 +12,7 @@ import pytest
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkRuntimeError
 
-from distcommit.model.errors import ConfigurationError, ProcessLostError, TransientError
+from distcommit.core.errors import ConfigurationError, ProcessLostError, TransientError
 from distcommit.spark.session import not_started
 
 
@@ -64,7 +64,7 @@ def test_the_exit_code_says_whether_a_start_may_be_tried_again(
 
 
 _PROGRAM = """
-from distcommit.model.errors import DistcommitError
+from distcommit.core.errors import DistcommitError
 from distcommit.spark.session import open_session
 from distcommit.spark.settings import SparkSettings
 try:

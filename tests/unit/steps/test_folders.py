@@ -9,12 +9,12 @@ from typing import Any, cast
 
 import pytest
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.fs.posix import PosixCalls, RealPosixCalls
-from distcommit.model.errors import ConfigurationError
-from distcommit.model.parallel import in_flight
-from distcommit.model.ports import FolderEntry
-from distcommit.model.steps import StepContext
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.ports import FolderEntry
+from distcommit.core.support.parallel import in_flight
+from distcommit.fs.posix_calls.local import LocalFileSystem
+from distcommit.fs.posix_calls.posix import PosixCalls, RealPosixCalls
 from distcommit.steps.folders import GuardedFolders
 from distcommit.steps.rename import FsRenameCommitStep
 

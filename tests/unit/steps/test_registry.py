@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.errors import ConfigurationError
-from distcommit.model.steps import CommitStep, StepContext
-from distcommit.model.work import StagedFile
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.interfaces.steps import CommitStep, StepContext
+from distcommit.core.work import StagedFile
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.steps.registry import dump_steps, load_steps, register
 from distcommit.steps.rename import FsRenameCommitStep
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.fs.posix import RealPosixCalls
-from distcommit.model.errors import ConfigurationError, LostError
-from distcommit.model.ports import FolderEntry
-from distcommit.model.steps import Lost, StepContext, Verdict
+from distcommit.core.errors import ConfigurationError, LostError
+from distcommit.core.interfaces.steps import Lost, StepContext, Verdict
+from distcommit.core.ports import FolderEntry
+from distcommit.fs.posix_calls.local import LocalFileSystem
+from distcommit.fs.posix_calls.posix import RealPosixCalls
 from distcommit.steps.registry import dump_steps, load_steps
 from distcommit.steps.rename import FsRenameCommitStep
 

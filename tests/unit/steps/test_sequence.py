@@ -8,9 +8,9 @@ from typing import Any, Self, cast
 
 import pytest
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.errors import DistcommitError, LostError
-from distcommit.model.steps import CommitStep, Lost, StepContext, Verdict, Verification
+from distcommit.core.errors import DistcommitError, LostError
+from distcommit.core.interfaces.steps import CommitStep, Lost, StepContext, Verdict, Verification
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.steps.execution import execute_sequences
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.steps.sequence import CommitSequence

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.committer import (
+from distcommit.core.errors import CorruptError, DistcommitError, HeldBackError, LostError, SinkUnavailableError
+from distcommit.core.interfaces.committer import (
     CommitOutcome,
     CommitRequest,
     Committed,
@@ -18,9 +18,9 @@ from distcommit.model.committer import (
     FailedForGood,
     SinkCommitter,
 )
-from distcommit.model.errors import CorruptError, DistcommitError, HeldBackError, LostError, SinkUnavailableError
-from distcommit.model.log_records import StepBatch
-from distcommit.model.steps import StepContext, Verdict
+from distcommit.core.interfaces.steps import StepContext, Verdict
+from distcommit.core.records.log_records import StepBatch
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.steps.registry import dump_steps, load_steps
 from distcommit.steps.sink import SinkCommitStep
 from tests.golden.samples import SINK

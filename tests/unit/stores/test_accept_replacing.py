@@ -7,16 +7,16 @@ from contextlib import suppress
 
 import pytest
 
-from distcommit.app.by_hand.rebuild import known_states
-from distcommit.app.looking.release_plan import plan_release
-from distcommit.app.looking.status import read_status
-from distcommit.app.looking.steps import read_steps
-from distcommit.app.output.audit import audit_store
-from distcommit.model.errors import ConflictError
-from distcommit.model.log_records import DatasetStatus
-from distcommit.model.steps import StepContext
+from distcommit.app.admin.rebuild import known_states
+from distcommit.app.auditing.audit import audit_store
+from distcommit.app.inspection.release_plan import plan_release
+from distcommit.app.inspection.status import read_status
+from distcommit.app.inspection.steps import read_steps
+from distcommit.core.errors import ConflictError
+from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.records.log_records import DatasetStatus
 from distcommit.sinks.files.sink import FileSink
-from distcommit.stores import by_hand
+from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import ROOTS, World
@@ -44,13 +44,13 @@ def test_accept_is_refused_and_abandon_goes_on() -> None:
     store = WORLD.store(machine)
     context = StepContext(store.fs, ROOTS.staging, ROOTS.output, {}, store.store_id)
     steps = read_steps(store, context, "a")
-    (shown,) = plan_release(read_status(store), steps, by_hand.Release.ACCEPT, "a").rows
+    (shown,) = plan_release(read_status(store), steps, operator_actions.Release.ACCEPT, "a").rows
     assert (shown.acts, shown.does.partition(":")[0]) == (False, "refused")
-    assert plan_release(read_status(store), steps, by_hand.Release.ABANDON, "a").rows[0].acts
+    assert plan_release(read_status(store), steps, operator_actions.Release.ABANDON, "a").rows[0].acts
     with pytest.raises(ConflictError, match="release the dataset with abandon"):
-        by_hand.accept(store, "a", "a person")
+        operator_actions.accept(store, "a", "a person")
     assert known_states(store)["a"].status is DatasetStatus.QUARANTINED
-    by_hand.abandon(store, "a", "a person")
+    operator_actions.abandon(store, "a", "a person")
     assert WORLD.run(machine, SECOND).succeeded
     found = audit_store(store, ModelSource.provenance, deep=True)
     assert (found.exact, found.records) == (True, 2), found

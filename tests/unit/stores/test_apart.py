@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.errors import ConfigurationError
-from distcommit.stores.fencing import begin_run, claim_folders
-from distcommit.stores.job_store import JobStore, Roots, open_store
+from distcommit.core.errors import ConfigurationError
+from distcommit.fs.posix_calls.local import LocalFileSystem
+from distcommit.stores.logs.fencing import begin_run, claim_folders
+from distcommit.stores.state.job_store import JobStore, Roots, open_store
 
 NAMES = ("store", "staging", "output")
 

@@ -9,13 +9,13 @@ from contextlib import suppress
 
 import pytest
 
-from distcommit.model.errors import ConflictError, DistcommitError
-from distcommit.model.log_records import DatasetStatus, SealedSequence
-from distcommit.model.steps import StepContext
-from distcommit.model.watermark import Watermark
+from distcommit.core.errors import ConflictError, DistcommitError
+from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.records.log_records import DatasetStatus, SealedSequence
+from distcommit.core.watermark import Watermark
 from distcommit.steps.registry import load_steps
 from distcommit.steps.rename import FsRenameCommitStep
-from distcommit.stores import by_hand
+from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import ROOTS
@@ -54,7 +54,7 @@ def test_a_zombie_can_not_publish_what_a_person_abandons_wherever_they_meet() ->
 
         meeting = Meeting(machine, number, zombie)
         machine.faults.append(meeting)
-        by_hand.abandon(store, "a", "person")
+        operator_actions.abandon(store, "a", "person")
         machine.restart()
         zombie()
         assert not [path for path in published(machine) if path.startswith(OUTPUT + "/a/")], number
@@ -74,7 +74,7 @@ def test_a_dataset_that_a_person_must_look_at_is_not_read_again_though_its_sourc
     if status is DatasetStatus.REVOKING:
         machine.faults.append(fails(errno.EIO, "unlink", "/job/staging/"))
         with pytest.raises(DistcommitError):
-            by_hand.abandon(WORLD.store(machine), "a", "person")
+            operator_actions.abandon(WORLD.store(machine), "a", "person")
         machine.restart()
     assert states(WORLD, machine)["a"].status is status
     result = go(WORLD, machine, EagerSource(source(a=9, b=2).datasets))
@@ -105,12 +105,12 @@ def test_whenever_power_is_lost_while_a_sequence_is_abandoned_none_of_it_is_half
     if first_person_died:
         machine.faults.append(dies("fsync_folder", "/store/log/bucket=", 2))  # the first is before the put
         with suppress(Crashed):
-            by_hand.abandon(WORLD.store(machine), "a", "person")
+            operator_actions.abandon(WORLD.store(machine), "a", "person")
         machine.restart()
         assert statuses(WORLD, machine)["a"] == "revoking"
     left: list[SimulatedPosix] = []
     on_every_power_loss(machine, lambda after, where: left.append(after))
-    by_hand.abandon(WORLD.store(machine), "a", "person")
+    operator_actions.abandon(WORLD.store(machine), "a", "person")
     machine.mkdir("/end")  # a last look
     ended = 0
     for after in left:
@@ -132,11 +132,11 @@ def test_whenever_power_is_lost_while_a_sequence_is_abandoned_none_of_it_is_half
 def test_what_a_person_retries_is_published_by_the_next_run_and_what_is_accepted_is_not_read_again() -> None:
     machine, data = Machine(), source(a=3, b=1)
     quarantined(machine, data)
-    by_hand.retry(WORLD.store(machine), "a", "person")
+    operator_actions.retry(WORLD.store(machine), "a", "person")
     check_recovery(machine, data)
     machine = Machine()
     sequence = quarantined(machine, data)
-    by_hand.accept(WORLD.store(machine), "a", "person")
+    operator_actions.accept(WORLD.store(machine), "a", "person")
     state = states(WORLD, machine)["a"]
     assert (state.status, state.watermark, state.accepted_epochs) == (
         DatasetStatus.IDLE,
@@ -146,7 +146,7 @@ def test_what_a_person_retries_is_published_by_the_next_run_and_what_is_accepted
     assert go(WORLD, machine, data).totals.records_read == 0
 
 
-@pytest.mark.parametrize("command", [by_hand.abandon, by_hand.accept])
+@pytest.mark.parametrize("command", [operator_actions.abandon, operator_actions.accept])
 def test_what_another_person_retries_meanwhile_and_a_run_publishes_is_left_alone(command: Callable[..., None]) -> None:
     data, left_alone = source(a=3, b=1), 0
     for number in range(100):
@@ -155,7 +155,7 @@ def test_what_another_person_retries_meanwhile_and_a_run_publishes_is_left_alone
 
         def other(machine: Machine = machine) -> bool:
             with suppress(ConflictError):
-                by_hand.retry(WORLD.store(machine), "a", "another person")
+                operator_actions.retry(WORLD.store(machine), "a", "another person")
                 return go(WORLD, machine, data).succeeded
             return False
 
@@ -169,7 +169,7 @@ def test_what_another_person_retries_meanwhile_and_a_run_publishes_is_left_alone
         else:
             assert not meeting.result, f"nobody is told that the other was first, at {number}"
         machine.restart()
-        if command is by_hand.abandon or meeting.result:
+        if command is operator_actions.abandon or meeting.result:
             check_recovery(machine, data)
         if meeting.result is None:
             break
@@ -183,9 +183,9 @@ def test_a_watermark_that_another_person_died_in_setting_is_durable_once_it_was_
     machine.syncfs("/")
     machine.faults.append(dies("fsync_folder", "/store/log/bucket=", 2))  # the first is before the put
     with suppress(Crashed):
-        by_hand.set_watermark(WORLD.store(machine), "a", Watermark({"0": 1}), "one")
+        operator_actions.set_watermark(WORLD.store(machine), "a", Watermark({"0": 1}), "one")
     machine.restart()
-    by_hand.set_watermark(WORLD.store(machine), "a", Watermark({"0": 1}), "two")
+    operator_actions.set_watermark(WORLD.store(machine), "a", Watermark({"0": 1}), "two")
     durable = next(machine.after_power_loss(random.Random(1), 0, 0))
     assert WORLD.watermarks(durable) == {"a": Watermark({"0": 1})}
 
@@ -204,7 +204,7 @@ def test_a_watermark_that_is_set_to_what_it_is_is_set_once() -> None:
     machine.faults.append(counted)
     with suppress(Crashed):
         for _ in range(3):
-            by_hand.set_watermark(WORLD.store(machine), "a", Watermark({"0": 1}), "person")
+            operator_actions.set_watermark(WORLD.store(machine), "a", Watermark({"0": 1}), "person")
     assert len(written) <= 3
 
 
@@ -213,11 +213,11 @@ def test_watermarks_of_many_datasets_are_set_as_a_person_saw_them_or_not_at_all(
     machine.mkdir("/job")
     store, new = WORLD.store(machine), Watermark({"0": 5})
     wanted = {"a": new, "b": new}
-    by_hand.set_watermarks(store, wanted, {"a": None, "b": None}, "person")
+    operator_actions.set_watermarks(store, wanted, {"a": None, "b": None}, "person")
     assert WORLD.watermarks(machine) == wanted
     newer = {"a": Watermark({"0": 7}), "b": Watermark({"0": 7})}
     with pytest.raises(ConflictError):
-        by_hand.set_watermarks(store, newer, {"a": new, "b": None}, "person")
+        operator_actions.set_watermarks(store, newer, {"a": new, "b": None}, "person")
     assert WORLD.watermarks(machine) == wanted
 
 
@@ -232,8 +232,8 @@ def test_what_can_not_be_done_to_a_dataset_is_told_with_its_watermark_as_status_
     }
     for urn, (watermark, told) in wanted.items():
         if watermark is not None:
-            by_hand.set_watermark(store, urn, watermark, "person")
+            operator_actions.set_watermark(store, urn, watermark, "person")
         with pytest.raises(ConflictError) as raised:
-            by_hand.retry(store, urn, "person")
+            operator_actions.retry(store, urn, "person")
         assert f"watermark {told}" in str(raised.value)
         assert "Watermark(" not in str(raised.value)

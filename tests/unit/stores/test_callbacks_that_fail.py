@@ -8,14 +8,14 @@ from typing import Any, ClassVar, Self, cast
 
 import pytest
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.errors import DistcommitError, LostError
-from distcommit.model.log_records import DatasetState, DatasetStatus
-from distcommit.model.steps import CommitStep, StepContext, Verdict
+from distcommit.core.errors import DistcommitError, LostError
+from distcommit.core.interfaces.steps import CommitStep, StepContext, Verdict
+from distcommit.core.records.log_records import DatasetState, DatasetStatus
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.steps.registry import register
-from distcommit.stores import by_hand
-from distcommit.stores.commit_step_store import LogCommitStepStore
-from distcommit.stores.job_store import JobStore, Roots, open_store
+from distcommit.stores.logs.commit_step_store import LogCommitStepStore
+from distcommit.stores.operator import operator_actions
+from distcommit.stores.state.job_store import JobStore, Roots, open_store
 
 
 @register
@@ -76,11 +76,11 @@ def test_sequence_whose_step_was_not_taken_back_stays_in_revocation(
     AnsweringCommitStep.answers = {callback: answer}
     try:
         with pytest.raises(DistcommitError, match=rf"{callback}\(\) to return True or None.*it returned {answer!r}"):
-            by_hand.abandon(store, "d", "operator")
+            operator_actions.abandon(store, "d", "operator")
     finally:
         AnsweringCommitStep.answers = {}
     assert state(store).status is DatasetStatus.REVOKING
-    by_hand.abandon(store, "d", "operator")
+    operator_actions.abandon(store, "d", "operator")
     assert state(store).status is DatasetStatus.IDLE
 
 

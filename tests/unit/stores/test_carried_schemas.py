@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.errors import CorruptError
-from distcommit.model.log_records import DatasetState
-from distcommit.model.watermark import Watermark
-from distcommit.model.work import MOST_SCHEMAS, SchemaIds
+from distcommit.core.errors import CorruptError
+from distcommit.core.records.log_records import DatasetState
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import MOST_SCHEMAS, SchemaIds
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.protocol.renaming import renamed
-from distcommit.stores.carried_schemas import carry, to_carry
-from distcommit.stores.job_store import JobStore, Roots, open_store
-from distcommit.stores.kept_schemas import SchemaStore
+from distcommit.stores.schemas.carried_schemas import carry, to_carry
+from distcommit.stores.schemas.schema_history import SchemaStore
+from distcommit.stores.state.job_store import JobStore, Roots, open_store
 from tests.simulation.programs.rebucket import renames
 
 MOVED_AT = 9

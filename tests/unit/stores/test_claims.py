@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from distcommit.engine.run import run
-from distcommit.model.ports import FolderEntry
+from distcommit.core.ports import FolderEntry
+from distcommit.engine.driver.run import run
 from distcommit.protocol.paths.parts import CLAIM_FOLDER
-from distcommit.stores.anchors import cut_ended
-from distcommit.stores.claims import Mark, read_marks
-from distcommit.stores.fencing import begin_run, end_run
+from distcommit.stores.folders.ownership import Mark, read_marks
+from distcommit.stores.logs.fencing import begin_run, end_run
+from distcommit.stores.logs.log_anchors import cut_ended
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.explore import crashes_of

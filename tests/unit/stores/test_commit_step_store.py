@@ -8,20 +8,20 @@ from typing import Any, ClassVar, Self
 
 import pytest
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.errors import ConflictError, CorruptError, FencedError, UnknownStepTypeError
-from distcommit.model.steps import CommitStep, StepContext, Verdict
-from distcommit.model.urn import bucket_of
-from distcommit.model.watermark import Watermark
+from distcommit.core.errors import ConflictError, CorruptError, FencedError, UnknownStepTypeError
+from distcommit.core.interfaces.steps import CommitStep, StepContext, Verdict
+from distcommit.core.urn import bucket_of
+from distcommit.core.watermark import Watermark
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.protocol.paths.parts import bucket_name
 from distcommit.steps.registry import register
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.steps.sequence import CommitSequence
 from distcommit.steps.watermark import HighWatermarkCommitStep
-from distcommit.stores import job_store
-from distcommit.stores.commit_step_store import LogCommitStepStore
-from distcommit.stores.job_store import Roots
-from distcommit.stores.rebucket import Move, rebucket
+from distcommit.stores.logs.commit_step_store import LogCommitStepStore
+from distcommit.stores.logs.rebucket import Move, rebucket
+from distcommit.stores.state import job_store
+from distcommit.stores.state.job_store import Roots
 
 
 @register

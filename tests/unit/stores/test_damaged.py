@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from distcommit.model.pins import Pin, PinnedSettings
-from distcommit.stores.damaged import claim_path, is_only_set_aside, note_replaced, set_file_aside
-from distcommit.stores.fencing import claim_folders
-from distcommit.stores.pinned import read_settings, record_settings, record_settings_anew
+from distcommit.core.records.fixed_settings import Pin, PinnedSettings
+from distcommit.stores.logs.fencing import claim_folders
+from distcommit.stores.state.damaged_files import claim_path, is_only_set_aside, note_replaced, set_file_aside
+from distcommit.stores.state.fixed_settings import read_settings, record_settings, record_settings_anew
 from tests.simulation.programs.damaged_files import DAMAGED_FILES
 from tests.simulation.programs.parts import Program, new_machine
 from tests.simulation.world import ROOTS, World

@@ -7,15 +7,15 @@ from typing import Any, ClassVar, Self
 
 import pytest
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.errors import ConflictError, DistcommitError, FencedError, LostError
-from distcommit.model.log_records import DatasetState, DatasetStatus
-from distcommit.model.steps import CommitStep, StepContext
-from distcommit.model.watermark import Watermark
+from distcommit.core.errors import ConflictError, DistcommitError, FencedError, LostError
+from distcommit.core.interfaces.steps import CommitStep, StepContext
+from distcommit.core.records.log_records import DatasetState, DatasetStatus
+from distcommit.core.watermark import Watermark
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.steps.registry import register
 from distcommit.steps.watermark import HighWatermarkCommitStep
-from distcommit.stores.commit_step_store import LogCommitStepStore
-from distcommit.stores.job_store import Roots, open_store
+from distcommit.stores.logs.commit_step_store import LogCommitStepStore
+from distcommit.stores.state.job_store import Roots, open_store
 
 LIMIT = 3
 

@@ -7,8 +7,8 @@ from contextlib import suppress
 
 import pytest
 
-from distcommit.model.errors import FencedError, StorageRefusedError
-from distcommit.stores.fencing import fence_bucket, fence_job
+from distcommit.core.errors import FencedError, StorageRefusedError
+from distcommit.stores.logs.fencing import fence_bucket, fence_job
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from tests.simulation.simulated_posix import SimulatedPosix
 from tests.unit.engine.machines import Machine, Meeting, fails, on_every_power_loss, source

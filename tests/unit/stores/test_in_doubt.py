@@ -10,15 +10,15 @@ from typing import ClassVar
 
 import pytest
 
-from distcommit.engine.run import RunResult, run
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.committer import CommitOutcome, CommitRequest, FailedForGood
-from distcommit.model.errors import ConflictError, LostError, TransientError
-from distcommit.model.log_records import DatasetStatus
-from distcommit.model.steps import StepContext
+from distcommit.core.errors import ConflictError, LostError, TransientError
+from distcommit.core.interfaces.committer import CommitOutcome, CommitRequest, FailedForGood
+from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.records.log_records import DatasetStatus
+from distcommit.engine.driver.run import RunResult, run
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.steps.sink import SinkCommitStep
-from distcommit.stores import by_hand
-from distcommit.stores.commit_step_store import LogCommitStepStore
+from distcommit.stores.logs.commit_step_store import LogCommitStepStore
+from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.model_source import ModelSource
 from tests.simulation.world import World
 from tests.unit.engine.machines import STAGING, Machine, launch, source, states
@@ -54,7 +54,7 @@ def quarantined(sink: LeavingSink) -> tuple[Machine, tuple[str, ...]]:
 
 
 def accept(sink: LeavingSink, machine: Machine) -> None:
-    by_hand.accept(WORLD.store(machine), "a", "a person", {sink.name: sink})
+    operator_actions.accept(WORLD.store(machine), "a", "a person", {sink.name: sink})
 
 
 def discarded(sink: LeavingSink) -> list[str]:
@@ -114,7 +114,7 @@ def test_killed_after_the_record_the_next_run_takes_it_away() -> None:
 def test_killed_before_the_record_nothing_of_it_is_taken_away_until_somebody_says_so(how: str) -> None:
     sink = PreparingSink()
     machine, attempts = quarantined(sink)
-    killed_at(by_hand, "_act", lambda: accept(sink, machine))
+    killed_at(operator_actions, "_act", lambda: accept(sink, machine))
     sink.answers = refused
     go(sink, machine, source(a=2))
     assert states(WORLD, machine)["a"].status is DatasetStatus.QUARANTINED
@@ -124,7 +124,7 @@ def test_killed_before_the_record_nothing_of_it_is_taken_away_until_somebody_say
         accept(sink, machine)
         assert tuple(discarded(sink)) == attempts
         return
-    by_hand.retry(WORLD.store(machine), "a", "a person")
+    operator_actions.retry(WORLD.store(machine), "a", "a person")
     for _ in range(2):
         assert go(sink, machine, source(a=2)).succeeded
     assert sink.rows == {"a": ["a/0/0", "a/0/1"]}
@@ -142,7 +142,7 @@ def test_data_files_stay_as_who_is_about_to_commit_them_would_not_see_that_they_
 def test_without_the_sink_it_is_accepted_and_told_what_stays(caplog: pytest.LogCaptureFixture) -> None:
     sink = PreparingSink()
     machine, _ = quarantined(sink)
-    by_hand.accept(WORLD.store(machine), "a", "a person", {})
+    operator_actions.accept(WORLD.store(machine), "a", "a person", {})
     assert states(WORLD, machine)["a"].status is DatasetStatus.IDLE
     assert "stays there" in caplog.text
     assert "'preparing'" in caplog.text

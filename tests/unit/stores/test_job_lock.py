@@ -14,10 +14,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.fs.posix import RealPosixCalls
-from distcommit.model.errors import LockHeldError
-from distcommit.stores.job_lock import (
+from distcommit.core.errors import LockHeldError
+from distcommit.fs.posix_calls.local import LocalFileSystem
+from distcommit.fs.posix_calls.posix import RealPosixCalls
+from distcommit.stores.state.job_lock import (
     JobLock,
     LockRecord,
     _process_start,

@@ -12,11 +12,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.fs.posix import RealPosixCalls
-from distcommit.model.errors import ConfigurationError, CorruptError, UnknownVersionError
-from distcommit.stores.fencing import fence_job
-from distcommit.stores.job_store import DEFAULT_BUCKETS, JobStore, Roots, has_store, open_store
+from distcommit.core.errors import ConfigurationError, CorruptError, UnknownVersionError
+from distcommit.fs.posix_calls.local import LocalFileSystem
+from distcommit.fs.posix_calls.posix import RealPosixCalls
+from distcommit.stores.logs.fencing import fence_job
+from distcommit.stores.state.job_store import DEFAULT_BUCKETS, JobStore, Roots, has_store, open_store
 from distcommit.testing.fakes.faulty_calls import Crashed
 from tests.simulation.damage import of_version
 from tests.simulation.simulated_posix import SimulatedPosix

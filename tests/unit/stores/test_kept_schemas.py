@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from distcommit.model.errors import ConfigurationError, CorruptError
-from distcommit.stores.documents import decode_document
-from distcommit.stores.kept_schemas import KeptSchema, SchemaStore
+from distcommit.core.errors import ConfigurationError, CorruptError
+from distcommit.stores.schemas.schema_history import KeptSchema, SchemaStore
+from distcommit.stores.state.documents import decode_document
 from distcommit.testing.fakes.faulty_calls import Crashed
 from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import SimulatedFileSystem

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from distcommit.fs.local import LocalFileSystem
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.protocol.paths.temporary import TEMPORARY
 from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import SimulatedFileSystem

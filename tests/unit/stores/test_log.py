@@ -10,17 +10,17 @@ from typing import cast
 import msgspec
 import pytest
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.fs.posix import PosixCalls, RealPosixCalls
-from distcommit.model.errors import CorruptError, OutcomeUnknownError, StorageRefusedError, UnknownVersionError
-from distcommit.model.log_records import Decide, Done, Fence, Intent, Record, SealedSequence, SequenceName
-from distcommit.model.ports import FolderEntry, NotPutError
-from distcommit.model.watermark import Watermark
+from distcommit.core.errors import CorruptError, OutcomeUnknownError, StorageRefusedError, UnknownVersionError
+from distcommit.core.ports import FolderEntry, NotPutError
+from distcommit.core.records.log_records import Decide, Done, Fence, Intent, Record, SealedSequence, SequenceName
+from distcommit.core.watermark import Watermark
+from distcommit.fs.posix_calls.local import LocalFileSystem
+from distcommit.fs.posix_calls.posix import PosixCalls, RealPosixCalls
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.store import segment_name
 from distcommit.protocol.paths.temporary import TEMPORARY
-from distcommit.stores.log import CommitLog
-from distcommit.stores.segment import Segment, decode_segment, encode_segment
+from distcommit.stores.logs.log import CommitLog
+from distcommit.stores.logs.segment import Segment, decode_segment, encode_segment
 from distcommit.testing.fakes.faulty_calls import Fault, FaultyCalls, Operation
 from tests.simulation.damage import of_version
 from tests.simulation.programs.parts import new_machine

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import pytest
 
-from distcommit.model.errors import ConfigurationError, ConflictError
-from distcommit.model.log_records import Failed, SequenceName
-from distcommit.model.steps import StepContext
-from distcommit.model.watermark import Watermark
+from distcommit.core.errors import ConfigurationError, ConflictError
+from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.records.log_records import Failed, SequenceName
+from distcommit.core.watermark import Watermark
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.steps.watermark import HighWatermarkCommitStep
-from distcommit.stores import by_hand
-from distcommit.stores.commit_step_store import LogCommitStepStore
-from distcommit.stores.job_store import JobStore, Roots, open_store
+from distcommit.stores.logs.commit_step_store import LogCommitStepStore
+from distcommit.stores.operator import operator_actions
+from distcommit.stores.state.job_store import JobStore, Roots, open_store
 from distcommit.testing.fakes.faulty_calls import Crashed
 from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import SimulatedFileSystem
@@ -210,7 +210,7 @@ def test_abandoned_half_way_nothing_of_it_is_left_and_no_partition_has_moved() -
     epoch = opened.job_log().refresh().fence_epoch
     failed = Failed(epoch, SequenceName("MyTopic", epoch), True, "a disk is gone")
     opened.bucket_log(0, epoch).settle(lambda fold: failed if fold.pending() else None)
-    by_hand.abandon(opened, "MyTopic", "person")
+    operator_actions.abandon(opened, "MyTopic", "person")
     assert machine.paths(JOB_OUTPUT) == {}
     assert store.watermark("MyJob", "MyTopic") is None
     for name in FILES:

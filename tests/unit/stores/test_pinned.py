@@ -7,23 +7,23 @@ import random
 
 import pytest
 
-from distcommit.model.errors import (
+from distcommit.core.errors import (
     ConfigurationError,
     CorruptError,
     FencedError,
     TransientError,
     UnknownVersionError,
 )
-from distcommit.model.pins import Pin, PinnedSettings
-from distcommit.stores.documents import encode_document
-from distcommit.stores.job_store import JobStore
-from distcommit.stores.pinned import (
+from distcommit.core.records.fixed_settings import Pin, PinnedSettings
+from distcommit.stores.state.documents import encode_document
+from distcommit.stores.state.fixed_settings import (
     RecordedSettings,
     change_settings,
     read_settings,
     record_settings,
     require_settings,
 )
+from distcommit.stores.state.job_store import JobStore
 from distcommit.testing.fakes.faulty_calls import Crashed
 from tests.simulation.damage import of_version
 from tests.simulation.simulated_posix import SimulatedPosix

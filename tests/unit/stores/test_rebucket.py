@@ -8,28 +8,28 @@ from functools import partial
 
 import pytest
 
-from distcommit.app.by_hand.rebuild import keep_store, known_states, plan_rebuild, rebuild_store
-from distcommit.app.looking.status import read_status
-from distcommit.engine.ingest import ingest_partition
-from distcommit.engine.settings import RunSettings
-from distcommit.model.errors import (
+from distcommit.app.admin.rebuild import keep_store, known_states, plan_rebuild, rebuild_store
+from distcommit.app.inspection.status import read_status
+from distcommit.core.errors import (
     ConfigurationError,
     ConflictError,
     CorruptError,
     FencedError,
     StaleStoreError,
 )
-from distcommit.model.log_records import Checkpoint, DatasetState
-from distcommit.model.watermark import Watermark
+from distcommit.core.records.log_records import Checkpoint, DatasetState
+from distcommit.core.watermark import Watermark
+from distcommit.engine.reading.ingest import ingest_partition
+from distcommit.engine.settings import RunSettings
 from distcommit.protocol import next_record
 from distcommit.protocol.paths.parts import bucket_number
 from distcommit.protocol.paths.store import SEGMENT_SUFFIX, log_folder
-from distcommit.stores import by_hand
-from distcommit.stores.fencing import fence_bucket, fence_job, require_fence
-from distcommit.stores.job_store import JobStore, open_store
-from distcommit.stores.rebucket import Move, Rebucketed, rebucket
-from distcommit.stores.retention import USUALLY_KEPT
-from distcommit.stores.segment import Segment, encode_segment
+from distcommit.stores.history.retention import USUALLY_KEPT
+from distcommit.stores.logs.fencing import fence_bucket, fence_job, require_fence
+from distcommit.stores.logs.rebucket import Move, Rebucketed, rebucket
+from distcommit.stores.logs.segment import Segment, encode_segment
+from distcommit.stores.operator import operator_actions
+from distcommit.stores.state.job_store import JobStore, open_store
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.casts.parts import new_run
@@ -122,7 +122,7 @@ def test_a_kill_is_finished_by_the_same_command(program: Program) -> None:
 
 
 def sets(machine: Machine, zombie: RunSettings | None) -> None:
-    by_hand.set_watermark(ANY.store(machine), "a", BACK, "person")
+    operator_actions.set_watermark(ANY.store(machine), "a", BACK, "person")
     machine.put("/told", b"")
 
 
@@ -235,11 +235,11 @@ def test_while_it_is_half_made_nothing_else_changes_the_job() -> None:
         lambda: BEFORE.run(machine, SECOND),
         lambda: BEFORE.recover(machine, SECOND),
         lambda: fence_job(store, "LogCommitStepStore"),
-        lambda: by_hand.set_watermark(store, urn, BACK, "person"),
-        lambda: by_hand.set_watermarks(store, {urn: BACK}, {urn: None}, "person"),
-        lambda: by_hand.quarantine(store, urn, "person"),
-        lambda: by_hand.accept(store, urn, "person"),
-        lambda: by_hand.retry_all(store, "person"),
+        lambda: operator_actions.set_watermark(store, urn, BACK, "person"),
+        lambda: operator_actions.set_watermarks(store, {urn: BACK}, {urn: None}, "person"),
+        lambda: operator_actions.quarantine(store, urn, "person"),
+        lambda: operator_actions.accept(store, urn, "person"),
+        lambda: operator_actions.retry_all(store, "person"),
         lambda: keep_store(store, "rebuild", "person"),
         lambda: rebuild_store(store, plan_rebuild(store, {}, accept_gaps=False), "r", "person", accept_gaps=False),
     ]
@@ -265,10 +265,10 @@ def test_who_has_opened_what_counts_no_more_is_told_to_open_again() -> None:
     before = machine.paths("/job")
     commands: list[Callable[[], object]] = [
         lambda: fence_job(old, "run"),
-        lambda: by_hand.set_watermark(old, "a", BACK, "person"),
-        lambda: by_hand.set_watermark(old, "a", old.bucket_log(1).refresh().state_of("a").watermark, "person"),
-        lambda: by_hand.set_watermarks(old, {"a": BACK}, {"a": Watermark({"0": 1})}, "person"),
-        lambda: by_hand.retry_all(old, "person"),
+        lambda: operator_actions.set_watermark(old, "a", BACK, "person"),
+        lambda: operator_actions.set_watermark(old, "a", old.bucket_log(1).refresh().state_of("a").watermark, "person"),
+        lambda: operator_actions.set_watermarks(old, {"a": BACK}, {"a": Watermark({"0": 1})}, "person"),
+        lambda: operator_actions.retry_all(old, "person"),
         lambda: rebucket(old, Move(3), "again", lambda step: None),
     ]
     for command in commands:
@@ -295,7 +295,7 @@ def test_a_job_log_that_knows_nothing_of_what_a_bucket_says_is_from_the_past() -
         machine.put(path, data)
     store = BEFORE.store(machine)
     with pytest.raises(StaleStoreError, match="older than a bucket's log"):
-        by_hand.set_watermark(store, "a", BACK, "person")
+        operator_actions.set_watermark(store, "a", BACK, "person")
     with pytest.raises(StaleStoreError):
         BEFORE.run(machine, SECOND)
 
@@ -385,7 +385,7 @@ def test_what_is_set_in_the_moment_that_a_log_ends_is_not_set_and_said_so(waterm
     store = BEFORE.store(machine)
     machine.faults.append(before_record(machine, 0, lambda: rebucketed(machine)))
     with pytest.raises(ConflictError, match="opens the store again"):
-        by_hand.set_watermark(store, "a", watermark, "person")
+        operator_actions.set_watermark(store, "a", watermark, "person")
     assert known_states(AFTER.store(machine))["a"].watermark == Watermark({"0": 1})
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from distcommit.fs.local import LocalFileSystem
+from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.protocol.paths.store import LOCK, PROGRESS, run_name
-from distcommit.stores.retention import USUALLY_KEPT, Retention, forget_runs
+from distcommit.stores.history.retention import USUALLY_KEPT, Retention, forget_runs
 from tests.simulation.world import ROOTS
 from tests.unit.engine.machines import Machine, go, source
 from tests.unit.engine.situations import WORLD

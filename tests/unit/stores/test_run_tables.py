@@ -5,11 +5,11 @@ import sys
 
 import pytest
 
-from distcommit.stores.run_datasets import RunDataset, decode_run_datasets, encode_run_datasets
+from distcommit.stores.history.run_datasets import RunDataset, decode_run_datasets, encode_run_datasets
 
 ENCODE = """
 import sys
-from distcommit.stores.run_datasets import RunDataset, encode_run_datasets
+from distcommit.stores.history.run_datasets import RunDataset, encode_run_datasets
 encode_run_datasets([RunDataset("kafka:a", 1, "published")])
 assert "pandas" not in sys.modules
 """

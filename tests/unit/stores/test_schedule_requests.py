@@ -6,8 +6,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.stores.schedule_requests import put_pause, put_trigger, read_asked, take_triggers
+from distcommit.fs.posix_calls.local import LocalFileSystem
+from distcommit.stores.operator.schedule_requests import put_pause, put_trigger, read_asked, take_triggers
 
 
 class Closed(LocalFileSystem):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from contextlib import suppress
 
-from distcommit.engine.ingest import ingest_partition
-from distcommit.model.cuts import SeenDataset
-from distcommit.model.lockstep import alone
-from distcommit.model.log_records import Done
-from distcommit.stores.cut_pieces import published, read_chain, seeing
-from distcommit.stores.cuts import prepare_cuts
+from distcommit.core.records.log_records import Done
+from distcommit.core.records.snapshot_names import SeenDataset
+from distcommit.core.support.io_batching import alone
+from distcommit.engine.reading.ingest import ingest_partition
+from distcommit.stores.snapshots.snapshot_deltas import published, read_chain, seeing
+from distcommit.stores.snapshots.snapshots import prepare_cuts
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from tests.simulation.world import World
 from tests.unit.engine.machines import Machine, begin_ingest, source, written

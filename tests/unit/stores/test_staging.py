@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.sink import AttemptIdentity
-from distcommit.model.watermark import Watermark
-from distcommit.model.work import BranchResult, StagedFile, TaskOutcome, TaskState
-from distcommit.stores.staging import (
+from distcommit.core.interfaces.sink import AttemptIdentity
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import BranchResult, StagedFile, TaskOutcome, TaskState
+from distcommit.fs.posix_calls.local import LocalFileSystem
+from distcommit.stores.folders.staging import (
     StagedFiles,
     make_area,
     prepare_bucket,

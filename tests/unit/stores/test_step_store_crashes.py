@@ -6,13 +6,13 @@ from contextlib import suppress
 
 import pytest
 
-from distcommit.model.errors import FencedError
-from distcommit.model.log_records import Intent
-from distcommit.model.steps import StepContext
-from distcommit.model.watermark import Watermark
+from distcommit.core.errors import FencedError
+from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.records.log_records import Intent
+from distcommit.core.watermark import Watermark
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.steps.watermark import HighWatermarkCommitStep
-from distcommit.stores.commit_step_store import LogCommitStepStore
+from distcommit.stores.logs.commit_step_store import LogCommitStepStore
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import SimulatedFileSystem

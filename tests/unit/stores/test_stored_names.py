@@ -13,12 +13,9 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from distcommit.engine.task_events import DatasetQuarantined, SequenceDone, SequenceSealed, WorkUnitDone
-from distcommit.fs.upload_marker import MARKER_VERSION, UploadMarker
-from distcommit.model.cuts import SeenBucket, SeenDataset
-from distcommit.model.flow_counts import BranchFailures, CheckCounts, FlowCounts
-from distcommit.model.ledger import Covered, LedgerRow
-from distcommit.model.log_records import (
+from distcommit.core.interfaces.ledger import Covered, LedgerRow
+from distcommit.core.records.flow_counts import BranchFailures, CheckCounts, FlowCounts
+from distcommit.core.records.log_records import (
     ByHand,
     Checkpoint,
     Cut,
@@ -49,29 +46,25 @@ from distcommit.model.log_records import (
     SetWatermarks,
     StepBatch,
 )
-from distcommit.model.run_outcome import RunOutcome
-from distcommit.model.unread import FailedReading, Unread, UnreadDataset
-from distcommit.model.watermark import Watermark
-from distcommit.model.work import SkippedRange, StagedFile, TaskOutcome
+from distcommit.core.records.read_failures import FailedReading, Unread, UnreadDataset
+from distcommit.core.records.snapshot_names import SeenBucket, SeenDataset
+from distcommit.core.run_outcome import RunOutcome
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import SkippedRange, StagedFile, TaskOutcome
+from distcommit.engine.reading.task_events import DatasetQuarantined, SequenceDone, SequenceSealed, WorkUnitDone
+from distcommit.fs.object_stores.upload_marker import MARKER_VERSION, UploadMarker
 from distcommit.protocol.paths import output, parts, store
 from distcommit.sinks.files.file_tail import TAIL_VERSION, Said
 from distcommit.sinks.files.footer import FOOTER_VERSION, Footer
 from distcommit.sinks.files.offsets import OFFSETS_VERSION
-from distcommit.sinks.ledger_files import _File, _Named
+from distcommit.sinks.table_formats.ledger_files import _File, _Named
 from distcommit.sources.files.progress import ListedFile
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.steps.sink import SinkCommitStep
 from distcommit.steps.watermark import HighWatermarkCommitStep
-from distcommit.stores.claims import OWNER_VERSION, Mark, Owner
-from distcommit.stores.cut_pieces import PIECE_VERSION, Piece
-from distcommit.stores.cuts import CUT_VERSION, BucketInCut, CutRoot
-from distcommit.stores.horizons import HORIZON_VERSION, RetentionHorizon
-from distcommit.stores.job_lock import LockRecord
-from distcommit.stores.job_store import STORE_VERSION, StoreMarker
-from distcommit.stores.kept_schemas import SCHEMA_VERSION, KeptSchema
-from distcommit.stores.pinned import SETTINGS_VERSION, RecordedSettings
-from distcommit.stores.plans import MANIFEST_VERSION, Lent, Manifest
-from distcommit.stores.run_records import (
+from distcommit.stores.folders.ownership import OWNER_VERSION, Mark, Owner
+from distcommit.stores.folders.tombstones import TOMBSTONE_VERSION, ReplacedRecords, RetiredFile, Tombstone
+from distcommit.stores.history.run_records import (
     BEGINNING_VERSION,
     CANCEL_VERSION,
     RECORD_VERSION,
@@ -83,17 +76,24 @@ from distcommit.stores.run_records import (
     RunFacts,
     RunRecord,
 )
-from distcommit.stores.run_times import TimeKind
-from distcommit.stores.schedule_requests import REQUEST_VERSION, ScheduleRequest
-from distcommit.stores.segment import FORMAT_VERSION
-from distcommit.stores.table_schemas import (
+from distcommit.stores.history.run_times import TimeKind
+from distcommit.stores.logs.segment import FORMAT_VERSION
+from distcommit.stores.operator.schedule_requests import REQUEST_VERSION, ScheduleRequest
+from distcommit.stores.schemas.schema_history import SCHEMA_VERSION, KeptSchema
+from distcommit.stores.snapshots.expiry_cutoffs import HORIZON_VERSION, RetentionHorizon
+from distcommit.stores.snapshots.snapshot_deltas import PIECE_VERSION, Piece
+from distcommit.stores.snapshots.snapshots import CUT_VERSION, BucketInCut, CutRoot
+from distcommit.stores.state.fixed_settings import SETTINGS_VERSION, RecordedSettings
+from distcommit.stores.state.job_lock import LockRecord
+from distcommit.stores.state.job_store import STORE_VERSION, StoreMarker
+from distcommit.stores.state.plans import MANIFEST_VERSION, Lent, Manifest
+from distcommit.stores.state.table_schemas import (
     PLAN_SCHEMA,
     RUN_DATASETS_SCHEMA,
     RUN_TIMES_SCHEMA,
     TASK_STATE_SCHEMA,
     VERSION_KEY,
 )
-from distcommit.stores.tombstones import TOMBSTONE_VERSION, ReplacedRecords, RetiredFile, Tombstone
 
 STRUCTS: list[tuple[type[msgspec.Struct], str | None, bool, str]] = [
     (Fence, "Fence", True, "epoch run_id"),

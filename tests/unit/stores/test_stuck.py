@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import pytest
 
-from distcommit.model.errors import (
+from distcommit.core.errors import (
     ConfigurationError,
     ConflictError,
     CorruptError,
@@ -18,7 +18,8 @@ from distcommit.model.errors import (
     LostError,
     UnknownStepTypeError,
 )
-from distcommit.model.log_records import (
+from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.records.log_records import (
     DatasetStatus,
     HandAction,
     Intent,
@@ -27,15 +28,14 @@ from distcommit.model.log_records import (
     SequenceName,
     StepBatch,
 )
-from distcommit.model.steps import StepContext
-from distcommit.model.urn import bucket_of
-from distcommit.model.watermark import Watermark
+from distcommit.core.urn import bucket_of
+from distcommit.core.watermark import Watermark
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
 from distcommit.steps import registry
 from distcommit.steps.registry import register
 from distcommit.steps.rename import FsRenameCommitStep
-from distcommit.stores.commit_step_store import LogCommitStepStore
+from distcommit.stores.logs.commit_step_store import LogCommitStepStore
 from tests.unit.stores.test_commit_step_store import TouchCommitStep, context, move, open_store, store
 
 __all__ = ["context", "store"]

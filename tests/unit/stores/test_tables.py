@@ -18,10 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from distcommit.model.errors import CorruptError
-from distcommit.model.ports import FileSystem, FolderEntry
-from distcommit.model.watermark import Watermark
-from distcommit.model.work import (
+from distcommit.core.errors import CorruptError
+from distcommit.core.ports import FileSystem, FolderEntry
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import (
     BranchResult,
     CheckOutcome,
     ConstructCounts,
@@ -33,7 +33,7 @@ from distcommit.model.work import (
     WorkUnit,
 )
 from distcommit.protocol.paths.parts import work_unit_name
-from distcommit.stores.plans import (
+from distcommit.stores.state.plans import (
     MANIFEST_VERSION,
     Lent,
     Manifest,
@@ -42,15 +42,15 @@ from distcommit.stores.plans import (
     read_manifest,
     write_plans,
 )
-from distcommit.stores.table_schemas import PLAN_SCHEMA, TASK_STATE_SCHEMA
-from distcommit.stores.tables import (
+from distcommit.stores.state.stored_tables import (
     decode_plan,
     decode_task_states,
     encode_plan,
     encode_task_states,
     table_name,
 )
-from distcommit.stores.task_states import (
+from distcommit.stores.state.table_schemas import PLAN_SCHEMA, TASK_STATE_SCHEMA
+from distcommit.stores.state.task_states import (
     PastStates,
     TaskStateReader,
     TaskStateTables,

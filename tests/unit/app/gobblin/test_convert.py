@@ -14,7 +14,7 @@ from distcommit.app.gobblin.convert import ConvertResult, convert_job
 from distcommit.app.gobblin.properties import read_properties
 from distcommit.app.job_file.config import load_config
 from distcommit.cli.main import app
-from distcommit.model.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError
 
 LEAST = (
     "job.name=clicks\nkafka.brokers=b1:9092, b2:9092\n"

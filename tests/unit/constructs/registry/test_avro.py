@@ -18,10 +18,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from distcommit.constructs.evolution import nullable as nullable_columns
 from distcommit.constructs.registry.avro_datums import Datums
 from distcommit.constructs.registry.avro_schema import AvroReader, parse
 from distcommit.constructs.registry.client import UnusableSchemaError
+from distcommit.constructs.schemas.evolution import nullable as nullable_columns
 
 Avro = Any
 

@@ -13,7 +13,7 @@ from confluent_kafka.schema_registry.error import SchemaRegistryError
 from distcommit.constructs.registry.avro_datums import Datums
 from distcommit.constructs.registry.avro_schema import AvroReader, parse
 from distcommit.constructs.registry.client import Registry, RegistrySettings, UnknownSchemaError
-from distcommit.model.errors import TransientError
+from distcommit.core.errors import TransientError
 from tests.unit.constructs.registry.test_avro import datum, record
 
 

@@ -9,14 +9,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from distcommit.constructs.evolution import nullable
 from distcommit.constructs.registry.avro_schema import AvroReader, parse
 from distcommit.constructs.registry.client import FoundSchema
 from distcommit.constructs.registry.converter import MAX_UNKNOWN
 from distcommit.constructs.registry.json_schema_columns import columns_of
 from distcommit.constructs.registry.policy import MAX_SCHEMAS, EvolutionSettings, KnownSchemas
 from distcommit.constructs.registry.schema_bounds import SchemaTooLargeError
-from distcommit.model.errors import RecordError
+from distcommit.constructs.schemas.evolution import nullable
+from distcommit.core.errors import RecordError
 from tests.unit.constructs.registry.test_avro import record
 from tests.unit.constructs.registry.test_policy import Dicts, batch_of, converter, message
 

@@ -13,8 +13,8 @@ import pytest
 from distcommit.app.job_file.built_in import validated
 from distcommit.constructs.registry.client import FoundSchema, UnknownSchemaError
 from distcommit.constructs.registry.converter import SCHEMA_ID, RegistryConverter
-from distcommit.model.errors import ConfigurationError, RecordError
-from distcommit.model.nesting import MOST_LEVELS
+from distcommit.core.errors import ConfigurationError, RecordError
+from distcommit.core.support.nesting import MOST_LEVELS
 from tests.unit.constructs.registry.test_avro import datum, record
 from tests.unit.engine.machines import Machine
 from tests.unit.stores.test_kept_schemas import schemas

@@ -22,7 +22,7 @@ from distcommit.constructs.registry.schema_bounds import (
     SchemaTooLargeError,
     check_size,
 )
-from distcommit.model.nesting import MAX_COLUMNS
+from distcommit.core.support.nesting import MAX_COLUMNS
 
 
 def test_one_column_too_many_is_refused_with_the_bound() -> None:

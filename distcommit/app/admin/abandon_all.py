@@ -1,0 +1,35 @@
+"""Abandoning, or restarting, all datasets that can't be finished as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from distcommit.app.inspection.release_plan import ReleasePlan
+from distcommit.core.errors import DistcommitError
+
+
+@dataclass(frozen=True, slots=True)
+class Abandoned:
+    """What was abandoned, and the buckets that were left alone, with why."""
+
+    datasets: list[str]
+    unreadable: dict[str, str]
+
+
+def abandon_each(plan: ReleasePlan, abandon: Callable[[str], None]) -> Abandoned:
+    """Abandon, or restart, the datasets that the plan says. The next run reads their records again.
+
+    Raises:
+        DistcommitError, OSError: the first that one of them met; the others are abandoned.
+    """
+    todo = [row.dataset for row in plan.rows if row.acts]
+    failed: list[DistcommitError | OSError] = []
+    for urn in todo:
+        try:
+            abandon(urn)
+        except (DistcommitError, OSError) as error:
+            failed.append(error)
+    if failed:
+        raise failed[0]
+    return Abandoned(todo, plan.unreadable)

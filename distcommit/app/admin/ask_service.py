@@ -1,0 +1,77 @@
+"""Pausing, resuming and triggering a job that services run, from any machine that reaches the store."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from distcommit.core.errors import storage_error
+from distcommit.core.ports import Clock
+from distcommit.stores.operator.schedule_requests import delete_pause, put_pause, put_trigger, read_asked
+from distcommit.stores.state.job_store import JobStore
+
+_EVERY_S = 0.5
+
+
+class Wish(StrEnum):
+    """What can be asked."""
+
+    PAUSE = "pause"
+    RESUME = "resume"
+    TRIGGER = "trigger"
+
+
+class AskedResult(msgspec.Struct, frozen=True):
+    """What came of it. `was_so`: it was paused, or not paused, already; `taken`: of a trigger, whether a service has
+    begun the run; `paused_by`: who has paused the job, empty if nobody has."""
+
+    job: str
+    wish: Wish
+    was_so: bool
+    taken: bool
+    paused_by: str
+
+
+def ask_service(store: JobStore, wish: Wish, who: str, clock: Clock, wait_s: float = 0) -> AskedResult:
+    """Pauses, resumes or triggers a job. A service sees it when it next looks, also one that is started later.
+
+    Args:
+        store: the job's.
+        wish: what is asked.
+        who: asks.
+        clock: the time.
+        wait_s: how long to wait at most for a service to take a trigger.
+
+    Raises:
+        DistcommitError: if the store can't be written or read.
+    """
+    was_so, taken = False, False
+    match wish:
+        case Wish.PAUSE:
+            was_so = not put_pause(store, who, clock.now_ms())
+        case Wish.RESUME:
+            was_so = not delete_pause(store)
+        case Wish.TRIGGER:
+            taken = _is_taken(store, put_trigger(store, who, clock.now_ms()), clock, wait_s)
+    paused = _asked(store)[0]
+    return AskedResult(store.job, wish, was_so, taken, paused)
+
+
+def _is_taken(store: JobStore, name: str, clock: Clock, wait_s: float) -> bool:
+    begun_s = clock.monotonic_s()
+    while name in _asked(store)[1]:
+        if clock.monotonic_s() - begun_s >= wait_s:
+            return False
+        clock.sleep(_EVERY_S)
+    return True
+
+
+def _asked(store: JobStore) -> tuple[str, frozenset[str]]:
+    try:
+        asked = read_asked(store.fs, store.roots.store)
+    except OSError as error:
+        raise storage_error(
+            error, "what is asked of the job's service can't be read", path=store.roots.store
+        ) from error
+    return asked.paused.who if asked.paused else "", asked.triggers

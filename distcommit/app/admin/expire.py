@@ -1,0 +1,232 @@
+"""Retention: published files that are older than a horizon go, on purpose, and all who look know it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from distcommit.app.job_file.job_folders import JobFolders
+from distcommit.core.errors import ConfigurationError, DistcommitError
+from distcommit.core.records.log_records import DatasetState, DatasetStatus
+from distcommit.core.support.parallel import ahead
+from distcommit.engine.clock import SystemClock
+from distcommit.engine.driver.events import Observer
+from distcommit.engine.driver.run import RunResult, run
+from distcommit.engine.settings import RunSettings
+from distcommit.pipeline.maintenance.expire import Horizon, LiveFile, RetainedFiles
+from distcommit.pipeline.task_flow import TaskFlow
+from distcommit.stores.logs.fencing import end_run
+from distcommit.stores.snapshots.expiry_cutoffs import newest_horizon, put_horizon
+from distcommit.stores.state.job_store import JobStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LISTED = 100
+_HOURS = {"h": 1, "d": 24, "w": 7 * 24}
+_LEAST_CUTS = 2
+
+
+class RetainRow(msgspec.Struct, frozen=True):
+    """What is too old of a dataset; `rejected`: how many of its records were turned away."""
+
+    dataset: str
+    files: int
+    records: int
+    size_bytes: int
+    rejected: int = 0
+
+
+class RetainResult(msgspec.Struct):
+    """What retention has taken, or would take, from the files of before `before_ms`, milliseconds since 1970, records
+    that were turned away (`rejected`) among them.
+
+    `rows` names the first hundred datasets; counts are whole. `left_out`: datasets of which nothing went, and why; the
+    same command takes it later. `deleted`: False if files that went stay until no cut that is kept shows them.
+    `undated`: live files of which nobody knows how old they are: in no time folder, where the file system tells none.
+    """
+
+    before_ms: int
+    dry_run: bool
+    datasets: int = 0
+    files: int = 0
+    records: int = 0
+    size_bytes: int = 0
+    rows: list[RetainRow] = []
+    left_out: list[str] = []
+    left_out_count: int = 0
+    epoch: int = 0
+    deleted: bool = False
+    undated: int = 0
+    succeeded: bool = True
+    rejected: int = 0
+
+
+def age_ms(text: str) -> int:
+    """An age such as `90d`, `36h` or `12w`, in milliseconds.
+
+    Raises:
+        ConfigurationError: if it is none.
+    """
+    found = re.fullmatch(r"([0-9]{1,6})([hdw])", text)
+    if found is None or not int(found[1]):
+        raise ConfigurationError("this is no age", expected="a number above 0 and h, d or w, such as 90d", found=text)
+    return int(found[1]) * _HOURS[found[2]] * 3_600_000
+
+
+def look_for_past(store: JobStore, flow: TaskFlow, before_ms: int, *, dry_run: bool) -> RetainResult:
+    """What is too old. Reads only."""
+    result, horizon = RetainResult(before_ms, dry_run), Horizon(before_ms)
+    source = RetainedFiles(store.fs, store.roots.output, flow, before_ms)
+    for bucket in range(store.buckets):
+        try:
+            datasets = store.bucket_log(bucket).refresh().datasets
+        except (DistcommitError, OSError) as error:
+            _left_out(result, f"bucket {bucket}: {error}")
+            continue
+        states = sorted(datasets.items())
+        looks = ahead(store.fs.parallel_calls, partial(_live, source), states)
+        for (urn, state), live in zip(states, looks, strict=True):
+            if isinstance(live, str):
+                _left_out(result, f"{urn}: {live}")
+                continue
+            result.undated += sum(1 for file in live if not file.end_ms)
+            past = list(filter(horizon.is_past, live))
+            if not past:
+                continue
+            if state.status is not DatasetStatus.IDLE or state.is_stopped:
+                why = "stopped" if state.is_stopped else state.status.value
+                _left_out(result, f"{urn}: it is {why}; `distcommit status` says what to do")
+                continue
+            if state.watermark is None:
+                _left_out(result, f"{urn}: it has no watermark any more; its files can go once a run has committed it")
+                continue
+            _add(result, urn, past)
+    return result
+
+
+def _live(source: RetainedFiles, dataset: tuple[str, DatasetState]) -> list[LiveFile] | str:
+    """A dataset's live files, or why they can't be told."""
+    urn, state = dataset
+    try:
+        return list(source.aged(urn, state.done_epoch).live())
+    except (DistcommitError, OSError) as error:
+        return str(error)
+
+
+def _add(result: RetainResult, urn: str, past: Sequence[LiveFile]) -> None:
+    rejected = sum(file.footer.records for file in past if file.footer.kind == "rejected")
+    records, size_bytes = sum(file.footer.records for file in past), sum(file.size_bytes for file in past)
+    result.datasets, result.files = result.datasets + 1, result.files + len(past)
+    result.records, result.rejected = result.records + records, result.rejected + rejected
+    result.size_bytes += size_bytes
+    if len(result.rows) < _LISTED:
+        result.rows.append(RetainRow(urn, len(past), records, size_bytes, rejected))
+
+
+def retain_job(
+    folders: JobFolders,
+    session: SparkSession | None,
+    older_than: str,
+    who: str,
+    observer: Observer | None = None,
+    *,
+    dry_run: bool = False,
+    when_unread: bool = False,
+) -> RetainResult:
+    """Takes published files away that are too old: those whose folder by time is over for so long, and where they are
+    in none, those that were written so long ago, what was turned away among them: nobody can feed that again then.
+    Watermarks stay.
+
+    It first says durably what is to go. A run then seals, for each dataset, a tombstone that names its files; once that
+    is done, audit, rebuild and readers of newer cuts know them to be gone. Another one drops older cuts, deletes the
+    files, and seals for each dataset a short tombstone in the place of the one that named them. Killed anywhere, the
+    same command finishes it; so do the job's own runs, but for cuts that they keep.
+
+    Args:
+        folders: the job's.
+        session: a Spark session to use.
+        older_than: an age, see `age_ms`.
+        who: who asks.
+        observer: told what happens.
+        dry_run: only look.
+        when_unread: leave cuts as they are: files go once no cut that is kept shows them, as runs find it.
+
+    Raises:
+        ConfigurationError: if that is no age, or the job publishes anything but files that are added, or replaced by
+            partition, exactly once; nothing was changed.
+        DistcommitError: as of any run.
+    """
+    now_ms = SystemClock().now_ms()
+    before_ms = now_ms - age_ms(older_than)
+    flow = folders.config.task_flow()
+    _require_files(folders, flow)
+    store = folders.open_store(create=False) if dry_run else folders.opened()
+    result = look_for_past(store, flow, before_ms, dry_run=dry_run)
+    if dry_run:
+        return result
+    if not result.datasets and newest_horizon(store) is None:
+        return result
+    put_horizon(store, before_ms, now_ms, who)
+    retired = _run(folders, session, before_ms, f"retain {older_than}", who, observer)
+    result.epoch, result.succeeded = retired.epoch, retired.succeeded
+    for reason in retired.totals.reasons:
+        _left_out(result, f"{reason.subject}: {reason.text}")
+    if retired.succeeded and not when_unread:
+        swept = _run(folders, session, before_ms, f"retain {older_than}", who, observer, kept_cuts=_LEAST_CUTS)
+        result.deleted = result.succeeded = swept.succeeded
+    return result
+
+
+def _run(
+    folders: JobFolders,
+    session: SparkSession | None,
+    before_ms: int,
+    command: str,
+    who: str,
+    observer: Observer | None,
+    *,
+    kept_cuts: int | None = None,
+) -> RunResult:
+    """A run that retires what is too old, and nothing else; it deletes what was retired and no kept cut shows."""
+    from distcommit.app.running.run_context import begun  # noqa: PLC0415 - a dry run needs no Spark
+
+    with begun(folders, session, command, who, observer) as (launch, found, told, _):
+        settings = retaining(found, before_ms, kept_cuts)
+        result = run(launch, settings, pinned=folders.pinned(), observer=told)
+        end_run(settings.store, settings.epoch, clean=result.succeeded)
+        return result
+
+
+def retaining(settings: RunSettings, before_ms: int, kept_cuts: int | None = None) -> RunSettings:
+    """A run's settings, for one that retires what is older than that instead of reading the source."""
+    store, flow = settings.store, settings.flow
+    source = RetainedFiles(store.fs, store.roots.output, flow, before_ms)
+    return replace(settings, flow=source.in_place(), kept_cuts=kept_cuts or settings.kept_cuts)
+
+
+def _require_files(folders: JobFolders, flow: TaskFlow) -> None:
+    others = [branch.name for branch in flow.branches if not branch.sink.abilities.files]
+    found = f"branch {others[0]}, whose records are at a target of its own: delete them there" if others else ""
+    if flow.publish == "replace":
+        found = "sink.publish: replace, where each run takes the place of all that is older"
+    if folders.config.commit.delivery == "at_least_once":
+        found = "commit.delivery: at_least_once, which writes nothing ahead"
+    if found:
+        raise ConfigurationError(
+            "this job's files can't be retained by age",
+            job=folders.config.job,
+            expected="files that are added, or replaced by partition, exactly once",
+            found=found,
+        )
+
+
+def _left_out(result: RetainResult, text: str) -> None:
+    result.left_out_count += 1
+    if len(result.left_out) < _LISTED:
+        result.left_out.append(text)

@@ -1,0 +1,212 @@
+"""A store made to know again what was published, as `app.admin.rebuild_plan` finds it: fenced, written, marked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+
+import msgspec
+
+from distcommit.app.admin.rebuild_plan import RebuildResult, planned
+from distcommit.app.auditing.ledgers import fence_targets
+from distcommit.core.errors import ConflictError, StaleStoreError
+from distcommit.core.records.log_records import DatasetState
+from distcommit.core.support.parallel import in_flight
+from distcommit.core.watermark import shown_in_short
+from distcommit.pipeline.task_flow import TaskFlow
+from distcommit.protocol import next_record
+from distcommit.protocol.fold import Fold
+from distcommit.protocol.paths.store import set_aside_folder
+from distcommit.stores.folders.ownership import Mark, put_mark, read_marks
+from distcommit.stores.folders.staging import staged_buckets, staged_epochs, sweep_epoch
+from distcommit.stores.logs.corrupt_tail import fold_of_rest, set_torn_aside
+from distcommit.stores.logs.fencing import claim_folders, fence_bucket, require_fence
+from distcommit.stores.logs.generation import require_counting, require_not_moved
+from distcommit.stores.logs.log_anchors import cut_ended, forget_heads, heads_now
+from distcommit.stores.schemas.carried_schemas import carry, to_carry
+from distcommit.stores.snapshots.snapshots import end_cuts
+from distcommit.stores.state.job_store import JobStore
+
+
+def plan_rebuild(
+    store: JobStore, known: dict[str, DatasetState], *, accept_gaps: bool, flow: TaskFlow | None = None
+) -> RebuildResult:
+    """What `rebuild_store` would do, from all footers and ledgers. Writes nothing."""
+    plan = planned(store, known, flow, accept_gaps=accept_gaps)
+    plan.result.epoch = plan.newest_epoch + 1
+    return plan.result
+
+
+def rebuild_store(
+    store: JobStore,
+    found: RebuildResult,
+    run_id: str,
+    who: str,
+    *,
+    accept_gaps: bool,
+    flow: TaskFlow | None = None,
+    tick: Callable[[], None] = lambda: None,
+) -> RebuildResult:
+    """Rebuilds an opened store. Safe to call again after a crash: until it has ended, no run begins.
+
+    Args:
+        store: the store, stale or new.
+        found: what `plan_rebuild` found. It is planned anew once nobody can publish any more; should there be problems
+            then, all that was written is that no run may begin.
+        run_id: a new run's id.
+        who: the person.
+        accept_gaps: whether gaps are recorded as skipped.
+        flow: the job's, for what its sinks have committed at targets.
+        tick: called whenever it has got on.
+
+    Raises:
+        StaleStoreError: if the folders belong to another store of the job, or somebody else has begun meanwhile.
+        FencedError: if somebody else has begun since.
+        ConflictError: if somebody has changed a dataset by hand meanwhile, or the number of buckets is being changed.
+        ConfigurationError: if they belong to another job.
+    """
+    _require_open(store)
+    claim_folders(store)
+    fs, roots = store.fs, store.roots
+    epoch = max(found.epoch, _next_epoch(store))
+    put_mark(fs, roots.output, epoch, Mark.REBUILD)
+    _fence(store, epoch, run_id)
+    for bucket in range(store.buckets):
+        set_torn_aside(store, store.bucket_log(bucket, epoch), epoch)
+        fence_bucket(store.bucket_log(bucket, epoch), epoch, run_id)
+    # Without staged files nobody who still executes an old sequence can publish after the files are looked at.
+    for staged in (older for older in staged_epochs(fs, roots.staging) if older < epoch):
+        for bucket in staged_buckets(fs, roots.staging, staged):
+            sweep_epoch(fs, roots.staging, staged, bucket)
+            tick()
+    if flow is not None:
+        fence_targets(flow, store, epoch)
+    known = known_states(store)
+    plan = planned(store, known, flow, accept_gaps=accept_gaps, tick=tick)
+    if plan.result.problems:
+        return plan.result
+    end_cuts(store)
+    # First: once their dataset is idle, nothing tells them from what is published.
+    _set_aside(store, epoch, plan.revoked, tick)
+    states = plan.states if flow is None else _with_schemas(store, flow, plan.states, known, epoch)
+    _write(store, states, known, epoch, who)
+    _set_aside(store, epoch, plan.set_aside, tick)
+    _end(store, epoch, who)
+    put_mark(fs, roots.output, epoch, Mark.CLEAN)
+    plan.result.epoch, plan.result.written = epoch, True
+    return plan.result
+
+
+def _with_schemas(
+    store: JobStore, flow: TaskFlow, made: list[DatasetState], known: dict[str, DatasetState], epoch: int
+) -> list[DatasetState]:
+    """The states with the ids that schemas have under names that the store does not know."""
+    new = [state for state in made if state.dataset_urn not in known]
+    before = {**known, **{state.dataset_urn: state for state in made if state.dataset_urn in known}}
+    ids = carry(store, to_carry(store, before.values(), new, flow.source.named_now, epoch))
+    return [msgspec.structs.replace(each, schemas=ids.get(each.dataset_urn, each.schemas)) for each in made]
+
+
+def _write(store: JobStore, made: list[DatasetState], known: dict[str, DatasetState], epoch: int, who: str) -> None:
+    """Puts the states into the logs of their buckets. Raises as `rebuild_store`."""
+    by_bucket: dict[int, list[DatasetState]] = {}
+    for state in made:
+        by_bucket.setdefault(store.bucket_of(state.dataset_urn), []).append(state)
+    for bucket, states in by_bucket.items():
+        log = store.bucket_log(bucket, epoch)
+        written = partial(next_record.rebuild, epoch=epoch, states=tuple(states), known=known, who=who)
+        fold = log.settle(written)
+        require_fence(fold, epoch, log.folder)  # else others are at work here
+        for state in states:
+            _require_written(state, epoch, fold)
+
+
+def _end(store: JobStore, epoch: int, who: str) -> None:
+    """Has store, output and buckets' logs go on from where they are now, each as the others know it."""
+    forget_heads(store, epoch, who)
+    cut_ended(store, epoch, heads_now(store))
+    put_mark(store.fs, store.roots.output, epoch, Mark.BEGAN)
+
+
+def plan_keeping(store: JobStore) -> RebuildResult:
+    """What `keep_store` would do: take that epoch, and change nothing else. Writes nothing. Raises as it does."""
+    _require_open(store)
+    return RebuildResult(epoch=_next_epoch(store))
+
+
+def keep_store(store: JobStore, run_id: str, who: str) -> RebuildResult:
+    """Declares what the store knows to be what counts, whatever is published: it gets an epoch above all others, and
+    nothing else is changed. Raises as `rebuild_store`."""
+    _require_open(store)
+    claim_folders(store)
+    epoch = _next_epoch(store)
+    put_mark(store.fs, store.roots.output, epoch, Mark.REBUILD)
+    _fence(store, epoch, run_id)
+    _end(store, epoch, who)
+    put_mark(store.fs, store.roots.output, epoch, Mark.ENDED)
+    return RebuildResult(epoch=epoch, written=True)
+
+
+def _require_open(store: JobStore) -> None:
+    """Whether a rebuild can write in the store's logs; else nothing of it may begin."""
+    require_counting(store, store.job_log().refresh())
+    for bucket in range(store.buckets):
+        require_not_moved(store, fold_of_rest(store.bucket_log(bucket)))
+
+
+def _next_epoch(store: JobStore) -> int:
+    """Return one above all epochs of the logs, and of all marks in the output. A job log that was damaged may have lost
+    its newest ones."""
+    marked = read_marks(store.fs, store.roots.output).values()
+    fenced = (fold_of_rest(store.bucket_log(bucket)).fence_epoch for bucket in range(store.buckets))
+    return max(next_record.next_epoch(store.job_log().refresh()), *(epoch + 1 for epoch in (*marked, *fenced)))
+
+
+def known_states(store: JobStore) -> dict[str, DatasetState]:
+    """What the store knows of its datasets; of a log that is torn, what is left of it says."""
+    logs = list(map(store.bucket_log, range(store.buckets)))
+    folds = in_flight(store.fs.parallel_buckets, fold_of_rest, logs)
+    return {urn: state for fold in folds for urn, state in fold.datasets.items()}
+
+
+def _fence(store: JobStore, epoch: int, run_id: str) -> None:
+    log = store.job_log(epoch)
+    fold = log.settle(partial(next_record.fence, epoch=epoch, run_id=run_id))
+    if (fold.fence_epoch, fold.fence_run_id) != (epoch, run_id):
+        raise StaleStoreError(
+            "somebody else has begun on this store meanwhile",
+            store=store.roots.store,
+            expected=f"run {run_id}",
+            found=f"run {fold.fence_run_id}, epoch {fold.fence_epoch}",
+            todo="see that nothing else is at work, then rebuild again",
+        )
+
+
+def _require_written(state: DatasetState, epoch: int, fold: Fold) -> None:
+    if not next_record.is_rebuilt(fold, epoch, state):
+        found = fold.state_of(state.dataset_urn)
+        watermark = shown_in_short(found.watermark.positions if found.watermark else {})
+        raise ConflictError(
+            "a dataset was changed by hand while the store was being rebuilt",
+            dataset=state.dataset_urn,
+            found=f"{found.status.value}, watermark {watermark}",
+            todo="rebuild again",
+        )
+
+
+def _set_aside(store: JobStore, epoch: int, paths: list[str], tick: Callable[[], None]) -> None:
+    """Moves files out of the output, to the same places below a folder of the store."""
+    fs, base = store.fs, f"{store.roots.store}/{set_aside_folder(epoch)}"
+    touched: set[str] = set()
+    for path in paths:
+        target = f"{base}/{path.removeprefix(store.roots.output + '/')}"
+        folder = target.rpartition("/")[0]
+        if folder not in touched:
+            fs.make_folders(folder)
+        with suppress(FileNotFoundError):  # who abandons its sequence was first
+            fs.rename(path, target)
+        touched.add(folder)
+        tick()
+    fs.sync(touched, store.roots.store)
+    fs.sync({path.rpartition("/")[0] for path in paths}, store.roots.output)

@@ -1,0 +1,128 @@
+"""Rebuilding a job's store: what has to be so before it may be, and the lock that it holds."""
+
+from __future__ import annotations
+
+import uuid
+
+import msgspec
+
+from distcommit.app.admin.damaged_files import repair_files
+from distcommit.app.admin.rebuild import keep_store, known_states, plan_keeping, plan_rebuild, rebuild_store
+from distcommit.app.admin.rebuild_plan import RebuildResult
+from distcommit.app.admin.signs_of_life import signs_of_life
+from distcommit.app.job_file.config import JobConfig
+from distcommit.app.job_file.job_folders import JobFolders
+from distcommit.core.errors import ConfigurationError, ConflictError, LostTailError, StaleStoreError
+from distcommit.engine.clock import SystemClock
+from distcommit.engine.driver.run import new_run_id
+from distcommit.pipeline.task_flow import TaskFlow
+from distcommit.stores.folders.ownership import Mark, not_the_owner, put_mark, read_marks, read_owner
+from distcommit.stores.logs.corrupt_tail import is_torn
+from distcommit.stores.logs.fencing import OLDER_OUTPUT, is_other_staging, newer_runs, older_output
+from distcommit.stores.logs.log_anchors import require_whole
+from distcommit.stores.state.fixed_settings import record_settings
+from distcommit.stores.state.job_lock import JobLock
+from distcommit.stores.state.job_store import DEFAULT_BUCKETS, JobStore, open_store
+from distcommit.stores.state.task_states import PastStates
+
+
+def rebuild_job(
+    folders: JobFolders, who: str, *, accept_gaps: bool, keep_watermarks: bool, dry_run: bool
+) -> RebuildResult:
+    """What `Job.rebuild` does."""
+    config, run_id = folders.config, new_run_id()
+    flow = config.task_flow()
+    repaired = repair_files(folders, run_id, dry_run=dry_run)
+    if repaired and dry_run:
+        return RebuildResult(repaired=repaired)
+    fs, roots = folders.places()
+    store, owner = None, None
+    if folders.has_store():
+        store = folders.opened()
+        older = older_output(store)
+        if older and not keep_watermarks:
+            raise StaleStoreError(
+                "a store can't be rebuilt from an output that is older",
+                store=roots.store,
+                output=roots.output,
+                found=older,
+                todo=OLDER_OUTPUT,
+            )
+        has_lost = older or newer_runs(store) or not read_marks(fs, roots.output)[Mark.BEGAN] or _has_lost_tail(store)
+        if not has_lost and repaired:
+            return RebuildResult(written=True, repaired=repaired)
+        if not has_lost and not (keep_watermarks and _can_be_declared(store)):
+            raise ConflictError(
+                "there is nothing to rebuild",
+                store=roots.store,
+                expected="a store that is older than its output, or has lost segments of a log, or can't read one",
+                found="the newest one",
+                todo="run the job; `distcommit audit` says whether its output is exact",
+            )
+    else:
+        owner = read_owner(fs, roots.output) or read_owner(fs, roots.staging)
+        if owner is not None and owner.job != config.job:
+            raise not_the_owner(roots.output, owner, config.job)
+    if not keep_watermarks:
+        _require_offsets(config, flow)
+    if keep_watermarks:
+        return msgspec.structs.replace(_keep(folders, store, run_id, who, dry_run=dry_run), repaired=repaired)
+    lost = owner.store_id if owner is not None else uuid.uuid4().hex
+    buckets = config.commit.buckets or DEFAULT_BUCKETS
+    planned = store or JobStore(fs, roots, config.job, buckets, lost, folders.groups)
+    found = plan_rebuild(planned, known_states(store) if store else {}, accept_gaps=accept_gaps, flow=flow)
+    if dry_run or found.problems:
+        return found
+    if store is None:
+        put_mark(fs, roots.output, max(read_marks(fs, roots.output).values()) + 1, Mark.REBUILD)
+        store = open_store(
+            fs, roots, config.job, config.commit.buckets, create=True, lost_store_id=lost, groups=folders.groups
+        )
+    clock = SystemClock()
+    with JobLock(fs, roots.store, run_id, config.lock.lease_ttl_s, clock), signs_of_life(store, run_id, clock) as tick:
+        record_settings(store, folders.pinned())
+        result = rebuild_store(store, found, run_id, who, accept_gaps=accept_gaps, flow=flow, tick=tick)
+        return msgspec.structs.replace(result, repaired=repaired)
+
+
+def _require_offsets(config: JobConfig, flow: TaskFlow) -> None:
+    if not flow.can_be_audited or config.source.provenance is None:
+        raise ConfigurationError(
+            "a store is rebuilt from the offsets in published files and in the ledgers of targets",
+            expected="a source with offsets, and sinks that tell what they have committed",
+            todo="`distcommit rebuild --keep-watermarks`, then `distcommit set-watermark` to what its target has",
+        )
+
+
+def _keep(folders: JobFolders, store: JobStore | None, run_id: str, who: str, *, dry_run: bool) -> RebuildResult:
+    """Goes on from what a store knows, or says what that would do."""
+    if store is None:
+        raise ConfigurationError(
+            "watermarks are kept of a store that is there",
+            path=folders.places()[1].store,
+            expected="a store",
+            found="none",
+            todo="`distcommit rebuild` makes one from the published files",
+        )
+    if dry_run:
+        return plan_keeping(store)
+    with JobLock(store.fs, store.roots.store, run_id, folders.config.lock.lease_ttl_s, SystemClock()):
+        return keep_store(store, run_id, who)
+
+
+def _can_be_declared(store: JobStore) -> bool:
+    """Whether a person may say that what is there counts: of a run that died, or of a staging folder that is lost."""
+    return not store.job_log().refresh().has_ended or is_other_staging(store)
+
+
+def _has_lost_tail(store: JobStore) -> bool:
+    """Whether the log of a bucket has, or had when a run looked at it last; or a part of it can't be read."""
+    job_fold, past = store.job_log().refresh(), PastStates(store.fs, store.roots.store)
+    try:
+        for bucket in range(store.buckets):
+            if is_torn(log := store.bucket_log(bucket)):
+                return True
+            require_whole(store, job_fold, bucket, log, past)
+    except LostTailError:
+        return True
+    return any(not head.is_whole for head in job_fold.heads.values())

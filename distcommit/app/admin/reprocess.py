@@ -1,0 +1,133 @@
+"""Reprocess: what was turned away of a dataset, or of all, is fed through the flow as it is now."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pyspark.sql import SparkSession
+
+from distcommit.app.job_file.job_folders import JobFolders
+from distcommit.app.running.run_context import begun
+from distcommit.core.errors import ConfigurationError, ConflictError
+from distcommit.core.records.log_records import DatasetStatus
+from distcommit.engine.driver.events import Observer
+from distcommit.engine.driver.run import RunResult, run
+from distcommit.engine.reading.read_failures import why_stopped
+from distcommit.pipeline.maintenance.reprocess import ErrorFiles, plan_again
+from distcommit.pipeline.task_flow import TaskFlow
+from distcommit.stores.logs.fencing import end_run
+from distcommit.stores.state.job_store import JobStore
+
+
+def reprocess_dataset(
+    folders: JobFolders, session: SparkSession | None, urn: str, who: str, observer: Observer | None
+) -> RunResult:
+    """A run that reads the dataset's live error files, and nothing else.
+
+    Each record goes to the branch that had turned it away (to all, if it was turned away before a fork), and ends
+    published there or among the errors again, in one sequence with the tombstone of the files that it was in. No
+    watermark moves. The run's limit of seconds and its freshness targets do not hold: error files are fed whole.
+
+    Args:
+        folders: the job's.
+        session: a Spark session to use.
+        urn: the dataset.
+        who: who asks.
+        observer: told what happens.
+
+    Raises:
+        ConfigurationError: if the store does not know the dataset, it has no live errors, a branch of theirs is gone,
+            or the job delivers at least once, or replaces partitions, or what a table has; nothing was changed.
+        ConflictError: if the dataset has a sequence that is not done; nothing was changed.
+        DistcommitError: as of any run.
+    """
+    _require_exactly_once(folders)
+    _require_whole(folders)
+    _require_errors(folders.opened(), folders.config.task_flow(), urn)
+    return _run(folders, session, urn, who, observer)
+
+
+def reprocess_all(folders: JobFolders, session: SparkSession | None, who: str, observer: Observer | None) -> RunResult:
+    """The same in one run for all datasets that have live errors, each in a sequence of its own. One that can't be fed
+    is named among the run's reasons, and the others go on; nothing to feed at all is a success.
+
+    Raises:
+        ConfigurationError: if there is no store, or the job delivers at least once, or replaces partitions, or what a
+            table has; nothing was changed.
+        DistcommitError: as of any run.
+    """
+    _require_exactly_once(folders)
+    _require_whole(folders)
+    folders.opened()
+    return _run(folders, session, "", who, observer)
+
+
+def _run(folders: JobFolders, session: SparkSession | None, urn: str, who: str, observer: Observer | None) -> RunResult:
+    """A run that reads live error files of this dataset, or of all if it is empty."""
+    with begun(folders, session, f"reprocess {urn or '--all'}", who, observer) as (launch, begun_settings, told, _):
+        flow, roots = begun_settings.flow, begun_settings.store.roots
+        errors = ErrorFiles(begun_settings.store.fs, roots.output, urn, flow)
+        settings = replace(begun_settings, flow=flow.with_source(errors))
+        result = run(launch, settings, pinned=folders.pinned(), observer=told)
+        end_run(settings.store, settings.epoch, clean=result.succeeded)
+        return result
+
+
+def _require_exactly_once(folders: JobFolders) -> None:
+    if folders.config.commit.delivery == "at_least_once":
+        raise ConfigurationError(
+            "a job that delivers at least once can't reprocess",
+            job=folders.config.job,
+            expected="commit.delivery: exactly_once",
+            found="at_least_once: nothing is written ahead, so that files would count as retired while those that take"
+            " their place are not all there",
+            todo="set commit.delivery to exactly_once for this command, or for good",
+        )
+
+
+def _require_whole(folders: JobFolders) -> None:
+    if folders.config.task_flow().publish == "replace_partitions":
+        raise ConfigurationError(
+            "a job that replaces partitions can't reprocess",
+            job=folders.config.job,
+            expected="sink.publish: append or replace",
+            found="replace_partitions: a record that was turned away is in no partition, so that nobody can tell"
+            " whether what it belongs to was replaced since",
+            todo="mend the job or its source, and have the records of whole partitions read again",
+        )
+    if any(sink.replaces_at_target for sink in folders.config.sink_sections().values()):
+        raise ConfigurationError(
+            "a job with a table whose mode is replace can't reprocess",
+            job=folders.config.job,
+            expected="sink.mode: append or upsert",
+            found="replace: what is fed again would take the place of all that is there of its dataset",
+            todo="set mode to append (or upsert) for this command, so that its rows stand beside those that are there",
+        )
+
+
+def _require_errors(store: JobStore, flow: TaskFlow, urn: str) -> None:
+    """That there is something to feed, before a run is begun for it."""
+    state = store.bucket_log(store.bucket_of(urn)).refresh().datasets.get(urn)
+    if state is None:
+        raise ConfigurationError(
+            "the store does not know this dataset",
+            dataset=urn,
+            store=store.roots.store,
+            todo="give its URN as `distcommit status --all` shows it",
+        )
+    if state.status is not DatasetStatus.IDLE:
+        raise ConflictError(
+            "a dataset can be reprocessed only between its sequences",
+            dataset=urn,
+            expected="it to be idle",
+            found=f"{state.status.value}: {state.reason}",
+            todo="commit what is pending by `distcommit recover`, or release it if it is quarantined; then reprocess",
+        )
+    if state.is_stopped:
+        raise ConflictError(
+            "no run plans this dataset",
+            dataset=urn,
+            found=why_stopped(state),
+            todo="release it with retry; then reprocess",
+        )
+    plan_again(store.fs, store.roots.output, state, flow)

@@ -1,0 +1,40 @@
+"""Signs of life of what people do for long under the job lock, where runs leave how far their tasks are."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+from distcommit.core.ports import Clock
+from distcommit.engine.driver.progress import progress_folder
+from distcommit.protocol.paths.store import progress_name
+from distcommit.stores.folders.deletion import delete_tree
+from distcommit.stores.state.job_store import JobStore
+
+EVERY_S = 10.0
+
+
+@contextmanager
+def signs_of_life(store: JobStore, run_id: str, clock: Clock) -> Iterator[Callable[[], None]]:
+    """Yields what is to be called as often as something has got on: every ten seconds a name in the run's progress
+    folder takes the place of another, so that nobody takes it for hung. Where that fails, the work goes on."""
+    fs, folder, writer = store.fs, progress_folder(store.roots.store, run_id), uuid.uuid4().hex
+    number, left_s = 0, clock.monotonic_s()
+
+    def tick() -> None:
+        nonlocal number, left_s
+        if clock.monotonic_s() - left_s < EVERY_S:
+            return
+        before, number, left_s = number, number + 1, clock.monotonic_s()
+        with suppress(OSError):
+            fs.make_folders(folder)
+            fs.create(f"{folder}/{progress_name('by_hand', 0, writer, number)}").close_file(sync=False)
+            fs.delete(f"{folder}/{progress_name('by_hand', 0, writer, before)}")
+
+    try:
+        yield tick
+    finally:
+        if number:
+            with suppress(OSError):  # for people to look at: nothing depends on it
+                delete_tree(fs, folder)

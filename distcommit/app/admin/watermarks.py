@@ -1,0 +1,138 @@
+"""Watermarks that a person names, held against what is stored and what the source counts in, before anything is set."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.interfaces.source import Source, negative_positions
+from distcommit.core.records.log_records import DatasetState
+from distcommit.core.support.storable import storable
+from distcommit.core.urn import check_urn
+from distcommit.core.watermark import Position, Watermark
+from distcommit.stores.operator import operator_actions
+from distcommit.stores.state.job_store import JobStore
+
+_NAMED = 20
+
+
+def set_watermark(
+    store: JobStore, source: Source, urn: str, positions: Mapping[str, Position] | None, who: str, *, new: bool
+) -> None:
+    """Sets an idle dataset's watermark, once it is known to make sense.
+
+    Args:
+        store: the job's store.
+        source: what the positions are positions in.
+        urn: the dataset.
+        positions: by partition; None forgets the watermark.
+        who: the person.
+        new: whether the dataset is one that no run has read yet.
+
+    Raises:
+        ConfigurationError: if the store does not know the dataset (or does, and `new`), or these are no positions of
+            it, or a partition that has a position gets none: nothing was written.
+        ConflictError: if it has a sequence that is not done.
+    """
+    states = store.bucket_log(store.bucket_of(check_urn(urn))).refresh().datasets
+    if (urn in states) is new:
+        raise ConfigurationError(
+            "the store knows this dataset already" if new else "the store knows no such dataset",
+            dataset=urn,
+            store=store.roots.store,
+            todo="leave --new out"
+            if new
+            else "`distcommit status --all` lists those that it knows; --new (in Python"
+            " new=True) sets the watermark of one that no run has read yet",
+        )
+    require_positions(source, states, {} if positions is None else {urn: positions})
+    if positions is None:
+        operator_actions.set_watermark(store, urn, None, who)
+        return
+    require_all_named(states, {urn: positions})
+    incarnation = source.incarnations({urn: states.get(urn, DatasetState(urn))}).get(urn, "")
+    operator_actions.set_watermark(store, urn, Watermark(dict(positions), incarnation), who)
+
+
+def require_positions(
+    source: Source,
+    states: Mapping[str, DatasetState],
+    wanted: Mapping[str, Mapping[str, Position]],
+    lines: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Raises ConfigurationError, with the first few problems, unless all are positions that their dataset can have.
+
+    Args:
+        source: it says what a position is.
+        states: what is stored: positions of a dataset stay of one type.
+        wanted: positions by partition, by dataset.
+        lines: where in a file those of a dataset stand, to be told with its problems.
+    """
+    problems = [*_unlike_stored(states, wanted)]
+    problems += negative_positions(wanted) if not problems and source.provenance is not None else []
+    problems += [] if problems else source.position_problems(wanted)
+    if problems:
+        problems[:_NAMED] = [_with_line(problem, lines) for problem in problems[:_NAMED]]
+        more = f"; and {len(problems) - _NAMED} more" if len(problems) > _NAMED else ""
+        raise ConfigurationError(
+            "these are no positions to set",
+            expected="for each dataset the next position to read by partition, of the kind that its source counts in",
+            found="; ".join(problems[:_NAMED]) + more,
+            todo="correct them; nothing was written",
+        )
+
+
+def require_all_named(states: Mapping[str, DatasetState], wanted: Mapping[str, Mapping[str, Position]]) -> None:
+    """Raises ConfigurationError if a partition that has a position gets none: all of it would be read again."""
+    found: list[str] = []
+    for urn, positions in wanted.items():
+        state = states.get(urn)
+        stored = state.watermark.positions if state is not None and state.watermark is not None else {}
+        if left := {partition: at for partition, at in stored.items() if partition not in positions}:
+            found.append(f"{urn!r}: {json.dumps(left)} stand, and are not named")
+    if found:
+        raise ConfigurationError(
+            "partitions that are not named would be read again from their beginning",
+            expected="a position for each partition that has one",
+            found="; ".join(found[:_NAMED]) + (f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""),
+            todo="name them too, with the positions that they have; if the source does not have them any more, set the"
+            " watermark to null first. Nothing was written",
+        )
+
+
+def _with_line(problem: str, lines: Mapping[str, str]) -> str:
+    line = next((line for urn, line in lines.items() if problem.startswith(repr(urn))), "")
+    return f"{line}: {problem}" if line else problem
+
+
+def _unlike_stored(states: Mapping[str, DatasetState], wanted: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
+    for urn, named in wanted.items():
+        try:
+            positions = storable(Watermark(dict(named))).positions
+        except ValueError as error:
+            yield f"{urn!r}: {error}"
+            continue
+        if not positions:
+            yield f"{urn!r}: there is no position (null forgets a watermark)"
+        state = states.get(urn)
+        stored = state.watermark.positions if state is not None and state.watermark is not None else {}
+        for partition, position in positions.items():
+            like = [each for each in stored.values() if isinstance(each, tuple) is isinstance(position, tuple)]
+            expected = {_kind(stored[partition])} if partition in stored else set(map(_kind, like))
+            if expected and _kind(position) not in expected:
+                kind = f"{_kind(position)}, not {' or '.join(sorted(expected))} as what is stored"
+                yield f"{urn!r}: {position!r}, for partition {partition!r}, is {kind}"
+
+
+def _kind(position: Position) -> str:
+    match position:
+        case str():
+            return "a text"
+        case int():
+            return "a whole number"
+        case tuple():
+            return f"a list of {', '.join(map(_kind, position)) or 'nothing'}"
+        case _:
+            return "a number"

@@ -1,0 +1,344 @@
+"""The audit: is every offset from the first to the watermark published exactly once?
+
+It trusts nothing but the logs' folds, the published files and the ledgers of targets: what these say of records by
+default; with `deep` every record of a file is read, and targets count what their readers see.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import islice
+
+from msgspec.structs import replace
+
+from distcommit.app.auditing.audit_result import LISTED, AuditResult
+from distcommit.app.auditing.audit_rows import AuditedRecords, CountedRow, counted_rows, rows_of
+from distcommit.app.auditing.audited_file import AuditedFile, audited_file
+from distcommit.app.auditing.audited_folder import AuditedFolder, Folders, replaced_otherwise
+from distcommit.app.auditing.contents import SequenceContent
+from distcommit.app.auditing.coverage import Coverage
+from distcommit.app.auditing.gone_files import LoggedFiles, gone_files, logged_files
+from distcommit.app.auditing.ledgers import BranchLedger, Ledgers, not_as_stored, not_done
+from distcommit.app.auditing.orphaned_files import leftovers
+from distcommit.app.auditing.shared_positions import SharedPositions, is_other
+from distcommit.core.errors import DistcommitError
+from distcommit.core.interfaces.ledger import LedgerRow
+from distcommit.core.provenance import Provenance
+from distcommit.core.records.log_records import DatasetState, DatasetStatus
+from distcommit.core.support.parallel import in_flight
+from distcommit.core.urn import folder_of
+from distcommit.core.work import SkippedRange, lost_ranges
+from distcommit.protocol.fold import Fold
+from distcommit.protocol.paths.output import REJECTED_FOLDER
+from distcommit.protocol.paths.parts import CLAIM_FOLDER
+from distcommit.protocol.paths.temporary import is_probe
+from distcommit.sinks.files.footer import Footer
+from distcommit.sinks.files.offsets import OffsetSets, offsets_of, parsed
+from distcommit.stores.folders.ownership import read_owner
+from distcommit.stores.logs.fencing import newer_runs, older_output
+from distcommit.stores.state.job_store import JobStore
+
+__all__ = ["AuditResult", "audit_store"]
+
+
+class _Dataset:
+    """What one dataset adds up to: coverage and holes by incarnation, where "" is the one that its watermark counts in,
+    and what is published by the incarnation that files name."""
+
+    def __init__(self, state: DatasetState | None) -> None:
+        self.state = state
+        self.incarnation = state.reached.incarnation if state and state.reached else ""
+        self.coverage, self.holes = defaultdict[str, Coverage](Coverage), defaultdict[str, OffsetSets](OffsetSets)
+        self.published, self.footers = dict[str, OffsetSets](), list[Footer]()
+        self.repeated = self.records = 0
+
+    def key(self, incarnation: str) -> str:
+        """Return the key of an incarnation that a file or row names."""
+        return incarnation if is_other(incarnation, self.incarnation) else ""
+
+    def given_up(self) -> Iterator[SkippedRange]:
+        """Yield the ranges that the store says were given up, without what is published or rejected in each branch."""
+        for skip in self.state.skipped if self.state is not None else ():
+            if skip.is_hole or not (isinstance(skip.low, int) and isinstance(skip.high, int)):
+                yield skip
+                continue
+            key = self.key(skip.incarnation)
+            there = self.coverage[key].covered() if key in self.coverage else OffsetSets()
+            left = offsets_of([skip]).difference(there)
+            yield from (replace(skip, low=low, high=high) for low, high in left.ranges(skip.partition))
+
+    def readings(self) -> Iterator[tuple[str, DatasetState]]:
+        """Yield the state as of each incarnation that was read, with its key."""
+        if self.state is not None and self.state.reached is not None:
+            yield "", self.state
+            for each in self.state.earlier:
+                if (key := self.key(each.watermark.incarnation)) != "":
+                    yield key, replace(self.state, watermark=each.watermark, origin=each.origin)
+
+
+def audit_store(
+    store: JobStore,
+    provenance: Provenance | None,
+    *,
+    deep: bool,
+    at_least_once: bool = False,
+    ledgers: Ledgers | None = None,
+) -> AuditResult:
+    """Audits a job's output, and the ledgers of its targets, against its store. Reads only; give it a store that no run
+    is working on."""
+    ledgers = ledgers or Ledgers()
+    result = AuditResult(exact=False, deep=deep, at_least_once=at_least_once, unreadable=list(ledgers.unreadable))
+    folds: dict[int, Fold] = {}
+    for bucket, found in enumerate(in_flight(store.fs.parallel_buckets, partial(_fold, store), range(store.buckets))):
+        if isinstance(found, Fold):
+            folds[bucket] = found
+        else:
+            result.unreadable.append(f"bucket {bucket}: {found}")
+    known = {folder_of(urn): state for fold in folds.values() for urn, state in fold.datasets.items()}
+    audit = _Audit(store, provenance, result, ledgers, deep=deep)
+    audit.output()
+    audit.read_logs(folds)
+    read = partial(audited_file, store.fs, provenance=provenance, deep=deep)
+    names = sorted({*known, *audit.dataset_folders(), *ledgers.folders()})
+    for folder in Folders(store.fs, store.roots.output, known, read).each(names, deep=deep):
+        audit.dataset(folder, known.get(folder.name))
+    audit.staging(folds)
+    wrong = result.gaps or result.pending or result.unknown_files_count or result.staged_left_count or result.unreadable
+    wrong = wrong or result.altered_count or result.not_as_stored_count
+    twice = result.duplicates or result.past_watermark or result.unrecorded_files
+    result.exact = not (wrong or twice)
+    result.passed = not wrong and (at_least_once or not twice)
+    return result
+
+
+def _fold(store: JobStore, bucket: int) -> Fold | str:
+    """What a bucket's log says, or why it can't be read."""
+    try:
+        return store.bucket_log(bucket).refresh()
+    except (DistcommitError, OSError) as error:
+        return str(error)
+
+
+def _name(row: LedgerRow) -> str:
+    return f"{row.dataset_urn}, branch {row.branch}"
+
+
+class _Audit:
+    def __init__(
+        self, store: JobStore, provenance: Provenance | None, result: AuditResult, ledgers: Ledgers, *, deep: bool
+    ) -> None:
+        self._fs, self._roots, self._store, self._ledgers = store.fs, store.roots, store, ledgers
+        self._provenance, self._result, self._deep = provenance, result, deep
+        self._shared = SharedPositions(provenance) if provenance is not None else None
+        self._logged: dict[str, LoggedFiles] = {}
+
+    def read_logs(self, buckets: Iterable[int]) -> None:
+        """Reads which files the logs name, as far as they go back."""
+        for bucket in buckets:
+            try:
+                found, damaged = logged_files(self._store, bucket)
+            except (DistcommitError, OSError) as error:
+                self._result.unreadable.append(f"bucket {bucket}: {error}")
+                continue
+            self._logged |= found
+            for number in damaged:
+                why = f"segment {number} of its commit log cannot be read"
+                self._result.note("not_compared", f"bucket {bucket}: files published before then, as {why}")
+
+    def output(self) -> None:
+        """Compares the claim and the marks of the output with the store."""
+        try:
+            owner = read_owner(self._fs, self._roots.output)
+            whose = f"it belongs to job {owner.job!r}" if owner and owner.store_id != self._store.store_id else ""
+            for why in filter(None, (whose, older_output(self._store), newer_runs(self._store))):
+                self._result.note("altered", f"the output as a whole: found {why}; restore the one that the job left")
+        except DistcommitError as error:
+            self._result.unreadable.append(f"job log: {error}")
+
+    def dataset_folders(self) -> list[str]:
+        """Names of the folders of all datasets in the output; files beside them are noted as unknown."""
+        found: list[str] = []
+        for parent in (self._roots.output, f"{self._roots.output}/{REJECTED_FOLDER}"):
+            for entry in self._fs.list_folder(parent):
+                if not entry.is_folder and not is_probe(entry.name):
+                    self._unknown(f"{parent}/{entry.name}", "not in a dataset's folder")
+                elif entry.is_folder and entry.name not in (REJECTED_FOLDER, CLAIM_FOLDER):
+                    found.append(entry.name)
+        return found
+
+    def dataset(self, folder: AuditedFolder, state: DatasetState | None) -> None:
+        """Adds up one dataset's files and rows and holds them against its state."""
+        for path, why in folder.wrong:
+            self._unknown(path, why)
+        self._result.retired += folder.retired
+        found = _Dataset(state)
+        for each in folder.replaced:
+            found.coverage[found.key(each.incarnation)].replace(each)
+        if state and state.status is not DatasetStatus.IDLE:
+            self._result.pending.append(f"{state.dataset_urn} ({state.status.value})")
+        logged = self._logged.get(state.dataset_urn, LoggedFiles()) if state else LoggedFiles()
+        gone = gone_files(logged, folder.paths, folder.retired_paths) if folder.is_read else []
+        content = None
+        if state is not None:
+            for epoch in logged.unreadable:
+                why = "its commit steps are of a version that is not known here"
+                self._result.note("not_compared", f"{state.dataset_urn}: files of epoch {epoch}, as {why}")
+            is_missed = any(file.epoch == state.done_epoch for file in gone)
+            is_whole = state.done_epoch not in folder.retired_epochs and not is_missed
+            content = SequenceContent(state, is_whole, is_counted=not state.targets)
+        self._files(folder, found, content, logged)
+        for ledger in self._ledgers.of(folder.name):
+            self._ledger(ledger, found)
+        gaps_before = self._result.gaps
+        if state is not None:
+            self._as_stored(folder, found, state)
+        for file in gone if self._result.gaps == gaps_before else []:
+            self._result.note("altered", f"{file.path}: {file.why}")
+        if content is not None and (why := content.altered()):
+            self._result.note("altered", f"{content.state.dataset_urn}: {why}")
+        self._result.records += found.records
+        self._result.duplicates += found.repeated
+
+    def _files(
+        self, folder: AuditedFolder, found: _Dataset, content: SequenceContent | None, logged: LoggedFiles
+    ) -> None:
+        """Adds up the files of a dataset's folders that its sequences have published."""
+        state = found.state
+        pending_epoch = state.sequence.epoch if state and state.sequence else 0
+        for path, file in folder.files:
+            self._result.files += 1
+            if isinstance(file, str):
+                self._unknown(path, file)
+                continue
+            footer, sets = file.footer, file.offsets
+            if state is None or footer.dataset_urn != state.dataset_urn or footer.epoch > state.done_epoch:
+                if pending_epoch and footer.epoch == pending_epoch:
+                    continue
+                if self._result.at_least_once and folder_of(footer.dataset_urn) == folder.name:
+                    self._result.unrecorded_files += 1
+                else:
+                    self._unknown(path, f"epoch {footer.epoch}, no sequence of this dataset published it")
+                continue
+            if logged.is_foreign(self._below(path)):
+                self._unknown(path, f"epoch {footer.epoch}, and the commit log does not name it among that one's files")
+                continue
+            self._content(path, file, content)
+            found.footers.append(footer)
+            if footer.kind == "data":
+                found.records += footer.records
+            else:
+                self._result.rejected_records += footer.records
+            twice = max(0, footer.records - sets.count()) if self._provenance and not footer.makes_several else 0
+            found.repeated += twice
+            found.published.setdefault(footer.incarnation, OffsetSets()).update(sets)
+            key = found.key(footer.incarnation)
+            self._result.earlier_incarnations += 1 if key else 0
+            found.holes[key].update(file.holes)
+            found.coverage[key].add(footer, sets)
+
+    def _as_stored(self, folder: AuditedFolder, found: _Dataset, state: DatasetState) -> None:
+        """Compares what is published of a dataset with what the store says."""
+        self._result.datasets += 1
+        lost = (f"{state.dataset_urn}, {text}" for text in lost_ranges(found.given_up()))
+        self._result.skipped_ranges += islice(lost, LISTED - len(self._result.skipped_ranges))
+        if why := replaced_otherwise(folder, state):
+            self._result.note("altered", f"{state.dataset_urn}: {why}")
+        self._share(state.dataset_urn, found.published)
+        if self._provenance is None:
+            self._count(counted_rows(state.dataset_urn, found.footers), found.footers)
+            return
+        compared = set[str]()
+        for key, reading in found.readings():
+            compared.add(key)
+            totals = AuditedRecords()
+            for branch, coverage in sorted(found.coverage[key].branches().items()):
+                rows = rows_of(reading, branch, coverage, found.holes[key], totals)
+                self._result.partitions += [replace(row, incarnation=key) for row in rows] if key else rows
+            self._result.add(totals)
+        for key in sorted(found.coverage.keys() - compared):
+            self._result.note(
+                "not_compared", f"{state.dataset_urn}: records of incarnation {key or 'that is not known'}"
+            )
+
+    def _unknown(self, path: str, why: str) -> None:
+        self._result.note("unknown_files", f"{self._below(path)}: {why}")
+
+    def _below(self, path: str) -> str:
+        return path.removeprefix(self._roots.output + "/")
+
+    def _differs(self, row: LedgerRow, why: str) -> None:
+        self._result.note("not_as_stored", f"{_name(row)}: {why}")
+
+    def _ledger(self, ledger: BranchLedger, found: _Dataset) -> None:
+        """Adds up a dataset's rows in one branch."""
+        row, state = ledger.row, found.state
+        self._result.ledger_rows += 1
+        if why := not_as_stored(row, state):
+            self._differs(row, why)
+        if self._deep:
+            self._count_visible(ledger)
+        try:
+            for part in row.covered if state is not None else ():
+                offsets = parsed(part.offsets)
+                self._result.records += part.rows
+                if self._provenance is not None:
+                    found.repeated += part.twice if part.makes_several else max(0, part.rows - offsets.count())
+                    if part.rows < offsets.count():
+                        why = f"{part.rows} rows of {offsets.count()} input records"
+                        self._result.note("altered", f"{_name(row)}: {why}")
+                found.published.setdefault(part.incarnation, OffsetSets()).update(offsets)
+                key = found.key(part.incarnation)
+                self._result.earlier_incarnations += 1 if key else 0
+                if not key and state and state.sequence and row.epoch == state.sequence.epoch:
+                    offsets = offsets.difference(not_done(state.sequence))
+                found.holes[key].update(parsed(part.holes))
+                found.coverage[key].add_rows(row.branch, part, offsets)
+        except Exception as error:  # noqa: BLE001 - whatever a target raises
+            self._differs(row, f"it can't be read: {error}")
+
+    def _count_visible(self, ledger: BranchLedger) -> None:
+        """Has the target count what its readers see. A table that can't be read says nothing of the ledger's row."""
+        try:
+            if why := ledger.miscounted():
+                self._result.note("altered", f"{_name(ledger.row)}: {why}")
+        except Exception as error:  # noqa: BLE001 - whatever a target raises
+            self._differs(ledger.row, f"its rows at the target can't be counted: {error}")
+
+    def _share(self, urn: str, published: dict[str, OffsetSets]) -> None:
+        """Adds up what datasets before this one have published too."""
+        if self._shared is None:
+            return
+        count, ranges = self._shared.add(urn, published)
+        self._result.duplicates += count
+        self._result.published_by_two_count += count
+        listed = self._result.published_by_two
+        listed += islice(ranges, LISTED - len(listed))
+
+    def _content(self, path: str, found: AuditedFile, content: SequenceContent | None) -> None:
+        """Notes what a file that counts says of its records."""
+        if content is not None:
+            content.add(found.footer)
+        if not found.footer.content_sum:
+            self._result.unsummed_files += 1
+        if found.altered:
+            self._result.note("altered", f"{self._below(path)}: {found.altered}")
+
+    def _count(self, rows: list[CountedRow], footers: Iterable[Footer]) -> None:
+        self._result.counted += rows
+        for footer in footers:
+            self._result.rejected += footer.records if footer.kind == "rejected" else 0
+            self._result.filtered += sum(footer.filtered_by.values())
+
+    def staging(self, folds: dict[int, Fold]) -> None:
+        """Lists what is in task output and belongs to no sequence that still needs it."""
+        try:
+            for left in leftovers(self._store, folds):
+                if left.why_not:
+                    self._result.note("staged_left", f"{left.path}: {left.why_not}")
+                else:
+                    self._result.note("to_be_swept", left.path)
+        except DistcommitError as error:
+            if (text := f"job log: {error}") not in self._result.unreadable:
+                self._result.unreadable.append(text)

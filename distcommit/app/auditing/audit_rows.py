@@ -1,0 +1,179 @@
+"""What the audit says of a source partition in a branch: what is to be there, and what is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from distcommit.app.auditing.coverage import BranchCoverage
+from distcommit.app.auditing.shared_positions import is_other
+from distcommit.core.records.log_records import DatasetState
+from distcommit.core.watermark import Position, Watermark
+from distcommit.core.work import MAIN_BRANCH
+from distcommit.sinks.files.footer import Footer
+from distcommit.sinks.files.offsets import OffsetSets, offsets_of
+
+
+class AuditRow(msgspec.Struct, frozen=True):
+    """One source partition in a branch. `first` to `watermark` (exclusive) is what has to be there, less `rejected`,
+    `skipped`, `holes`, `filtered` (input records of which nothing was to be written in that branch), `replaced` and
+    `retained` ones. `incarnation`: what it counts in, of a source that was recreated since."""
+
+    dataset: str
+    partition: str
+    first: Position
+    watermark: Position
+    published: int
+    rejected: int
+    duplicates: int
+    gaps: int
+    past_watermark: int
+    skipped: int
+    holes: int = 0
+    branch: str = MAIN_BRANCH
+    filtered: int = 0
+    replaced: int = 0
+    retained: int = 0
+    incarnation: str = ""
+
+
+@dataclass(slots=True)
+class AuditedRecords:
+    """Input records of one dataset and incarnation by finding, whatever the branch: a record that several branches
+    lack, or turned away, is one record."""
+
+    duplicates: OffsetSets = field(default_factory=OffsetSets)
+    gaps: OffsetSets = field(default_factory=OffsetSets)
+    past_watermark: OffsetSets = field(default_factory=OffsetSets)
+    rejected: OffsetSets = field(default_factory=OffsetSets)
+    skipped: OffsetSets = field(default_factory=OffsetSets)
+    holes: OffsetSets = field(default_factory=OffsetSets)
+    filtered: OffsetSets = field(default_factory=OffsetSets)
+    replaced: OffsetSets = field(default_factory=OffsetSets)
+    retained: OffsetSets = field(default_factory=OffsetSets)
+
+
+class CountedRow(msgspec.Struct, frozen=True):
+    """A branch of a dataset of which something was turned away or filtered, where the source has no offsets: files say
+    how many records, and nobody can say which of all there should be.
+
+    `filtered_by`: how many records each construct took out, by its name; one before the fork counts in each branch, and
+    so do records that were rejected there.
+    """
+
+    dataset: str
+    branch: str
+    rejected: int = 0
+    filtered_by: dict[str, int] = {}
+
+    @property
+    def filtered(self) -> int:
+        """Those of all constructs."""
+        return sum(self.filtered_by.values())
+
+
+def counted_rows(dataset: str, footers: Iterable[Footer]) -> list[CountedRow]:
+    """What the files of a dataset add up to, by branch."""
+    rejected, filtered = Counter[str](), dict[str, Counter[str]]()
+    for footer in footers:
+        for branch in footer.branches:
+            if footer.kind == "rejected" and footer.branch in ("", branch):
+                rejected[branch] += footer.records
+            for name, count in footer.filtered_by.items():
+                where, _, construct = name.rpartition(".")
+                if where in ("", branch):
+                    filtered.setdefault(branch, Counter())[construct] += count
+    return [
+        CountedRow(dataset, each, rejected[each], dict(filtered.get(each, {})))
+        for each in sorted({*rejected, *filtered})
+    ]
+
+
+def rows_of(
+    state: DatasetState, branch: str, found: BranchCoverage, holes: OffsetSets, totals: AuditedRecords
+) -> list[AuditRow]:
+    """Return what the audit says of a branch of a dataset, partition by partition.
+
+    Args:
+        state: the dataset's.
+        branch: which.
+        found: what it has of the input records.
+        holes: those that files and ledgers name.
+        totals: takes up the input records by finding.
+    """
+    total, twice = found.there, found.twice.union(found.there.intersection(found.filtered))
+    high = state.reached or Watermark({})
+    given_up, holes, nothing_of = _not_written(state, high.incarnation, holes)
+    expected_all, rows = OffsetSets(), list[AuditRow]()
+    for partition, watermark in sorted(high.positions.items(), key=lambda item: (len(item[0]), item[0])):
+        first = state.origin.get(partition, 0)
+        if not isinstance(first, int) or not isinstance(watermark, int):
+            continue
+        expected = OffsetSets()
+        expected.add_range(partition, first, watermark)
+        expected_all.update(expected)
+        there = total.intersection(expected)
+        findings = _findings(expected, found, given_up, holes, nothing_of)
+        for name, sets in findings.items():
+            getattr(totals, name).update(sets)
+        counts = {name: sets.count() for name, sets in findings.items()}
+        rows.append(
+            AuditRow(
+                dataset=state.dataset_urn,
+                partition=partition,
+                first=first,
+                watermark=watermark,
+                published=there.count() - findings["rejected"].difference(found.published).count(),
+                duplicates=twice.count(partition),
+                past_watermark=total.count(partition) - there.count(),
+                branch=branch,
+                rejected=counts["rejected"],
+                gaps=counts["gaps"],
+                skipped=counts["skipped"],
+                holes=counts["holes"],
+                filtered=counts["filtered"],
+                replaced=counts["replaced"],
+                retained=counts["retained"],
+            )
+        )
+    totals.duplicates.update(twice)
+    totals.past_watermark.update(total.difference(expected_all))
+    return rows
+
+
+def _findings(
+    expected: OffsetSets, found: BranchCoverage, given_up: OffsetSets, holes: OffsetSets, nothing_of: OffsetSets
+) -> dict[str, OffsetSets]:
+    """Return what became of the expected records of a branch that are not published in it."""
+    missing = expected.difference(found.there)
+    not_owed = missing.intersection(found.not_owed)
+    missing = missing.difference(not_owed)
+    replaced = not_owed.intersection(found.replaced)
+    retained = not_owed.intersection(found.retained.difference(found.replaced))
+    skipped, without = missing.intersection(given_up), missing.intersection(holes)
+    dropped = missing.intersection(nothing_of)
+    return {
+        "rejected": found.rejected.intersection(expected),
+        "gaps": missing.difference(skipped).difference(without).difference(dropped),
+        "skipped": skipped,
+        "holes": without,
+        "filtered": not_owed.difference(replaced).difference(retained).union(dropped),
+        "replaced": replaced,
+        "retained": retained,
+    }
+
+
+def _not_written(state: DatasetState, incarnation: str, holes: OffsetSets) -> tuple[OffsetSets, OffsetSets, OffsetSets]:
+    """Return the offsets that the store says were given up, had no record, and were filtered with their work unit."""
+    ranges = [skip for skip in state.skipped if not is_other(skip.incarnation, incarnation)]
+    given_up = offsets_of(skip for skip in ranges if not skip.is_hole)
+    known = holes.union(offsets_of(skip for skip in ranges if skip.is_hole and not skip.is_filtered))
+    known = known.difference(given_up)
+    return (
+        given_up,
+        known,
+        offsets_of(skip for skip in ranges if skip.is_filtered).difference(given_up).difference(known),
+    )

@@ -1,0 +1,47 @@
+"""One published file as the audit sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from distcommit.app.auditing.contents import altered
+from distcommit.core.errors import DistcommitError
+from distcommit.core.ports import FileSystem
+from distcommit.core.provenance import Provenance
+from distcommit.sinks.files.footer import Footer, read_footer, read_records
+from distcommit.sinks.files.offsets import OffsetSets, parsed
+
+
+@dataclass(frozen=True, slots=True)
+class AuditedFile:
+    """One file: its footer, the offsets and holes in it, and what is wrong with its records, if they were read."""
+
+    footer: Footer
+    offsets: OffsetSets
+    holes: OffsetSets
+    altered: str = ""
+
+
+def audited_file(fs: FileSystem, path: str, provenance: Provenance | None, *, deep: bool) -> AuditedFile | str:
+    """A file, with all of its records if `deep`; a text is why it can't be one of ours, or is damaged."""
+    why = ""
+    try:
+        footer = read_footer(fs, path)
+        if footer is None:
+            return "no footer of ours"
+        sets, holes = map(parsed, (footer.offsets, footer.holes))
+        for text in footer.filtered.values():
+            parsed(text)
+        if deep:
+            table = read_records(fs, path)
+            if table.num_rows != footer.records:
+                return f"{table.num_rows} records, its footer says {footer.records}"
+            if provenance is not None and not footer.stripped:
+                found = OffsetSets()
+                found.add(table, provenance)
+                if found.difference(sets).count() or sets.difference(found).count():
+                    return "its records are not those that its footer names"
+            why = altered(footer, table)
+    except (DistcommitError, OSError) as error:
+        return str(error)
+    return AuditedFile(footer, sets, holes, why)

@@ -1,0 +1,123 @@
+"""What a dataset's folders hold, as the audit sees them. It notes nothing, so that several are looked at at once."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from distcommit.app.auditing.audited_file import AuditedFile
+from distcommit.app.auditing.published import DATASETS_AHEAD, file_readers, read_each
+from distcommit.core.errors import DistcommitError
+from distcommit.core.ports import FileSystem
+from distcommit.core.records.log_records import DatasetState
+from distcommit.core.support.parallel import ahead
+from distcommit.protocol.paths.output import REJECTED_FOLDER, is_published_name, is_tombstone, published_epoch
+from distcommit.stores.folders.listing import files_below
+from distcommit.stores.folders.tombstones import (
+    ReplacedRecords,
+    Tombstone,
+    newest_replacements,
+    read_tombstone,
+    retired_by,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditedFolder:
+    """The live files, each with what it says or why it is none of ours; what else is wrong, by path; what replacements
+    have taken the place of; how many files and tombstones are retired and not deleted, the epochs of replacements
+    that count, and the epochs of retired files; all `paths` below the output, those that tombstones name, and whether
+    all tombstones could be read."""
+
+    name: str
+    files: list[tuple[str, AuditedFile | str]]
+    wrong: list[tuple[str, str]]
+    replaced: list[ReplacedRecords]
+    retired: int
+    replacements: list[int]
+    retired_epochs: set[int]
+    paths: set[str]
+    retired_paths: set[str]
+    is_read: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Folders:
+    """How folders are read.
+
+    Args:
+        fs: where the output is.
+        output: its folder.
+        states: the datasets that the store knows, by their folders' names.
+        read: gives what a file says.
+    """
+
+    fs: FileSystem
+    output: str
+    states: Mapping[str, DatasetState]
+    read: Callable[[str], AuditedFile | str]
+
+    def each(self, names: list[str], *, deep: bool) -> Iterator[AuditedFolder]:
+        """The folders in this order. `deep`: reading a file takes much memory."""
+        with file_readers(self.fs, deep=deep) as pool:
+            yield from ahead(min(DATASETS_AHEAD, self.fs.parallel_calls), lambda name: self._look(name, pool), names)
+
+    def _look(self, name: str, pool: ThreadPoolExecutor) -> AuditedFolder:
+        parents = (self.output, f"{self.output}/{REJECTED_FOLDER}")
+        paths = [path for parent in parents for path in files_below(self.fs, f"{parent}/{name}")]
+        state, wrong = self.states.get(name), list[tuple[str, str]]()
+        done_epoch = state.done_epoch if state else 0
+        stones = self._stones(paths, state, wrong)
+        retired = retired_by(stones, done_epoch)
+        for path, by in retired.items():
+            if len(by) > 1:
+                wrong.append((f"{self.output}/{path}", f"retired {len(by)} times, by tombstones of {_epochs(by)}"))
+        live = [path for path in paths if not is_tombstone(path)]
+        live = [path for path in live if path.removeprefix(f"{self.output}/") not in retired]
+        newest = newest_replacements(stones, done_epoch)
+        return AuditedFolder(
+            name,
+            list(zip(live, read_each(self.fs, self.read, live, pool), strict=True)),
+            wrong,
+            [each for stone in newest for each in stone.replaced],
+            len(paths) - len(live) - len(newest),
+            sorted(stone.epoch for stone in newest),
+            {published_epoch(name) for name in map(posixpath.basename, retired) if is_published_name(name)},
+            {path.removeprefix(f"{self.output}/") for path in paths},
+            set(retired),
+            not any(is_tombstone(path) for path, _ in wrong),
+        )
+
+    def _stones(self, paths: list[str], state: DatasetState | None, wrong: list[tuple[str, str]]) -> list[Tombstone]:
+        """The tombstones that count."""
+        found: list[Tombstone] = []
+        for path in filter(is_tombstone, paths):
+            try:
+                stone = read_tombstone(self.fs, path)
+            except (DistcommitError, OSError) as error:
+                wrong.append((path, str(error)))
+                continue
+            if stone.epoch <= (state.done_epoch if state else 0):
+                found.append(stone)
+            elif stone.epoch != (state.sequence.epoch if state and state.sequence else 0):
+                wrong.append((path, f"epoch {stone.epoch}, no sequence of this dataset published it"))
+        return found
+
+
+def replaced_otherwise(folder: AuditedFolder, state: DatasetState) -> str:
+    """Return how the replacements of a dataset differ from the one that the store sealed last; empty if they do not."""
+    if not folder.is_read or state.replacement in state.accepted_epochs:
+        return ""
+    if folder.replacements == ([state.replacement] if state.replacement else []):
+        return ""
+    found = ", ".join(map(str, folder.replacements)) or "none"
+    return (
+        f"expected the replacement of epoch {state.replacement or 'none'}, which the store sealed last, found {found};"
+        " restore the newest output: this one was put back from an older copy, or its tombstone was deleted"
+    )
+
+
+def _epochs(stones: list[Tombstone]) -> str:
+    return "epochs " + ", ".join(str(stone.epoch) for stone in stones)

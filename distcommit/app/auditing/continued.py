@@ -1,0 +1,257 @@
+"""Where a dataset stands, as the files of one epoch after the other tell it.
+
+Positions count in incarnations of the source (ids of a Kafka topic that was made again), and each has positions of its
+own. The newest epoch says which one the watermark counts in: a run publishes another incarnation only once a person
+has set the dataset's watermark for it. Files that name none, as old ones and those of sources without do, count in the
+one before them; and positions that count in none count in the first that is named, unless its files go back behind
+them: then they are of a source made again.
+
+Holes that a footer names, or a sequence that the store still knows, are covered as published offsets are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from distcommit.core.records.log_records import DatasetState, TargetEpochs
+from distcommit.core.watermark import Position, Watermark
+from distcommit.core.work import SkippedRange
+from distcommit.protocol.setting import reach_after_start, readings_after
+from distcommit.sinks.files.offsets import OffsetSets
+
+
+@dataclass(frozen=True, slots=True)
+class EpochFiles:
+    """What the files of one dataset and epoch say together: what their offsets count in, and the offsets that need not
+    be read again. `skipped`: what their sequence says beside them, if the store knows it; `named`: all that they say
+    something of, in whatever branch; `may_lack`: whether others of them may be lacking that no offset tells of."""
+
+    epoch: int
+    incarnation: str
+    covered: OffsetSets
+    paths: tuple[str, ...] = ()
+    skipped: tuple[SkippedRange, ...] = ()
+    named: OffsetSets = field(default_factory=OffsetSets)
+    may_lack: bool = False
+
+
+@dataclass(slots=True)
+class _Reach:
+    """How far one incarnation was read, and from where."""
+
+    positions: dict[str, Position] = field(default_factory=dict)
+    origin: dict[str, Position] = field(default_factory=dict)
+    gaps: list[SkippedRange] = field(default_factory=list)
+
+    def begin(self, partitions: Iterable[str]) -> None:
+        """Has those that nothing is known of begin at 0."""
+        self.begin_at(dict.fromkeys(partitions, 0))
+
+    def begin_at(self, first: Mapping[str, int]) -> None:
+        """Has those that nothing is known of begin there."""
+        for partition, at in first.items():
+            if partition not in self.positions:
+                self.positions[partition] = self.origin[partition] = at
+
+    def forget_uncounted(self) -> None:
+        """Forgets positions that no offset tells (of a source of files which ones were read): others have moved, and
+        where these are by now is in no footer."""
+        self.positions = {partition: at for partition, at in self.positions.items() if isinstance(at, int)}
+
+
+class Continued:
+    """A dataset's state as it moves past the files of one epoch after the other."""
+
+    def __init__(
+        self,
+        state: DatasetState,
+        mended: Mapping[str, OffsetSets] | None = None,
+        first: Mapping[str, Mapping[str, int]] | None = None,
+    ) -> None:
+        """`mended`: by incarnation, what was taken out of the files of its epoch and is in those of a later one;
+        `first`: by incarnation and partition, where that begins, if nothing else lies before it."""
+        self._mended, self._first, self._read_epoch = mended or {}, first or {}, state.done_epoch
+        self.incarnation = state.watermark.incarnation if state.watermark else ""
+        positions = dict(state.watermark.positions) if state.watermark else {}
+        self._reached = {self.incarnation: _Reach(positions, dict(state.origin) if state.watermark else {})}
+        self._skipped, self.done_epoch = list(state.skipped), state.done_epoch
+
+    @property
+    def watermark(self) -> Watermark | None:
+        """Where the newest incarnation stands. It may be without positions: then nothing is sure to be published."""
+        positions = self._here.positions
+        return Watermark(positions, self.incarnation) if positions or self.incarnation else None
+
+    @property
+    def earlier(self) -> list[str]:
+        """Incarnations that it no longer counts in."""
+        return sorted(name for name in self._reached if name not in ("", self.incarnation))
+
+    @property
+    def origin(self) -> dict[str, Position]:
+        """Where each partition of it begins."""
+        return self._here.origin
+
+    @property
+    def gaps(self) -> list[SkippedRange]:
+        """Offsets of it between published ones that no file has."""
+        return self._here.gaps
+
+    @property
+    def skipped(self) -> tuple[SkippedRange, ...]:
+        """What is to be stored as skipped: the gaps too."""
+        return (*self._skipped, *self.gaps)
+
+    def state_after(self, before: DatasetState, replacement: int, targets: TargetEpochs) -> DatasetState:
+        """Return the state that a rebuild puts in the place of `before`, with the epoch of the newest replacement that
+        is published, and what targets have."""
+        origin, skipped, forgotten = self.origin, self.skipped, before.forgotten
+        if before.watermark is None and forgotten is not None:
+            if self.watermark is None:
+                origin = dict(before.origin)
+            else:
+                newer = skipped[len(before.skipped) :]
+                origin, skipped = reach_after_start(before, origin, self.incarnation, newer)
+                forgotten = None
+        return DatasetState(
+            before.dataset_urn,
+            watermark=self.watermark,
+            done_epoch=self.done_epoch,
+            origin=origin,
+            skipped=skipped,
+            accepted_epochs=before.accepted_epochs,
+            schemas=before.schemas,
+            targets=targets,
+            forgotten=forgotten,
+            replacement=max(before.replacement, replacement),
+            earlier=readings_after(before, self.watermark),
+        )
+
+    def joins(self, files: EpochFiles) -> bool:
+        """Whether these begin, in each partition, where what is known ends, and have no gaps. Files do not that name
+        what is not known in all branches, or may lack others: then some of them are lacking."""
+        if files.may_lack or files.named.difference(files.covered).count():
+            return False
+        positions = self._turned(files)[1].positions
+        return all(
+            positions.get(partition, 0) == ranges[0][0] and len(ranges) == 1
+            for partition in files.covered.partitions()
+            for ranges in [list(files.covered.ranges(partition))]
+        )
+
+    def leave(self, files: EpochFiles) -> None:
+        """Takes nothing of these as published, but that the source is the one which they name. What nothing is known of
+        but these begins at 0, wherever the source would begin now: their records are to be read again, or told lost."""
+        reach = self._turn(files)
+        reach.begin(files.covered.partitions())
+        reach.begin(files.named.partitions())
+
+    def move(self, files: EpochFiles) -> None:
+        """Takes an epoch as published whole."""
+        reach = self._turn(files)
+        for partition in files.covered.partitions():
+            for low, high in files.covered.ranges(partition):
+                at = reach.positions.get(partition)
+                reach.origin.setdefault(partition, low)
+                if isinstance(at, int) and at < low:
+                    reason = f"no file has them (rebuild, epoch {files.epoch})"
+                    for first, end in self._missing(partition, at, low):
+                        reach.gaps.append(SkippedRange(partition, first, end, reason, incarnation=self.incarnation))
+                reach.positions[partition] = max(high, at) if isinstance(at, int) else high
+        if files.covered.partitions():
+            reach.forget_uncounted()
+        self._skipped += files.skipped
+        self.done_epoch = files.epoch
+
+    def mend(self, incarnation: str, epoch: int, read_epoch: int = 0) -> None:
+        """Takes an epoch, in which records of older files were fed again, as published whole. `read_epoch`: the newest
+        one in which they had been read. It may be that no other file is left of it."""
+        mended = self._mended.get(incarnation, OffsetSets())
+        if incarnation not in self._reached and read_epoch > self._read_epoch:
+            self._turn(EpochFiles(read_epoch, incarnation, mended))
+        reach = self._reached.get(incarnation, _Reach())
+        reach.begin_at(self._first.get(incarnation, {}))
+        positions = reach.positions
+        for partition in mended.partitions():
+            for low, high in mended.ranges(partition):
+                at = positions.get(partition)
+                if isinstance(at, int) and low <= at < high:  # what an older file had at its end
+                    positions[partition] = high
+        self.done_epoch = max(self.done_epoch, epoch)
+
+    def take_fed(self, fed: OffsetSets, state: DatasetState) -> None:
+        """Takes what was fed again as published, in partitions of which nothing else was known: what lies before it and
+        is in no file is a gap, as all of it was read once."""
+        known = state.watermark.positions if state.watermark else {}
+        of_new = OffsetSets()
+        for partition in fed.partitions():
+            for low, high in fed.ranges(partition) if partition not in known else ():
+                of_new.add_range(partition, low, high)
+        self.move(EpochFiles(self.done_epoch, self.incarnation, of_new))
+
+    def _missing(self, partition: str, low: int, high: int) -> list[tuple[int, int]]:
+        """What of [low, high) is in no file."""
+        wanted = OffsetSets()
+        wanted.add_range(partition, low, high)
+        return [*wanted.difference(self._mended.get(self.incarnation, OffsetSets())).ranges(partition)]
+
+    def cover(self, epochs: Iterable[EpochFiles]) -> None:
+        """Takes of epochs, each of which may be a part of what its run read, what continues without a gap; nothing of
+        those that may lack files, nor what an older epoch has behind the end of a newer one, since that one was read
+        from where nothing more was written down. A partition that is not known continues from 0."""
+        found: dict[str, OffsetSets] = {}
+        for files in epochs:
+            self._turn(files).begin(files.named.partitions())
+            if not files.may_lack:
+                older = found.get(self.incarnation, OffsetSets())
+                found[self.incarnation] = _up_to_end(older, files.covered).union(files.covered)
+            self.done_epoch = files.epoch
+        reach, newest = self._here, found.get(self.incarnation, OffsetSets())
+        reach.begin(newest.partitions())
+        for partition in newest.partitions():
+            first = at = reach.positions.get(partition, 0)
+            for low, high in newest.ranges(partition):
+                if isinstance(at, int) and low <= at:
+                    at = max(at, high)
+            if at != first:
+                reach.origin.setdefault(partition, first)
+                reach.positions[partition] = at
+                reach.forget_uncounted()
+
+    @property
+    def _here(self) -> _Reach:
+        return self._reached[self.incarnation]
+
+    def _turn(self, files: EpochFiles) -> _Reach:
+        self.incarnation, reach = self._turned(files)
+        self._read_epoch = max(self._read_epoch, files.epoch)
+        reach = self._reached.setdefault(self.incarnation, reach)
+        reach.begin_at(self._first.get(self.incarnation, {}))
+        return reach
+
+    def _turned(self, files: EpochFiles) -> tuple[str, _Reach]:
+        """The incarnation in which files count, and where it stands before them."""
+        here, named = self._here, files.incarnation or self.incarnation
+        if not self.incarnation and named not in self._reached and not _goes_back(files.covered, here.positions):
+            return named, here
+        return named, self._reached.get(named) or _Reach()
+
+
+def _goes_back(offsets: OffsetSets, positions: dict[str, Position]) -> bool:
+    """Whether offsets lie before the position of their partition."""
+    return any(
+        isinstance(at, int) and next(offsets.ranges(partition), (at, at))[0] < at for partition, at in positions.items()
+    )
+
+
+def _up_to_end(offsets: OffsetSets, newer: OffsetSets) -> OffsetSets:
+    """Offsets without those behind the newest ones of their partition."""
+    behind = OffsetSets()
+    for partition in newer.partitions():
+        behind.add_range(partition, _end(newer, partition), _end(offsets, partition))
+    return offsets.difference(behind)
+
+
+def _end(offsets: OffsetSets, partition: str) -> int:
+    return max((high for _, high in offsets.ranges(partition)), default=0)

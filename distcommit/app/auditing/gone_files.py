@@ -1,0 +1,186 @@
+"""Published files that are not there any more, by their names: what commit logs still say that was published.
+
+Of a source with offsets a file that is gone is a gap. Of others only the log knows it: each sequence that was done
+since its second newest checkpoint, file by file. What was retired since, as a tombstone says, may be gone; so may all
+that was there before an operator set the watermark back, so that it is read again, or had the dataset rebuilt.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections import Counter
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+
+from distcommit.core.errors import CorruptError, DistcommitError, UnknownVersionError
+from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.records.log_records import (
+    ByHand,
+    Checkpoint,
+    Done,
+    Gate,
+    HandAction,
+    Intent,
+    Rebuilt,
+    Record,
+    SealedSequence,
+    SetWatermark,
+    SetWatermarks,
+)
+from distcommit.core.watermark import Watermark
+from distcommit.protocol.fold import Fold
+from distcommit.protocol.folding import apply
+from distcommit.protocol.paths.output import (
+    REJECTED_FOLDER,
+    attempt_named,
+    is_published_name,
+    is_tombstone,
+    published_epoch,
+)
+from distcommit.protocol.validity import objection
+from distcommit.steps.registry import load_steps
+from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.stores.state.job_store import JobStore
+
+
+@dataclass(slots=True)
+class LoggedFiles:
+    """Files and tombstones of a dataset that a log names, by their paths below the output, each with its epoch.
+
+    `accepted`: those of sequences that an operator has accepted as they are; `epochs`: those of which all files are
+    named here or there; `unreadable`: those whose commit steps this version cannot read, so that no file is named.
+    """
+
+    files: dict[str, int] = field(default_factory=dict)
+    stones: dict[str, int] = field(default_factory=dict)
+    accepted: set[str] = field(default_factory=set)
+    epochs: set[int] = field(default_factory=set)
+    unreadable: list[int] = field(default_factory=list)
+
+    def is_foreign(self, path: str) -> bool:
+        """Whether a file is named after an epoch of which the log knows all attempts, and after none of these."""
+        name = path.rpartition("/")[2]
+        is_of_known = is_published_name(name) and published_epoch(name) in self.epochs
+        return is_of_known and attempt_named(path) not in {
+            attempt_named(known) for known in (*self.files, *self.accepted)
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class GoneFile:
+    """A published file that is not there: its path below the output, and the epoch that had published it."""
+
+    path: str
+    epoch: int
+
+    @property
+    def why(self) -> str:
+        """What there is to say of it."""
+        return (
+            f"it is gone: epoch {self.epoch} has published it, as the commit log says, and nothing has taken it away"
+            " since; restore it from a backup. What is to go, `distcommit retain` takes, and the audit knows"
+        )
+
+
+def gone_files(known: LoggedFiles, there: Collection[str], retired: Collection[str]) -> list[GoneFile]:
+    """Return the files of a dataset that are gone.
+
+    Args:
+        known: what the log says that was published of it.
+        there: the files and tombstones that are there, by their paths below the output.
+        retired: those that tombstones name.
+    """
+    # A replacement goes with another one, which names it, and not what it had named. A tombstone of error files that
+    # were fed again goes with these.
+    named = {path: published_epoch(path.rpartition("/")[2]) for path in retired if is_tombstone(path)}
+    known_from = max((epoch for path, epoch in named.items() if path not in there), default=0)
+    errors_from = max([known_from, *(epoch for path, epoch in known.stones.items() if path not in there)])
+    moved = Counter(map(posixpath.basename, {*there, *retired}.difference(known.files)))
+    gone: list[GoneFile] = []
+    for path, epoch in sorted(known.files.items()):
+        is_there = path in there or path in retired
+        if is_there or epoch < (errors_from if path.startswith(f"{REJECTED_FOLDER}/") else known_from):
+            continue
+        name = posixpath.basename(path)
+        moved[name] -= 1
+        if moved[name] < 0:
+            gone.append(GoneFile(path, epoch))
+    return gone
+
+
+def logged_files(store: JobStore, bucket: int) -> tuple[dict[str, LoggedFiles], list[int]]:
+    """Return the files that the log of a bucket names, by dataset, as far as it goes back; and the numbers of its
+    damaged segments, before which it names none.
+
+    Raises:
+        DistcommitError, OSError: if the log can't be read.
+    """
+    context = StepContext(store.fs, store.roots.staging, store.roots.output, store_id=store.store_id)
+    fold: Fold | None = None
+    found: dict[str, LoggedFiles] = {}
+    damaged: list[int] = []
+    for number, segment in store.bucket_log(bucket).segments():
+        record = None if isinstance(segment, DistcommitError) else segment.record
+        if record is None:
+            damaged.append(number)
+        if record is None or (fold is None and not isinstance(record, Checkpoint)):
+            fold, found = None, {}  # nobody knows what it says: it is known from the next checkpoint on
+            continue
+        fold = fold or Fold()
+        if not objection(record, fold):
+            for urn in _read_again(record, fold):
+                found.pop(urn, None)
+            for sequence, is_whole in _done(record, fold):
+                _add(found.setdefault(sequence.dataset_urn, LoggedFiles()), sequence, context, is_whole=is_whole)
+        apply(number, record, fold)
+    return found, damaged
+
+
+def _done(record: Record, fold: Fold) -> Iterator[tuple[SealedSequence, bool]]:
+    """The sequences that a record ends as published, and whether that is all of their files: of one that a person has
+    accepted as it is nobody knows."""
+    match record:
+        case Intent(gate=Gate.PASSED):
+            yield from ((sequence, True) for sequence in record.sequences)
+        case Done():
+            opened = (fold.state_of(name.dataset_urn).sequence for name in record.sequences)
+            yield from ((sequence, True) for sequence in opened if sequence is not None)
+        case ByHand(action=HandAction.ACCEPT | HandAction.GIVEN_UP):
+            accepted = fold.state_of(record.sequence.dataset_urn).sequence
+            yield from [(accepted, False)] if accepted is not None else []
+
+
+def _read_again(record: Record, fold: Fold) -> Iterator[str]:
+    """Yield the datasets that an operator has put back: what they had published before may be gone."""
+    match record:
+        case SetWatermark():
+            yield from [record.dataset_urn] if _goes_back(fold, record.dataset_urn, record.watermark) else []
+        case SetWatermarks():
+            yield from (urn for urn, watermark in record.watermarks.items() if _goes_back(fold, urn, watermark))
+        case Rebuilt():
+            yield from (state.dataset_urn for state in record.datasets)
+
+
+def _goes_back(fold: Fold, urn: str, watermark: Watermark | None) -> bool:
+    before = fold.state_of(urn).watermark
+    return watermark is None or (before is not None and not watermark.covers(before))
+
+
+def _add(published: LoggedFiles, sequence: SealedSequence, context: StepContext, *, is_whole: bool) -> None:
+    renames = [batch for batch in sequence.steps if batch.type_name == FsRenameCommitStep.type_name]
+    try:
+        steps = list(load_steps(renames, context))
+    except (UnknownVersionError, CorruptError):  # of a newer program: which files it names is not known
+        published.unreadable.append(sequence.epoch)
+        return
+    if sequence.steps:  # at-least-once publishes before it seals, and names no files
+        published.epochs.add(sequence.epoch)
+    for step in steps:
+        if isinstance(step, FsRenameCommitStep):
+            path = step.file.final_path
+            if is_tombstone(path):
+                published.stones[path] = sequence.epoch
+            elif is_whole:
+                published.files[path] = sequence.epoch
+            else:
+                published.accepted.add(path)

@@ -1,0 +1,64 @@
+"""What is in task output although nothing needs it: what the next run sweeps, and what no run would."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from distcommit.core.ports import FolderEntry
+from distcommit.protocol.fold import Fold
+from distcommit.protocol.next_record import next_epoch
+from distcommit.protocol.paths.parts import CLAIM_FOLDER, bucket_number, epoch_name
+from distcommit.protocol.paths.staging import SPOOL_FOLDER, noted_attempt
+from distcommit.protocol.paths.temporary import is_probe
+from distcommit.stores.folders.listing import files_below
+from distcommit.stores.folders.staging import epoch_of, swept_epochs
+from distcommit.stores.state.job_store import JobStore
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """An attempt's folder or note, or a file, relative to the staging root. `why_not`: why the next run leaves it."""
+
+    path: str
+    why_not: str = ""
+
+
+def leftovers(store: JobStore, folds: Mapping[int, Fold]) -> Iterator[Leftover]:
+    """All that no sequence needs. Buckets without a fold are passed over: nobody can say what they need.
+
+    Raises:
+        DistcommitError, OSError: if the job log or the staging folder can't be read.
+    """
+    epoch = next_epoch(store.job_log().refresh())
+    for entry in sorted(store.fs.list_folder(store.roots.staging), key=lambda entry: entry.name):
+        staged = epoch_of(entry)
+        if staged is not None:
+            yield from _of_epoch(store, folds, staged, epoch)
+        elif entry.name not in (CLAIM_FOLDER, SPOOL_FOLDER) and not is_probe(entry.name):
+            yield from _foreign(store, entry, entry.name)
+
+
+def _of_epoch(store: JobStore, folds: Mapping[int, Fold], staged: int, epoch: int) -> Iterator[Leftover]:
+    for entry in store.fs.list_folder(f"{store.roots.staging}/{epoch_name(staged)}"):
+        path = f"{epoch_name(staged)}/{entry.name}"
+        bucket = bucket_number(entry.name)
+        is_ours = bucket is not None and (bucket < store.buckets or store.generation > 0)
+        if not entry.is_folder or bucket is None or not is_ours:
+            yield from _foreign(store, entry, path)
+            continue
+        fold = folds.get(bucket)
+        for below in store.fs.list_folder(f"{store.roots.staging}/{path}"):
+            if not below.is_folder and noted_attempt(below.name) is None:
+                yield from _foreign(store, below, f"{path}/{below.name}")
+            elif staged >= epoch:
+                yield Leftover(f"{path}/{below.name}", f"the next run is of epoch {epoch}, and sweeps older ones")
+            # of another generation: all was idle when that ended
+            elif bucket >= store.buckets or (fold is not None and swept_epochs([staged], epoch, fold)):
+                yield Leftover(f"{path}/{below.name}")
+
+
+def _foreign(store: JobStore, entry: FolderEntry, path: str) -> Iterator[Leftover]:
+    root = f"{store.roots.staging}/"
+    for file in files_below(store.fs, root + path) if entry.is_folder else [root + path]:
+        yield Leftover(file.removeprefix(root), "no attempt of this job has its place there")

@@ -1,0 +1,173 @@
+"""What a job's output holds, by dataset: the published files and what their footers say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
+
+from distcommit.core.errors import DistcommitError
+from distcommit.core.interfaces.steps import StepContext, Verdict
+from distcommit.core.ports import FileSystem
+from distcommit.core.records.log_records import SealedSequence
+from distcommit.core.support.parallel import ahead
+from distcommit.core.urn import folder_of
+from distcommit.protocol.paths.output import REJECTED_FOLDER, is_published_name, is_tombstone
+from distcommit.protocol.paths.parts import CLAIM_FOLDER
+from distcommit.sinks.files.footer import Footer, read_footer
+from distcommit.sinks.files.offsets import OffsetSets, parsed
+from distcommit.steps.registry import load_steps
+from distcommit.stores.folders.listing import files_below
+from distcommit.stores.folders.tombstones import (
+    ReplacedRecords,
+    Tombstone,
+    newest_replacements,
+    read_tombstone,
+    retired_by,
+)
+from distcommit.stores.state.job_store import JobStore
+
+Found = TypeVar("Found")
+
+FEW_FILES = 4
+"""So many are not worth a thread each where calls cost no waiting."""
+DATASETS_AHEAD = 8
+"""So many are looked at at once at most: what their footers say is in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedFile:
+    """One published file: its path, its footer, the offsets in it, and the holes that it names."""
+
+    path: str
+    footer: Footer
+    offsets: OffsetSets
+    holes: OffsetSets
+
+    @property
+    def named(self) -> OffsetSets:
+        """All input records that it says something of, in whatever branch."""
+        found = self.offsets.union(OffsetSets())
+        for text in self.footer.filtered.values():
+            found.update(parsed(text))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedFolder:
+    """The published files in one dataset's folders, its tombstones by path, and those of ours that can't be used, with
+    the reason.
+
+    Files that no job has published are passed over.
+    """
+
+    name: str
+    output: str
+    files: list[PublishedFile] = field(default_factory=list)
+    tombstones: dict[str, Tombstone] = field(default_factory=dict)
+    unusable: list[str] = field(default_factory=list)
+
+    @property
+    def dataset_urn(self) -> str:
+        """The dataset's name; empty if nothing tells it."""
+        footers = (file.footer.dataset_urn for file in self.files)
+        return next(footers, "") or next((stone.dataset_urn for stone in self.tombstones.values()), "")
+
+    def below_output(self, path: str) -> str:
+        """A path as tombstones name it."""
+        return path.removeprefix(f"{self.output}/")
+
+    def live(self, done_epoch: int) -> list[PublishedFile]:
+        """The files without those that others have taken the place of.
+
+        Args:
+            done_epoch: the dataset's.
+        """
+        retired = retired_by(self.tombstones.values(), done_epoch)
+        return [file for file in self.files if self.below_output(file.path) not in retired]
+
+    def replaced(self, done_epoch: int) -> list[ReplacedRecords]:
+        """What replacements say that they have taken the place of. Arguments as of `live`."""
+        return [each for stone in newest_replacements(self.tombstones.values(), done_epoch) for each in stone.replaced]
+
+
+def file_readers(fs: FileSystem, *, deep: bool = False) -> ThreadPoolExecutor:
+    """Threads that read files, for all datasets that are looked at at once: with those that list folders no more calls
+    than are worth it. `deep`: whole ones, into memory."""
+    return ThreadPoolExecutor(FEW_FILES if deep else max(FEW_FILES, fs.parallel_calls - DATASETS_AHEAD))
+
+
+def read_folder(fs: FileSystem, output: str, name: str) -> PublishedFolder:
+    """Return what a dataset's folders hold, by their name. Reads each file's footer."""
+    with file_readers(fs) as pool:
+        return _read_folder(fs, output, pool, name)
+
+
+def read_published(fs: FileSystem, output: str) -> Iterator[PublishedFolder]:
+    """All datasets' folders by name, of which a few are looked at ahead where calls cost waiting. Reads each file's
+    footer."""
+    parents = (output, f"{output}/{REJECTED_FOLDER}")
+    names = {entry.name for parent in parents for entry in fs.list_folder(parent) if entry.is_folder}
+    with file_readers(fs) as pool:
+        look = partial(_read_folder, fs, output, pool)
+        yield from ahead(min(DATASETS_AHEAD, fs.parallel_calls), look, sorted(names - {REJECTED_FOLDER, CLAIM_FOLDER}))
+
+
+def _read_folder(fs: FileSystem, output: str, pool: ThreadPoolExecutor, name: str) -> PublishedFolder:
+    folder = PublishedFolder(name, output)
+    paths = [path for parent in (output, f"{output}/{REJECTED_FOLDER}") for path in files_below(fs, f"{parent}/{name}")]
+    for path in filter(is_tombstone, paths):
+        try:
+            folder.tombstones[path] = read_tombstone(fs, path)
+        except (DistcommitError, OSError) as error:
+            folder.unusable.append(f"{path}: {error}")
+    ours = [path for path in paths if is_published_name(path.rpartition("/")[2])]
+    for found in read_each(fs, partial(_read, fs), ours, pool):
+        if isinstance(found, str):
+            folder.unusable.append(found)
+        elif folder_of(found.footer.dataset_urn) != name:
+            folder.unusable.append(f"{found.path}: it is of dataset {found.footer.dataset_urn}")
+        else:
+            folder.files.append(found)
+    return folder
+
+
+def read_each(
+    fs: FileSystem, read: Callable[[str], Found], paths: Sequence[str], pool: ThreadPoolExecutor
+) -> Iterator[Found]:
+    """What `read` says of each file of a dataset, in their order."""
+    few = FEW_FILES if fs.parallel_calls == 1 else 1
+    return map(read, paths) if len(paths) <= few else pool.map(read, paths)
+
+
+def _read(fs: FileSystem, path: str) -> PublishedFile | str:
+    try:
+        footer = read_footer(fs, path)
+        if footer is None:
+            return f"{path}: it has no footer of ours"
+        offsets, holes = map(parsed, (footer.offsets, footer.holes))
+        for text in footer.filtered.values():
+            parsed(text)
+        return PublishedFile(path, footer, offsets, holes)
+    except (DistcommitError, OSError) as error:
+        return f"{path}: {error}"
+
+
+def may_lack(files: Iterable[PublishedFile], sequence: SealedSequence | None, store: JobStore) -> bool:
+    """Whether files of one epoch may lack others that no offset tells of: several of one may go to several files, each
+    of which has all offsets. `sequence`: theirs, if the store knows what it was to publish; that it is all there is
+    sure then."""
+    if not any(file.footer.makes_several for file in files):
+        return False
+    return sequence is None or not _is_published(sequence, store)
+
+
+def _is_published(sequence: SealedSequence, store: JobStore) -> bool:
+    """Whether all effects of a sequence are seen."""
+    context = StepContext(store.fs, store.roots.staging, store.roots.output, store_id=store.store_id)
+    try:
+        return all(step.verify() in (True, Verdict.DONE) for step in load_steps(sequence.steps, context))
+    except Exception:  # noqa: BLE001 - of a kind that nobody here knows, or whatever one of a user's own raises
+        return False

@@ -1,0 +1,211 @@
+"""A commit log as it lies: each record, who wrote it, and whether it counts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from distcommit.core.errors import ConfigurationError, DistcommitError
+from distcommit.core.records.log_records import (
+    ByHand,
+    Checkpoint,
+    Cut,
+    CutPhase,
+    Decide,
+    Done,
+    Dropped,
+    Failed,
+    Fence,
+    Gate,
+    Generation,
+    Head,
+    Heads,
+    Intent,
+    Left,
+    Moved,
+    Rebucket,
+    Rebuilt,
+    Record,
+    SealedSequence,
+    SequenceName,
+    SetWatermark,
+    SetWatermarks,
+)
+from distcommit.core.records.read_failures import Unread, UnreadDataset
+from distcommit.core.watermark import Watermark, shown
+from distcommit.protocol.fold import Fold
+from distcommit.protocol.folding import apply
+from distcommit.protocol.validity import objection
+from distcommit.stores.state.job_store import JobStore
+
+_NAMED = 3
+_GATES = {Gate.OPEN: "", Gate.HELD: " (held)", Gate.PASSED: " (published already)"}
+
+
+class LogLine(msgspec.Struct):
+    """One segment. `epoch`: the writer's, 0 for a person. `ignored`: why it has no effect where it stands, empty if it
+    has one. `unreadable`: why it can't be read; whether what follows it counts, nobody can say (`ignored` says so)."""
+
+    number: int
+    epoch: int = 0
+    writer: str = ""
+    record: str = ""
+    what: str = ""
+    ignored: str = ""
+    unreadable: str = ""
+
+
+class LogResult(msgspec.Struct):
+    """The segments of one log that are there, oldest first. With a `dataset`, those that concern it."""
+
+    log: str
+    dataset: str
+    lines: list[LogLine]
+
+
+def read_log(store: JobStore, *, bucket: int | None = None, dataset: str | None = None) -> LogResult:
+    """The job log, or that of a bucket. Reads only; runs beside a live run.
+
+    Args:
+        store: the store.
+        bucket: whose log.
+        dataset: a dataset's URN: what concerns it in its bucket's log.
+
+    Raises:
+        ConfigurationError: if there is no such bucket, or both are given.
+        DistcommitError, OSError: if the log's folder can't be read.
+    """
+    if bucket is not None and dataset is not None:
+        raise ConfigurationError("a dataset is in one bucket", expected="--bucket or --dataset", found="both")
+    if dataset is not None:
+        bucket = store.bucket_of(dataset)
+    if bucket is not None and not 0 <= bucket < store.buckets:
+        raise ConfigurationError("there is no such bucket", expected=f"0 to {store.buckets - 1}", found=str(bucket))
+    log = store.job_log() if bucket is None else store.bucket_log(bucket)
+    lines: list[LogLine] = []
+    fold: Fold | None = None
+    for number, segment in log.segments():
+        if isinstance(segment, DistcommitError):
+            fold = None
+            lines.append(LogLine(number, unreadable=str(segment)))
+            continue
+        record = segment.record
+        if fold is None and isinstance(record, Checkpoint):
+            fold = Fold()
+        ignored = "whether it counts can't be said without what is missing before it"
+        if fold is not None:
+            ignored = objection(record, fold)
+            apply(number, record, fold)
+        if dataset is None or _concerns(record, dataset):
+            what = _what(record, dataset)
+            lines.append(LogLine(number, segment.epoch, segment.writer_id, type(record).__name__, what, ignored))
+    return LogResult(log.folder, dataset or "", lines)
+
+
+def _concerns(record: Record, dataset: str) -> bool:
+    match record:
+        case Intent() | Done() | Left() | Dropped():
+            return any(sequence.dataset_urn == dataset for sequence in record.sequences)
+        case Failed() | ByHand():
+            return record.sequence.dataset_urn == dataset
+        case SetWatermark():
+            return record.dataset_urn == dataset
+        case SetWatermarks():
+            return dataset in record.watermarks
+        case Rebuilt() | Checkpoint() | Unread():
+            return any(state.dataset_urn == dataset for state in record.datasets)
+        case _:
+            return True
+
+
+def _what(record: Record, dataset: str | None) -> str:
+    """What a record says; of a dataset, only what it says of that."""
+
+    def mine(urn: str) -> bool:
+        return dataset is None or urn == dataset
+
+    match record:
+        case Checkpoint():
+            states = [state for state in record.datasets if mine(state.dataset_urn)]
+            if dataset is not None:
+                return _few(states, lambda state: f"{state.status.value} at {_position(state.watermark)}")
+            counts = Counter(state.status.value for state in states)
+            decided = f"; decided: {_few(record.decided_epochs, str)}" if record.decided_epochs else ""
+            found = ", ".join(f"{count:,} {status}" for status, count in sorted(counts.items())) or "no datasets"
+            return f"epoch {record.fence_epoch}: {found}{decided}"
+        case Fence():
+            return f"epoch {record.epoch} begins, run {record.run_id}"
+        case Decide():
+            return f"what epoch {record.epoch} holds is to be published"
+        case Intent():
+            return _few([s for s in record.sequences if mine(s.dataset_urn)], _sealed) + _GATES[record.gate]
+        case Done():
+            return _few([name for name in record.sequences if mine(name.dataset_urn)], _name)
+        case Dropped():
+            return _few([name for name in record.sequences if mine(name.dataset_urn)], _name)
+        case Failed():
+            return f"{_name(record.sequence)}{', quarantined' if record.quarantine else ''}: {record.reason}"
+        case Left():
+            left = [one for one in record.sequences if mine(one.dataset_urn)]
+            told = _few(left, lambda one: f"{one.dataset_urn} of epoch {one.epoch}: {one.reason}")
+            return ("its target does not work: " if record.outage else "") + told
+        case Unread():
+            return _few([one for one in record.datasets if mine(one.dataset_urn)], _unread)
+        case ByHand():
+            return f"{record.action.value} {_name(record.sequence)}, by {record.who}"
+        case SetWatermark():
+            return f"{record.dataset_urn} to {_position(record.watermark)}, by {record.who}"
+        case SetWatermarks():
+            moved = [(urn, watermark) for urn, watermark in record.watermarks.items() if mine(urn)]
+            return f"{_few(moved, lambda one: f'{one[0]} to {_position(one[1])}')}, by {record.who}"
+        case Rebuilt():
+            states = [state for state in record.datasets if mine(state.dataset_urn)]
+            return f"{_few(states, lambda s: f'{s.dataset_urn} to {_position(s.watermark)}')}, by {record.who}"
+        case Cut():
+            phase = "has ended" if record.phase is CutPhase.ENDED else "has replayed what older ones left"
+            return f"epoch {record.epoch} {phase}; buckets are at {_few(record.heads, _head)}"
+        case Heads():
+            return f"buckets are at {_few(record.heads, _head)}, by {record.who}"
+        case Rebucket():
+            return f"the move to generation {record.generation}, of {record.buckets:,} buckets, begins"
+        case Moved():
+            return f"goes on in generation {record.generation}"
+        case Generation():
+            return f"generation {record.generation} counts"
+
+
+def _few(values: Iterable[object], shown: Callable[..., str]) -> str:
+    listed = list(values)
+    more = f" and {len(listed) - _NAMED:,} more" if len(listed) > _NAMED else ""
+    return "; ".join(shown(value) for value in listed[:_NAMED]) + more
+
+
+def _head(head: Head) -> str:
+    return f"{head.bucket}:{head.number}{'' if head.is_whole else ' (what stood above is lost)'}"
+
+
+def _name(name: SequenceName) -> str:
+    return f"{name.dataset_urn} of epoch {name.epoch}"
+
+
+def _sealed(sequence: SealedSequence) -> str:
+    moved = f"{_position(sequence.low)} -> {_position(sequence.high)}"
+    schemas = "".join(f", {name} of schemas {_few(ids, str)}" for name, ids in sequence.schemas.items())
+    return f"{sequence.dataset_urn} {moved}, {sequence.records:,} records in {sequence.files:,} files{schemas}"
+
+
+def _unread(one: UnreadDataset) -> str:
+    moved = f"{_position(one.low)} -> {_position(one.expected_high)}"
+    stopped = "; stopped" if one.stops else "; an outage" if one.outage else ""
+    return f"{one.dataset_urn} {moved}{stopped}: {one.reason}"
+
+
+def _position(watermark: Watermark | None) -> str:
+    if watermark is None:
+        return "nothing"
+    return (
+        ", ".join(f"{partition}:{shown(position)}" for partition, position in sorted(watermark.positions.items()))
+        or "none"
+    )

@@ -1,0 +1,103 @@
+"""What the next run would sweep, by the code that sweeps; nothing is deleted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import cast
+
+import msgspec
+
+from distcommit.core.errors import DistcommitError
+from distcommit.core.ports import FileSystem
+from distcommit.core.records.log_records import DatasetState
+from distcommit.engine.driver.run import new_run_id
+from distcommit.engine.maintenance.superseded_files import delete_retired
+from distcommit.fs.dry_run import NotedDeletes
+from distcommit.protocol.next_record import next_epoch
+from distcommit.stores.folders.attempt_notes import noted_attempts
+from distcommit.stores.folders.staging import staged_epochs, sweep_epoch, swept_epochs
+from distcommit.stores.history.retention import Retention, forget_runs
+from distcommit.stores.logs.log_anchors import require_whole
+from distcommit.stores.snapshots.snapshots import forget_cuts
+from distcommit.stores.state.job_store import JobStore
+from distcommit.stores.state.task_states import PastStates
+
+_NAMED = 1000
+
+
+class SweepResult(msgspec.Struct, frozen=True):
+    """Files that the next run would delete, as things stand: of sequences that it replays first, more become free, and
+    so do segments below a checkpoint that it writes itself.
+
+    `counts`: by what they are; `files`: the first thousand; `at_targets`: attempts that may have left something at a
+    sink's target, which is asked to take it away. `unreadable`: what could not be looked at, and is not swept either.
+    """
+
+    job: str
+    counts: dict[str, int]
+    files: list[str]
+    files_count: int
+    at_targets: int
+    unreadable: dict[str, str]
+
+
+def show_sweeps(store: JobStore, kept: Retention, kept_cuts: int) -> SweepResult:
+    """Sweeps with a file system that only notes.
+
+    Args:
+        store: the job's.
+        kept: what is kept of runs.
+        kept_cuts: how many cuts are kept.
+    """
+    noting = NotedDeletes(store.fs)
+    dry = replace(store, fs=cast(FileSystem, noting))
+    counts: Counter[str] = Counter()
+    unreadable: dict[str, str] = {}
+    states: dict[int, Mapping[str, DatasetState]] = {}
+    at_targets = 0
+
+    def count(what: str, before: int) -> None:
+        if len(noting.deleted) > before:
+            counts[what] += len(noting.deleted) - before
+
+    job_fold, past = dry.job_log().refresh(), PastStates(store.fs, store.roots.store)
+    epoch = next_epoch(job_fold)
+    staged = staged_epochs(dry.fs, store.roots.staging)
+    for bucket in [None, *range(store.buckets)]:
+        log, before = dry.job_log() if bucket is None else dry.bucket_log(bucket), len(noting.deleted)
+        try:
+            fold = log.refresh() if bucket is None else require_whole(store, job_fold, bucket, log, past)
+            log.sweep_temporary()
+            log.truncate()
+            count("segments of logs", before)
+            if bucket is None:
+                continue
+            states[bucket] = fold.datasets
+            for older in swept_epochs(staged, epoch, fold):
+                before = len(noting.deleted)
+                at_targets += len(noted_attempts(dry.fs, store.roots.staging, older, bucket))
+                sweep_epoch(dry.fs, store.roots.staging, older, bucket)
+                count("staged files", before)
+        except (DistcommitError, OSError) as error:
+            unreadable["job log" if bucket is None else f"bucket {bucket}"] = str(error)
+    before = len(noting.deleted)
+    # the next run keeps so many beside itself, whose beginning is not there yet
+    refused = {*range(store.buckets)} - {*states}
+    try:
+        forget_runs(dry.fs, store.roots.store, new_run_id(), 0, 1, replace(kept, runs=kept.runs - 1), refused)
+    except (DistcommitError, OSError) as error:
+        unreadable["tables of runs"] = str(error)
+    count("tables and records of runs", before)
+    before = len(noting.deleted)
+    try:
+        forget_cuts(dry, epoch, kept_cuts, is_to_come=True)
+    except (DistcommitError, OSError) as error:
+        unreadable["cuts"] = str(error)
+    count("cuts", before)
+    before = len(noting.deleted)
+    unreadable |= dict(delete_retired(dry, states))
+    count("retired files", before)
+    files = noting.deleted
+    return SweepResult(store.job, dict(counts), files[:_NAMED], len(files), at_targets, unreadable)

@@ -1,0 +1,232 @@
+"""Holding a store against its own rules: each log record by record, and what runs say they did against the logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import msgspec
+
+from distcommit.core.errors import ConfigurationError, DistcommitError
+from distcommit.core.records.log_records import Checkpoint, DatasetState, Fence
+from distcommit.core.support.notebook import Shown
+from distcommit.core.support.parallel import in_flight
+from distcommit.protocol.fold import Fold
+from distcommit.protocol.folding import apply
+from distcommit.protocol.validity import objection
+from distcommit.stores.history.run_datasets import read_run_datasets
+from distcommit.stores.history.run_records import RunBeginning, RunRecord, read_beginning, read_record, recorded_epochs
+from distcommit.stores.logs.log import CommitLog
+from distcommit.stores.logs.log_anchors import require_head
+from distcommit.stores.state.damaged_files import unreadable_files
+from distcommit.stores.state.job_store import JobStore
+
+_NAMED = 100
+
+
+class StoreProblem(msgspec.Struct, frozen=True):
+    """`where` it is: a log or a run; `what` is wrong with it."""
+
+    where: str
+    what: str
+
+
+class VerifyResult(Shown, msgspec.Struct, frozen=True):
+    """`ignored`: records that have no effect where they stand, which is in order: a zombie's, or a late twin's.
+    `runs`: how many were held against the logs. At most a hundred problems are named."""
+
+    job: str
+    store: str
+    logs: int
+    records: int
+    ignored: int
+    datasets: int
+    runs: int
+    problems: list[StoreProblem]
+    problems_count: int
+
+    @property
+    def is_well(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems_count
+
+
+class _Seen:
+    """What a look at one log has found."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+        self.records = self.ignored = 0
+        self.fold: Fold | None = None
+        self.fences: dict[int, str] = {}
+
+
+def verify_store(store: JobStore) -> VerifyResult:
+    """Reads every segment of every log that counts, and what is kept of runs. Reads only; also beside a live run: what
+    is wrong in a log is looked at twice, as it may just have been written.
+
+    Raises:
+        DistcommitError, OSError: if a log's folder can't be listed.
+    """
+    problems: list[StoreProblem] = []
+    kept = [_Kept(store, epoch) for epoch in recorded_epochs(store.fs, store.roots.store)]  # before the logs go on
+    job = _look_twice(store, None)
+    found_in = in_flight(store.fs.parallel_buckets, partial(_look_twice, store), range(store.buckets))
+    problems += [StoreProblem(file.name, file.error) for file in unreadable_files(store)]
+    looks = {"job log": job} | {f"bucket {bucket}": seen for bucket, seen in enumerate(found_in)}
+    for where, seen in looks.items():
+        problems += [StoreProblem(where, what) for what in seen.problems]
+    states = {urn: s for seen in looks.values() if seen.fold for urn, s in seen.fold.datasets.items()}
+    whole = all(seen.fold is not None for seen in looks.values())
+    for run in kept:
+        found = _of_run(store, run, job, states if whole else None)
+        problems += [StoreProblem(f"run of epoch {run.epoch}", what) for what in found]
+    return VerifyResult(
+        job=store.job,
+        store=store.roots.store,
+        logs=len(looks),
+        records=sum(seen.records for seen in looks.values()),
+        ignored=sum(seen.ignored for seen in looks.values()),
+        datasets=len(states),
+        runs=len(kept),
+        problems=problems[:_NAMED],
+        problems_count=len(problems),
+    )
+
+
+def _look_twice(store: JobStore, bucket: int | None) -> _Seen:
+    seen = _look(store, bucket)
+    return _look(store, bucket) if seen.problems else seen
+
+
+def _look(store: JobStore, bucket: int | None) -> _Seen:
+    job_fold = None
+    if bucket is not None:
+        try:  # before the bucket's log: its heads are of what is there
+            job_fold = store.job_log().refresh()
+        except (DistcommitError, OSError):
+            job_fold = None  # the job log's own look tells it
+    log, seen = store.job_log() if bucket is None else store.bucket_log(bucket), _Seen()
+    _read(log, seen)
+    if seen.fold is not None and bucket is not None:
+        seen.problems += _of_bucket(store, bucket, seen.fold, job_fold)
+        try:
+            if job_fold is not None and job_fold.generation == store.generation:
+                require_head(job_fold, bucket, store.bucket_log(bucket))
+        except (DistcommitError, OSError) as error:
+            seen.problems.append(str(error))
+    return seen
+
+
+def _read(log: CommitLog, seen: _Seen) -> None:
+    """Each record in its order, held against the rules and against the checkpoints."""
+    fold: Fold | None = None
+    last = 0
+    for number, segment in log.segments():
+        if last and number != last + 1:
+            seen.problems.append(f"segments {last + 1} to {number - 1} are missing")
+            fold = None
+        last = number
+        if isinstance(segment, DistcommitError):
+            seen.problems.append(f"segment {number}: {segment}")
+            fold = None
+            continue
+        record = segment.record
+        seen.records += 1
+        if fold is None:
+            if not isinstance(record, Checkpoint):
+                continue  # what it means can't be said without what is missing before it, which is told
+            fold = Fold()
+        elif isinstance(record, Checkpoint):
+            seen.problems += [f"checkpoint {number}: {what}" for what in _differs(record, fold)]
+        if objection(record, fold):
+            seen.ignored += 1
+        elif isinstance(record, Fence):
+            seen.fences[record.epoch] = record.run_id
+        apply(number, record, fold)
+    seen.fold = fold
+    if fold is None and not seen.problems:
+        seen.problems.append("no checkpoint is there that the log could begin with")
+
+
+def _differs(checkpoint: Checkpoint, fold: Fold) -> Iterator[str]:
+    """Where a checkpoint says something else than the records that it takes the place of."""
+    if checkpoint.fence_epoch != fold.fence_epoch:
+        yield f"epoch {checkpoint.fence_epoch}, after records of epoch {fold.fence_epoch}"
+    said = {state.dataset_urn: state for state in checkpoint.datasets}
+    for urn in sorted(said.keys() | fold.datasets.keys()):
+        there, before = said.get(urn), fold.datasets.get(urn)
+        if there is None or before is None or _essence(there) != _essence(before):
+            yield f"{urn} is {_essence(there)}, after records by which it is {_essence(before)}"
+
+
+def _essence(state: DatasetState | None) -> tuple[object, ...] | None:
+    if state is None:
+        return None
+    sealed = state.open.sequence.epoch if state.open else 0
+    return state.status.value, state.watermark, sealed, state.closed_epoch, state.done_epoch
+
+
+def _of_bucket(store: JobStore, bucket: int, fold: Fold, job_fold: Fold | None) -> Iterator[str]:
+    if job_fold is not None and fold.fence_epoch > job_fold.fence_epoch:
+        yield f"epoch {fold.fence_epoch} has fenced it, and the newest of the job log is {job_fold.fence_epoch}"
+    for urn in fold.datasets:
+        try:
+            belongs = store.bucket_of(urn)
+        except ConfigurationError:  # its sink names no group for it any more
+            continue
+        if belongs != bucket:
+            yield f"{urn} is in it, and belongs to bucket {belongs}"
+
+
+class _Kept:
+    """What a run says of itself: how it began and ended, or why that can't be read."""
+
+    def __init__(self, store: JobStore, epoch: int) -> None:
+        fs, root = store.fs, store.roots.store
+        self.epoch, self.problem = epoch, ""
+        self.beginning: RunBeginning | None = None
+        self.record: RunRecord | None = None
+        try:
+            self.beginning, self.record = read_beginning(fs, root, epoch), read_record(fs, root, epoch)
+        except (DistcommitError, OSError) as error:
+            self.problem = str(error)
+
+
+def _of_run(store: JobStore, run: _Kept, job: _Seen, states: dict[str, DatasetState] | None) -> Iterator[str]:
+    """What a run says of itself against the logs. One that has not told its end is not asked."""
+    beginning, record = run.beginning, run.record
+    if run.problem:
+        yield run.problem
+        return
+    run_id = record.run_id if record else beginning.run_id if beginning else ""
+    fenced = job.fences.get(run.epoch, run_id)
+    if run_id and fenced != run_id:
+        yield f"its record is of run {run_id}, and its fence in the job log of run {fenced}"
+    if record is None or states is None:
+        return
+    try:
+        yield from _of_table(store, record, states)
+    except (DistcommitError, OSError) as error:
+        yield str(error)
+
+
+def _of_table(store: JobStore, record: RunRecord, states: dict[str, DatasetState]) -> Iterator[str]:
+    published: dict[str, int] = {}
+    known: set[str] = set()
+    for rows in read_run_datasets(store.fs, store.roots.store, record.run_id):
+        for row in rows:
+            if row.dataset not in known and row.outcome in ("published", "partly published"):
+                published[row.dataset] = row.records
+            known.add(row.dataset)
+    if not known:
+        return  # its table is not kept
+    for name, found in (("datasets_published", len(published)), ("records_published", sum(published.values()))):
+        said = record.totals.get(name, 0)
+        if said != found:
+            yield f"it counts {said:,} {name.replace('_', ' ')}, and its table {found:,}"
+    for urn in sorted(published):
+        state = states.get(urn)
+        if state is None or state.done_epoch < record.epoch:
+            newest = state.done_epoch if state else 0
+            yield f"it has published {urn}, and its log says that it was done by epoch {newest} last"

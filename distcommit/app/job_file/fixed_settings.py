@@ -1,0 +1,69 @@
+"""Which of a job's settings its store pins, and the command that carries over what is stored."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from distcommit.app.job_file.config import JobConfig
+from distcommit.core.interfaces.sink import BY_DATASET
+from distcommit.core.interfaces.source import SourceSettings
+from distcommit.core.records.fixed_settings import Pin, PinnedSettings
+
+_ANOTHER_TYPE = (
+    "put source.type back: positions of one type of source say nothing to another. To read with this one, give the job"
+    " new folders (paths)."
+)
+GROUPED_BY = "sink.commit_group"
+"""The setting by which datasets are grouped."""
+_NUMBERED = re.compile(r"(.*)-(\d+)")
+
+
+def pinned_settings(config: JobConfig, path: Path | None = None, overrides: Sequence[str] = ()) -> PinnedSettings:
+    """The pinned settings of a job, whose file is `path`, as `overrides` have changed it.
+
+    Raises:
+        ConfigurationError: if a class of the user's own, which pins its own, can't be made.
+    """
+    source, sinks = config.source, config.sink_sections()
+    settings = {
+        "source.type": Pin(source.type, _ANOTHER_TYPE),
+        **_in_section("source", source.pins()),
+        **{f"{section}.type": Pin(sink.type) for section, sink in sinks.items()},
+        **{name: pin for section, sink in sinks.items() for name, pin in _in_section(section, sink.pins()).items()},
+        GROUPED_BY: Pin(config.task_flow().grouping_sink.grouped_by, unrecorded=BY_DATASET),
+    }
+    named = path if path is not None and not any(text.startswith("paths") for text in overrides) else None
+    pinned = PinnedSettings(settings, carry_over(config, named, overrides)) if named else PinnedSettings(settings)
+    moved = _command("rebucket", named, overrides) if named else "distcommit rebucket JOB.yaml"
+    todo = f"put it back; or have all datasets go on where they stand, here: `{moved}`, or in new folders:"
+    otherwise = f"{todo} `{pinned.carried_by}`"
+    changed = {name: replace(settings[name], otherwise=otherwise) for name in movable(source)}
+    return replace(pinned, settings={**settings, **changed})
+
+
+def movable(source: SourceSettings) -> tuple[str, ...]:
+    """The settings that may become others by `distcommit rebucket`."""
+    return (f"source.{source.named_by}", GROUPED_BY) if source.named_by else (GROUPED_BY,)
+
+
+def carry_over(config: JobConfig, path: Path, overrides: Sequence[str]) -> str:
+    """The command that gives the job, as it is configured, new folders beside the old ones, with its watermarks."""
+    places = [f"paths.{name}={_next_name(place)}" for name, place in config.paths.model_dump().items()]
+    return f"{_command('import-watermarks', path, (*overrides, *places))} {shlex.join(['--from', str(path)])}"
+
+
+def _command(name: str, path: Path, overrides: Sequence[str]) -> str:
+    return shlex.join(["distcommit", name, str(path), *(part for text in overrides for part in ("--set", text))])
+
+
+def _in_section(section: str, pins: Mapping[str, Pin]) -> dict[str, Pin]:
+    return {f"{section}.{name}": pin for name, pin in pins.items()}
+
+
+def _next_name(place: str) -> str:
+    numbered = _NUMBERED.fullmatch(place)
+    return f"{numbered[1]}-{int(numbered[2]) + 1}" if numbered else f"{place}-2"

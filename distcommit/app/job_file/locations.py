@@ -1,0 +1,209 @@
+"""Where a job's folders are: paths of this machine, or URLs of one file system."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.interfaces.source import Source
+from distcommit.core.interfaces.targets import Target
+from distcommit.core.ports import FileSystem
+from distcommit.fs.counting import counted
+from distcommit.fs.hadoop.hdfs import HdfsCalls, HdfsFileSystem
+from distcommit.fs.posix_calls.local import LocalFileSystem
+from distcommit.fs.posix_calls.posix import RealPosixCalls
+
+_REMOTE = {
+    "hdfs": "hdfs://NAMENODE:PORT/folder, or a name service of the Hadoop configuration as host",
+    "webhdfs": "webhdfs://NAMENODE:PORT/folder, or a name service of the Hadoop configuration as host",
+    "s3": "s3://BUCKET/prefix, for S3 and what speaks its protocol",
+}
+"""Schemes, and how a folder's URL looks. Others are fsspec's."""
+
+_FSSPEC_PLACE = "SCHEME://HOST:PORT/folder, as fsspec takes it"
+_COPIES = "its rename copies and deletes: a paused run could put a file back; only the S3 protocol is spoken here"
+_REPLACES = "its rename replaces what is there"
+_WHY_NOT = {
+    "s3a": "Hadoop's name for it: say s3://",
+    "s3n": "Hadoop's name for it: say s3://",
+    **dict.fromkeys(("gs", "gcs", "abfs", "abfss", "az", "adl"), _COPIES),
+    **dict.fromkeys(("sftp", "ssh"), _REPLACES),
+    **dict.fromkeys(("file", "local"), "a URL where a plain path is meant"),
+    "memory": "its files are those of one process",
+}
+"""Why there is none for these."""
+
+_DURABLE = {"hdfs", "s3"}
+_WEBHDFS_IS_DURABLE_IF = (
+    "use hdfs://; or say none, and set dfs.datanode.synconclose on the DataNodes: then they do it unasked"
+)
+_FSSPEC_IS_DURABLE_IF = (
+    "say none: then a crash of the job loses nothing, and a crash of the server what it had not brought to its disk"
+)
+
+_WITH_ACCESS = {"", "hdfs", "webhdfs"}
+"""Schemes of file systems on which files have an owner and a mode; none: a path of this machine."""
+
+
+def normal_place(text: str, folder: Path) -> str:
+    """A local path as it really is (relative ones start at `folder`), or a URL without dots and double slashes.
+
+    Raises:
+        ConfigurationError: if there is no file system for the URL, or it is not whole.
+    """
+    scheme, separator, rest = text.partition("://")
+    if not separator:
+        return os.path.realpath(os.path.join(folder, text))
+    authority, _, path = rest.partition("/")
+    user, _, host = authority.rpartition("@")
+    if ":" in user:
+        raise ConfigurationError(
+            "there is a password in a folder's URL",
+            path=f"{scheme}://{user.partition(':')[0]}:...@{host}/{path}",
+            expected="a URL without",
+            todo=f"leave it out, and set FSSPEC_{scheme.upper()}_PASSWORD where the job runs",
+        )
+    if scheme in _WHY_NOT:
+        raise ConfigurationError(
+            "there is no file system for this URL",
+            path=text,
+            expected=f"a path of this machine, a URL that begins with {' or '.join(f'{s}://' for s in _REMOTE)},"
+            " or one of a file system of fsspec that renames in one step",
+            found=_WHY_NOT[scheme],
+            todo="what a job's folders are on has to rename without replacing, or to complete a file under a name that"
+            " nobody has: mount it, if it does, or choose another",
+        )
+    if not authority or not path.strip("/"):
+        raise ConfigurationError(
+            "a folder's URL is not whole",
+            path=text,
+            expected=_REMOTE.get(scheme, _FSSPEC_PLACE),
+        )
+    return f"{scheme}://{authority}{posixpath.normpath('/' + path.strip('/'))}"
+
+
+def check_places(places: Mapping[str, str]) -> None:
+    """Makes sure that normal places are on one file system and apart from each other.
+
+    Raises:
+        ConfigurationError: naming two that are not.
+    """
+    for name, place in places.items():
+        for other, other_place in places.items():
+            if _file_system_of(place) != _file_system_of(other_place):
+                raise ConfigurationError(
+                    "the job's folders are on different file systems",
+                    expected="paths.store, paths.staging and paths.output on one",
+                    found=f"paths.{name} {place} and paths.{other} {other_place}",
+                )
+            if name != other and (place + "/").startswith(other_place + "/"):
+                raise ConfigurationError(
+                    "one of the job's folders lies in another",
+                    expected="paths.store, paths.staging and paths.output apart from each other",
+                    found=f"paths.{name} {place} in paths.{other} {other_place}",
+                )
+
+
+def open_file_system(place: str, *, durable: bool, roots: Sequence[str] = ()) -> FileSystem:
+    """The file system that a normal place is on.
+
+    Args:
+        place: as `normal_place` returns it.
+        durable: whether what is published has to survive a crash of the machines that keep it.
+        roots: the job's folders, as paths. What is deleted beneath one of them is never outside of it.
+
+    What is written to an object store is durable, whether it has to be or not.
+
+    Raises:
+        ConfigurationError: if the package for it is not installed, it can't be durable and has to be, or it is one of
+            fsspec's that can't be used.
+    """
+    scheme, authority = _file_system_of(place)
+    if not scheme:
+        return LocalFileSystem(counted(RealPosixCalls(roots)), durable=durable)
+    try:
+        fs = _remote(scheme, authority)
+    except ImportError as error:
+        extra = scheme if scheme in _REMOTE else "fsspec"
+        raise ConfigurationError(
+            "the package for this file system is not installed",
+            path=place,
+            found=str(error),
+            todo=f"pip install 'distcommit[{extra}]', also where the executors run",
+        ) from error
+    if durable and scheme not in _DURABLE:
+        web = scheme == "webhdfs"
+        raise ConfigurationError(
+            f"{'WebHDFS' if web else 'fsspec'} has no way to ask for durable files",
+            path=place,
+            expected="commit.durability: none",
+            found="commit.durability: fsync",
+            todo=_WEBHDFS_IS_DURABLE_IF if web else _FSSPEC_IS_DURABLE_IF,
+        )
+    return fs
+
+
+def keeps_access(place: str) -> bool:
+    """Whether files at a normal place have an owner and a mode."""
+    return _file_system_of(place)[0] in _WITH_ACCESS
+
+
+def _remote(scheme: str, authority: str) -> FileSystem:
+    if scheme == "s3":
+        return _object_store(authority)
+    if scheme in _REMOTE:
+        return HdfsFileSystem(counted(_hdfs_calls(scheme, authority)))
+    from distcommit.fs.any.any_fsspec import FsspecFileSystem, implementation  # noqa: PLC0415 - an extra
+
+    return FsspecFileSystem(implementation(scheme), scheme, authority)
+
+
+def _hdfs_calls(scheme: str, authority: str) -> HdfsCalls:
+    if scheme == "hdfs":
+        from distcommit.fs.hadoop.hdfs_rpc import HdfsRpc  # noqa: PLC0415 - an extra
+
+        return HdfsRpc(authority)
+    from distcommit.fs.hadoop.webhdfs import WebHdfs  # noqa: PLC0415 - an extra
+
+    return WebHdfs(authority)
+
+
+def _object_store(bucket: str) -> FileSystem:
+    from distcommit.fs.object_stores.s3 import S3FileSystem  # noqa: PLC0415 - an extra
+    from distcommit.fs.object_stores.s3_requests import S3Requests  # noqa: PLC0415 - an extra
+
+    return S3FileSystem(counted(S3Requests(bucket)))
+
+
+def path_of(place: str) -> str:
+    """A normal place as its own file system names it: without scheme and authority."""
+    scheme, authority = _file_system_of(place)
+    return place.removeprefix(f"{scheme}://{authority}") if scheme else place
+
+
+def _file_system_of(place: str) -> tuple[str, str]:
+    scheme, separator, rest = place.partition("://")
+    return (scheme, rest.partition("/")[0]) if separator else ("", "")
+
+
+def require_apart(source: Source, places: Mapping[str, str]) -> None:
+    """Check that a source does not read the job's own folders.
+
+    Args:
+        source: the job's source. A custom class is imported for this.
+        places: store, staging and output folder, by the names of the settings below `paths`.
+
+    Raises:
+        ConfigurationError: if the source reads one of them, or if a custom source can't be made.
+    """
+    for name, place in places.items():
+        if source.reads(Target("root", place)):
+            raise ConfigurationError(
+                "the source reads the job's own folders",
+                expected=f"a source whose files are not in paths.{name}, and the other way round",
+                found=place,
+                todo="give the job folders apart from what it reads",
+            )

@@ -1,0 +1,86 @@
+"""Watermarks taken over from another system, so that a job goes on where that one stopped."""
+
+from __future__ import annotations
+
+import msgspec
+
+from distcommit.app.admin.rebuild import known_states
+from distcommit.app.admin.watermarks import require_all_named, require_positions
+from distcommit.app.migration.positions import ForeignPositions
+from distcommit.core.errors import ConflictError
+from distcommit.core.interfaces.source import Source
+from distcommit.core.records.log_records import DatasetState, DatasetStatus
+from distcommit.core.watermark import Position, Watermark
+from distcommit.stores.operator.operator_actions import set_watermarks
+from distcommit.stores.state.job_store import JobStore
+
+_NAMED = 20
+
+
+class ImportRow(msgspec.Struct, frozen=True):
+    """One dataset. `action`: set (or to be set), same (it is there already), kept (it has another watermark)."""
+
+    dataset: str
+    before: dict[str, Position]
+    after: dict[str, Position]
+    action: str
+
+
+class ImportResult(msgspec.Struct):
+    """What an import has set, or would set. `left_out`: positions that are not for this job, or are none."""
+
+    origin: str
+    dry_run: bool
+    datasets_set: int
+    rows: list[ImportRow]
+    left_out: list[str]
+
+
+def import_watermarks(
+    store: JobStore | None, source: Source, found: ForeignPositions, who: str, *, overwrite: bool, dry_run: bool
+) -> ImportResult:
+    """Sets the watermarks of datasets that have none, bucket by bucket, each bucket at once.
+
+    Called again, also after a crash in the middle, it sets what is missing: what is there already is left as it is.
+
+    Args:
+        store: the job's store; None if there is none yet, for a dry run.
+        source: what the positions are positions in.
+        found: the positions.
+        who: the person.
+        overwrite: whether datasets that have a watermark get the new one as well.
+        dry_run: whether nothing is written.
+
+    Raises:
+        ConfigurationError: if some can't be positions of their dataset, or leave out partitions that have one: nothing
+            was written.
+        ConflictError: if a dataset has a sequence that is not done: nothing was written; or if one moved meanwhile.
+    """
+    states = known_states(store) if store is not None else {}
+    busy = [urn for urn in found.datasets if states.get(urn, DatasetState(urn)).status is not DatasetStatus.IDLE]
+    if busy:
+        raise ConflictError(
+            "datasets have sequences that are not done",
+            expected="all of them to be idle",
+            found=", ".join(busy[:_NAMED]) + (f" and {len(busy) - _NAMED} more" if len(busy) > _NAMED else ""),
+            todo="`distcommit recover`, or release what is quarantined, then import again; nothing was written",
+        )
+    require_positions(source, states, found.datasets, found.lines)
+    unknown = {urn: states.get(urn, DatasetState(urn)) for urn in found.datasets if not found.incarnations.get(urn)}
+    incarnations = {**found.incarnations, **source.incarnations(unknown)}
+    rows: list[ImportRow] = []
+    wanted: dict[str, Watermark] = {}
+    before: dict[str, Watermark | None] = {}
+    for urn, positions in sorted(found.datasets.items()):
+        old = states[urn].watermark if urn in states else None
+        stored = dict(old.positions) if old is not None else {}
+        incarnation = incarnations.get(urn, "")
+        same = old is not None and stored == positions and incarnation in ("", old.incarnation)
+        action = "same" if same else "set" if overwrite or old is None else "kept"
+        if action == "set":
+            wanted[urn], before[urn] = Watermark(dict(positions), incarnation), old
+        rows.append(ImportRow(urn, stored, positions, action))
+    require_all_named(states, {urn: mark.positions for urn, mark in wanted.items()})
+    if store is not None and not dry_run:
+        set_watermarks(store, wanted, before, who)
+    return ImportResult(found.origin, dry_run, len(wanted), rows, found.left_out)

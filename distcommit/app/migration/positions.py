@@ -1,0 +1,226 @@
+"""Where another system stands in a job's source: read from a CSV, a Gobblin state store's export, or a consumer group.
+
+All of them come down to one meaning: by dataset and partition, the position of the next record to read, exclusive like
+a watermark's. Whatever can't be understood is named with its place, and then nothing of it is used.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from distcommit.app.job_file.config import JobConfig
+from distcommit.core.errors import ConfigurationError, DistcommitError
+from distcommit.core.urn import check_urn
+from distcommit.core.watermark import Position
+from distcommit.decoding import from_json
+
+CSV_HEADER = ("dataset", "partition", "next_offset")
+_NAMED = 20
+_TOPICS = "kafka"
+"""What extracts of Kafka topics have for a namespace."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignPositions:
+    """The next position to read, by dataset and partition. `left_out`: what was found and is not in it, and why;
+    `incarnations`: what a dataset's positions count in, where that is known; `found`: what the source they count in was
+    found to be, as a store has recorded it; `lines`: where in a file those of a dataset stand."""
+
+    origin: str
+    datasets: dict[str, dict[str, Position]]
+    left_out: list[str] = field(default_factory=list)
+    incarnations: dict[str, str] = field(default_factory=dict)
+    found: dict[str, str] = field(default_factory=dict)
+    lines: dict[str, str] = field(default_factory=dict)
+
+
+def read_positions(config: JobConfig, file: Path | None, group: str | None) -> ForeignPositions:
+    """Positions from a file (`.csv`, where those that are no offsets are JSON, or `.json` as Gobblin exports it) or
+    from a Kafka consumer group.
+
+    Raises:
+        ConfigurationError: naming each line or task that can't be used; or if there is nothing in it for this job.
+        SourceError: if Kafka can't be asked.
+    """
+    if (file is None) == (group is None):
+        raise ConfigurationError("positions come from one place", expected="--from FILE or --kafka-group NAME")
+    if file is not None:
+        found = _from_csv(config, file) if file.suffix.lower() == ".csv" else _from_gobblin(config, file)
+    else:
+        found = _from_group(config, group or "")
+    return require_some(found)
+
+
+def require_some(found: ForeignPositions) -> ForeignPositions:
+    """Returns `found` if there is anything in it. Raises ConfigurationError if there is not."""
+    if not found.datasets:
+        raise ConfigurationError(
+            "there is no position in it for this job",
+            found=f"{found.origin}: {'; '.join(found.left_out[:_NAMED]) or 'nothing at all'}",
+            todo="compare its topics with those of the job file",
+        )
+    return found
+
+
+def _from_group(config: JobConfig, group: str) -> ForeignPositions:
+    found = config.source.group_positions(group)
+    return ForeignPositions(f"consumer group {group}", found.datasets, list(found.missing))
+
+
+# -- CSV
+
+
+def _from_csv(config: JobConfig, file: Path) -> ForeignPositions:
+    try:
+        with file.open(encoding="utf-8-sig", newline="") as opened:
+            reader = csv.reader(opened, strict=True)
+            header = tuple(name.strip() for name in next(reader, []))
+            rows = [(reader.line_num, row) for row in reader if row]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise ConfigurationError("the file of positions can't be read", path=file, found=str(error)) from error
+    if header != CSV_HEADER:
+        raise ConfigurationError(
+            "the file of positions has another header",
+            path=file,
+            expected=",".join(CSV_HEADER),
+            found=",".join(header),
+            todo="name its columns so; next_offset is the offset of the first record that is not published yet",
+        )
+    datasets: dict[str, dict[str, Position]] = {}
+    lines_of: dict[str, list[int]] = {}
+    problems: list[str] = []
+    for line, row in rows:
+        try:
+            urn, partition, position = _csv_row(config, row)
+            if partition in datasets.get(urn, {}):
+                raise ValueError(f"{urn} partition {partition} is there twice")
+        except (ValueError, DistcommitError) as error:
+            problems.append(f"line {line}: {error}")
+            continue
+        datasets.setdefault(urn, {})[partition] = position
+        lines_of.setdefault(urn, []).append(line)
+    _require_none(problems, file, "line")
+    lines = {
+        urn: f"{file.name}, line{'s' if len(at) > 1 else ''} {', '.join(map(str, at))}" for urn, at in lines_of.items()
+    }
+    return ForeignPositions(str(file), datasets, lines=lines)
+
+
+def _csv_row(config: JobConfig, row: list[str]) -> tuple[str, str, Position]:
+    if len(row) != len(CSV_HEADER):
+        raise ValueError(f"{len(row)} fields instead of {len(CSV_HEADER)}")
+    urn, partition, position = (text.strip() for text in row)
+    check_urn(urn)
+    if not config.source.selects(urn, partition):
+        raise ValueError(f"{urn!r} partition {partition} is not in a dataset of this job")
+    if position.startswith(("[", '"')):  # a list or a text, in JSON; the source says whether it counts in such
+        return urn, partition, from_json(position, Position)
+    return urn, partition, _offset(position)
+
+
+def _offset(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and int(text) < 2**63):
+        raise ValueError(f"{text!r} is not an offset")
+    return int(text)
+
+
+# -- Gobblin
+
+
+def _from_gobblin(config: JobConfig, file: Path) -> ForeignPositions:
+    """What `gobblin cli job-state-store --read-job-state --keepConfig` writes (Gobblin's JobStateToJsonConverter).
+
+    Positions are those that Gobblin's own KafkaSource would continue from: `workunit.state.actual.high.water.mark` of
+    each task, else the low watermark of its work unit. Its KafkaExtractor sets them to the next offset of the last
+    record it pulled. Of a partition in several job states the one of the job that began last counts.
+    """
+    try:
+        tree = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigurationError("the file of positions can't be read", path=file, found=str(error)) from error
+    problems = list[str]()
+    newest: dict[tuple[str, str], tuple[int, int]] = {}
+    for where, task, began_ms in _tasks(tree, problems):
+        try:
+            positions = list(_task_positions(task))
+        except (ValueError, TypeError, KeyError) as error:
+            problems.append(f"{where}: {error}")
+            continue
+        for topic, partition, position in positions:
+            before = newest.get((topic, partition), (-1, -1))
+            if before[0] == began_ms and before[1] != position:
+                problems.append(f"{where}: {topic} partition {partition} is at {before[1]} and at {position}")
+            elif before[0] < began_ms:
+                newest[topic, partition] = (began_ms, position)
+    _require_none(problems, file, "task")
+    datasets: dict[str, dict[str, Position]] = {}
+    left_out: dict[str, str] = {}
+    for (topic, partition), (_, position) in sorted(newest.items()):
+        urn = _dataset_of_topic(config, topic, partition)
+        if not config.source.selects(urn, partition):
+            left_out[topic] = "not a topic of this job"
+        elif position < 0:
+            left_out[f"{topic} partition {partition}"] = "Gobblin has never read it"
+        else:
+            datasets.setdefault(urn, {})[partition] = position
+    return ForeignPositions(str(file), datasets, [f"{name}: {why}" for name, why in left_out.items()])
+
+
+def _tasks(tree: Any, problems: list[str]) -> Iterator[tuple[str, Mapping[str, Any], int]]:
+    for job in tree if isinstance(tree, list) else [tree]:
+        tasks = job.get("task states") if isinstance(job, Mapping) else None
+        if not isinstance(job, Mapping) or not isinstance(tasks, list):
+            problems.append("no job state with a list of 'task states'")
+            continue
+        began_ms = job.get("start time")
+        for number, task in enumerate(tasks):
+            name = task.get("task id", number) if isinstance(task, Mapping) else number
+            properties = task.get("properties") if isinstance(task, Mapping) else None
+            if isinstance(properties, Mapping):
+                yield f"task {name}", properties, began_ms if isinstance(began_ms, int) else 0
+            else:
+                problems.append(f"task {name}: no properties (export again with --keepConfig)")
+
+
+def _task_positions(task: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
+    topic = task.get("topic.name")
+    if not isinstance(topic, str):
+        raise KeyError("no topic.name: not a task of Gobblin's KafkaSource")
+    partitions: list[str] = []
+    while (partition := task.get(f"partition.id.{len(partitions)}")) is not None:
+        partitions.append(str(int(partition)))
+    partitions = partitions or [str(int(task["partition.id"]))]
+    actual = task.get("workunit.state.actual.high.water.mark")
+    if actual is None:
+        actual = json.dumps(json.loads(task["watermark.interval.value"])["low.watermark.to.json"])
+    values = json.loads(actual)["values"]
+    if len(values) != len(partitions) or not all(type(value) is int and value >= -1 for value in values):
+        raise ValueError(f"watermark {actual} does not fit partitions {', '.join(partitions)}")
+    yield from ((topic, partition, value) for partition, value in zip(partitions, values, strict=True))
+
+
+def _dataset_of_topic(config: JobConfig, topic: str, partition: str) -> str:
+    urn = config.source.named_now(topic, partition)
+    extract = config.source.extract_of(urn)
+    if extract is None or extract.namespace != _TOPICS:
+        raise ConfigurationError(
+            "positions of a Gobblin state store are those of Kafka topics",
+            found=f"a source of type {config.source.type}",
+        )
+    return urn
+
+
+def _require_none(problems: list[str], file: Path, what: str) -> None:
+    if problems:
+        more = f"; and {len(problems) - _NAMED} more" if len(problems) > _NAMED else ""
+        raise ConfigurationError(
+            f"the file of positions has {len(problems)} that can't be used",
+            path=file,
+            found="; ".join(problems[:_NAMED]) + more,
+            todo=f"correct each {what}; nothing was written",
+        )

@@ -1,0 +1,95 @@
+"""Another number of buckets for a job, or datasets that are named or grouped otherwise."""
+
+from __future__ import annotations
+
+import msgspec
+
+from distcommit.app.job_file.fixed_settings import movable
+from distcommit.app.job_file.job_folders import JobFolders
+from distcommit.core.errors import ConfigurationError
+from distcommit.engine.clock import SystemClock
+from distcommit.engine.driver.events import Observer, Progress, Progressed
+from distcommit.engine.driver.run import new_run_id
+from distcommit.stores.logs.rebucket import Move, rebucket
+from distcommit.stores.state.fixed_settings import read_settings, require_settings
+from distcommit.stores.state.job_lock import JobLock
+from distcommit.stores.state.job_store import MAX_BUCKETS, JobStore, open_store
+
+
+class RebucketResult(msgspec.Struct, frozen=True):
+    """What was done. `epoch`: the number that it took, 0 if there was nothing to do. `went_on`: with what an earlier
+    command had begun. `old_logs`: where the logs before are, absolute. `job_file`: what is to be changed in it.
+    `settings`: those that are others than before, as they are now."""
+
+    job: str
+    buckets_before: int
+    buckets: int
+    generation: int
+    epoch: int = 0
+    datasets: int = 0
+    went_on: bool = False
+    old_logs: str = ""
+    job_file: str = ""
+    settings: dict[str, str] = {}
+
+
+def rebucket_job(folders: JobFolders, buckets: int | None, observer: Observer) -> RebucketResult:
+    """What `Job.rebucket` does. All datasets have to be idle, and no run may be alive.
+
+    Of the settings that the store pins, those may be others that datasets are grouped by, and what the source says that
+    they are named by: they go on under their new names where they stood under the old ones.
+
+    Args:
+        folders: the job's, with the settings that it is to have.
+        buckets: how many there are to be, None for as many as there are; the job file must name them afterwards, or
+            none.
+        observer: told each step.
+
+    Raises:
+        ConflictError: if a dataset is not idle, or another move is under way, or a stopped dataset was to get another
+            name; nothing was changed.
+        LockHeldError, FencedError: if somebody else is at work.
+        ConfigurationError: if the store was filled with other settings, or no job has so many buckets.
+        StaleStoreError, CorruptError: if the store is older than its output, or can't be read.
+    """
+    if buckets is not None and not 1 <= buckets <= MAX_BUCKETS:
+        raise ConfigurationError("no job has so many buckets", expected=f"1 to {MAX_BUCKETS}", found=str(buckets))
+    config, (fs, roots) = folders.config, folders.places()
+    store = open_store(fs, roots, config.job, create=False, groups=folders.groups)
+    move, run_id = _move(folders, store, buckets), new_run_id()
+    with JobLock(fs, roots.store, run_id, config.lock.lease_ttl_s, SystemClock()):
+        done = rebucket(store, move, run_id, lambda step: observer.observe(Progressed(step, Progress())))
+    named, now = config.commit.buckets, done.store.buckets
+    return RebucketResult(
+        job=config.job,
+        buckets_before=store.buckets,
+        buckets=now,
+        generation=done.store.generation,
+        epoch=done.epoch,
+        datasets=done.datasets,
+        went_on=done.went_on,
+        old_logs=store.bucket_log(0).folder.rpartition("/")[0] if done.epoch else "",
+        settings=dict(move.settings) if done.epoch else {},
+        job_file="" if named in (None, now) else f"set commit.buckets to {now} (it says {named}), or leave it out",
+    )
+
+
+def _move(folders: JobFolders, store: JobStore, buckets: int | None) -> Move:
+    """What the job is to have: what is under way, if that is what it says, or what it says and the store does not.
+
+    Raises:
+        ConfigurationError: if other settings than those that may change are not those of the store.
+    """
+    source, pinned = folders.config.source, folders.pinned()
+    recorded, under_way = read_settings(store).settings, store.job_log().refresh().under_way
+    before = {name: recorded.get(name, pin.unrecorded) for name, pin in pinned.settings.items()} if recorded else {}
+    if under_way is not None:  # its settings may be recorded by now
+        changed = set(under_way.settings)
+    else:
+        changed = {name for name in movable(source) if before.get(name) and before[name] != pinned[name]}
+    require_settings(store, pinned.with_values({name: before[name] for name in changed & before.keys()}))
+    return Move(
+        buckets or (under_way.buckets if under_way is not None else store.buckets),
+        {name: pinned[name] for name in changed if name in pinned.settings},
+        source.named_now if f"source.{source.named_by}" in changed else None,
+    )

@@ -1,0 +1,176 @@
+"""Another job's watermarks, for a job that goes on where that one stopped: in other folders, in other datasets.
+
+The other job is closed while they are read: its lock is held, and all of its logs are fenced, so that no run of it that
+is paused, or was taken for dead, publishes anything above them later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from distcommit.app.admin.rebuild import known_states
+from distcommit.app.job_file.config import JobConfig
+from distcommit.app.migration.positions import ForeignPositions
+from distcommit.core.errors import ConfigurationError, ConflictError
+from distcommit.core.interfaces.source import Source
+from distcommit.core.records.log_records import DatasetState, DatasetStatus, Head
+from distcommit.core.watermark_types import WATERMARK_PIN
+from distcommit.engine.clock import SystemClock
+from distcommit.engine.driver.run import new_run_id
+from distcommit.stores.logs.fencing import begin_run, end_run, fence_bucket, require_newest
+from distcommit.stores.logs.log_anchors import cut_ended, require_whole
+from distcommit.stores.state.fixed_settings import read_settings
+from distcommit.stores.state.job_lock import JobLock
+from distcommit.stores.state.job_store import JobStore
+from distcommit.stores.state.task_states import PastStates
+
+ANOTHER_SOURCE = (
+    "this job has read another source than the one whose positions are imported: they count other records. Import"
+    " positions that count in its own source, or give it new folders (paths)."
+)
+_NAMED = 20
+
+
+@contextmanager
+def closed(store: JobStore, lease_ttl_s: float) -> Iterator[None]:
+    """Keeps all runs off the store while the block lasts, those that have begun too. Datasets have to be idle.
+
+    Raises:
+        ConflictError: if they are not.
+        LockHeldError: if a run is alive.
+        StaleStoreError, LostTailError: if the store is older than its output, and its watermarks with it.
+    """
+    _require_idle(store)
+    run_id = new_run_id()
+    with JobLock(store.fs, store.roots.store, run_id, lease_ttl_s, SystemClock()):
+        epoch, idle = begin_run(store, run_id), False
+        heads: list[Head] = []
+        try:
+            job_fold, past = store.job_log().refresh(), PastStates(store.fs, store.roots.store)
+            for bucket in range(store.buckets):
+                log = store.bucket_log(bucket, epoch)
+                require_whole(store, job_fold, bucket, log, past)
+                fence_bucket(log, epoch, run_id)
+                heads.append(log.head(bucket))
+            _require_idle(store)
+            idle = True
+            yield
+        finally:
+            cut_ended(store, epoch, heads)
+            end_run(store, epoch, clean=idle)
+
+
+def names_of(store: JobStore, source: Source) -> list[str]:
+    """By which rule the store's datasets are named, as an override of what its job's file says by now; nothing
+    if that is not recorded."""
+    setting = f"source.{source.named_by}"
+    recorded = read_settings(store).settings.get(setting, "")
+    return [f"{setting}={recorded}"] if source.named_by and recorded else []
+
+
+def positions_of(config: JobConfig, other: JobConfig, store: JobStore) -> ForeignPositions:
+    """The watermarks of another job, by the datasets that `config` has for the same partitions.
+
+    Args:
+        config: the job that goes on.
+        other: the job that stopped, its datasets named as its store has them (`names_of`). Of other settings, too, what
+            its store has recorded wins over what it says.
+        store: its store.
+
+    Raises:
+        ConfigurationError: if positions of its source mean nothing to this job's.
+        ConflictError: if a dataset of it is not idle.
+    """
+    _require_idle(store)
+    require_newest(store)
+    recorded = read_settings(store)
+    kind = recorded.settings.get("source.type", other.source.type)
+    if kind != config.source.type:
+        raise ConfigurationError(
+            "positions of one type of source say nothing to another",
+            expected=f"a job with a source of type {config.source.type}",
+            found=f"job {store.job}, whose source is of type {kind}",
+        )
+    _require_same_type(config, store, recorded.settings.get(f"source.{WATERMARK_PIN}", ""))
+    _require_same_meaning(config.source, other.source, store, recorded.settings)
+    found = ForeignPositions(f"job {store.job}", {}, found=dict(recorded.found))
+    states = known_states(store)
+    for _, state in sorted(states.items()):
+        _take_partitions(config.source, other.source, state, states, found)
+    return found
+
+
+def _require_same_type(config: JobConfig, store: JobStore, theirs: str) -> None:
+    """`theirs`: the type of watermark that the other job's store has recorded."""
+    pin = config.source.pins().get(WATERMARK_PIN)
+    ours = pin.value if pin is not None else ""
+    if theirs != ours:
+        raise ConfigurationError(
+            "positions of one type of watermark say nothing to another",
+            expected=f"watermarks of type {ours or 'plain'}",
+            found=f"job {store.job}, whose watermarks are of type {theirs or 'plain'}",
+            todo="read with the type that they were made by; nothing was written",
+        )
+
+
+def _require_same_meaning(source: Source, theirs: Source, store: JobStore, recorded: Mapping[str, str]) -> None:
+    """Compares what can't be carried over: where positions mean something else by other settings. `recorded`: by the
+    other job's store."""
+    found = {**{f"source.{name}": pin.value for name, pin in theirs.pins().items()}, **recorded}
+    mine = {f"source.{name}": pin for name, pin in source.pins().items() if pin.otherwise}
+    others = [name for name, pin in mine.items() if found.get(name, "") != pin.value]
+    if others:
+        raise ConfigurationError(
+            "positions that were counted by other settings of the source say nothing to this job",
+            expected=", ".join(f"{name}: {found.get(name, 'not set')}" for name in others),
+            found=", ".join(f"{name}: {mine[name].value}" for name in others),
+            todo=f"{mine[others[0]].otherwise}; nothing was written",
+            job=store.job,
+        )
+
+
+def _take_partitions(
+    source: Source,
+    theirs: Source,
+    state: DatasetState,
+    states: Mapping[str, DatasetState],
+    found: ForeignPositions,
+) -> None:
+    """Adds the partitions of one dataset of the other job, which may name it otherwise. Of those that the other job has
+    come to read under another name itself, that one's count."""
+    if state.watermark is None:
+        return
+    urn, incarnation = state.dataset_urn, state.watermark.incarnation
+    for partition, position in state.watermark.positions.items():
+        there = states.get(theirs.named_now(urn, partition), state)
+        if there is not state and there.watermark is not None and partition in there.watermark.positions:
+            continue
+        mine = source.named_now(urn, partition)
+        if not source.selects(mine, partition):
+            found.left_out.append(f"{urn}: not a dataset of this job")
+            return
+        before = found.incarnations.get(mine, "")
+        if before and incarnation and before != incarnation:
+            raise ConfigurationError(
+                "partitions of one dataset count in different incarnations of its source",
+                dataset=mine,
+                expected=f"incarnation {before}, as of its other partitions",
+                found=f"incarnation {incarnation}, of dataset {urn}",
+                todo="run the other job, and set the watermarks that it names as those of what was made again",
+            )
+        found.incarnations[mine] = before or incarnation
+        found.datasets.setdefault(mine, {})[partition] = position
+
+
+def _require_idle(store: JobStore) -> None:
+    busy = sorted(urn for urn, state in known_states(store).items() if state.status is not DatasetStatus.IDLE)
+    if busy:
+        raise ConflictError(
+            "the other job has sequences that are not done",
+            job=store.job,
+            expected="all of its datasets to be idle",
+            found=", ".join(busy[:_NAMED]) + (f" and {len(busy) - _NAMED} more" if len(busy) > _NAMED else ""),
+            todo="`distcommit recover` it with the settings that it was filled with, or release what is quarantined,"
+            " then import again; nothing was written",
+        )

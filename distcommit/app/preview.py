@@ -1,0 +1,112 @@
+"""Trying a job out: one run in folders of its own, whose first records are shown, and of which nothing stays."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from distcommit.app.auditing.published import PublishedFile, read_published
+from distcommit.app.job import Job
+from distcommit.app.job_file.config import JobConfig
+from distcommit.app.job_file.job_sections import PathSettings
+from distcommit.app.job_file.locations import open_file_system, path_of
+from distcommit.core.ports import FileSystem
+from distcommit.engine.driver.events import Observer
+from distcommit.engine.driver.run import RunResult
+from distcommit.sinks.files.footer import read_batches
+from distcommit.stores.folders.deletion import delete_tree
+
+_TABLES = 20
+"""How many are shown; the rest is counted."""
+_TEXT = 200
+"""Characters of a value."""
+
+
+class ShownTable(msgspec.Struct, frozen=True):
+    """The first records of a dataset in a branch. `kind`: as in their files' footers; `records`: how many there are."""
+
+    dataset: str
+    branch: str
+    kind: str
+    records: int
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+class TryOutResult(msgspec.Struct, frozen=True):
+    """What a run did of which nothing is kept. `more`: tables that are not among `tables`."""
+
+    run: RunResult
+    tables: tuple[ShownTable, ...]
+    more: int
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether all that was read could be published."""
+        return self.run.succeeded
+
+
+def try_out(config: JobConfig, observer: Observer | None = None) -> TryOutResult:
+    """Runs a job whose sink is of type console, from the source's beginning. Its own folders are not touched. Raises as
+    `Job.run`."""
+    with throwaway(config) as empty:
+        result = Job(empty, throwaway=True).run(observer)
+        tables, more = first_records(empty)
+        return TryOutResult(result, tuple(tables), more)
+
+
+@contextmanager
+def throwaway(config: JobConfig) -> Iterator[JobConfig]:
+    """The job with an empty store, staging and output of its own, beside its staging folder. They are deleted at the
+    end; a process that is killed leaves them, and nothing else."""
+    root = f"{config.paths.staging}.console-{uuid.uuid4().hex[:12]}"
+    paths = PathSettings(**{name: f"{root}/{name}" for name in ("store", "staging", "output")})
+    commit = config.commit.model_copy(update={"durability": "none"})
+    try:
+        yield config.model_copy(update={"paths": paths, "commit": commit})
+    finally:
+        folder = path_of(root)
+        delete_tree(open_file_system(root, durable=False, roots=(folder,)), folder)
+
+
+def first_records(config: JobConfig) -> tuple[list[ShownTable], int]:
+    """The first records of each dataset and branch that are published, and how many tables more there are."""
+    fs = open_file_system(config.paths.output, durable=False)
+    rows = max(sink.shown_records for sink in config.sink_sections().values())
+    shown: list[ShownTable] = []
+    more = 0
+    for folder in read_published(fs, path_of(config.paths.output)):
+        tables: dict[tuple[str, str], list[PublishedFile]] = {}
+        for file in sorted(folder.files, key=lambda file: file.path):
+            tables.setdefault((file.footer.branch, file.footer.kind), []).append(file)
+        for (branch, kind), files in sorted(tables.items()):
+            if len(shown) < _TABLES:
+                shown.append(_table(fs, folder.dataset_urn, branch, kind, files, rows))
+            else:
+                more += 1
+    return shown, more
+
+
+def _table(fs: FileSystem, dataset: str, branch: str, kind: str, files: list[PublishedFile], rows: int) -> ShownTable:
+    batches = (batch for file in files for batch in read_batches(fs, file.path))
+    found = list(islice((row for batch in batches for row in batch.slice(0, rows).to_pylist()), rows))
+    columns = tuple(dict.fromkeys(name for row in found for name in row))
+    texts = tuple(tuple(_text(row.get(name)) for name in columns) for row in found)
+    return ShownTable(dataset, branch, kind, sum(file.footer.records for file in files), columns, texts)
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bytes):
+        try:
+            value = value.decode()
+        except UnicodeDecodeError:
+            value = f"0x{value[:_TEXT].hex()}"
+    text = str(value)
+    return text if len(text) <= _TEXT else f"{text[: _TEXT - 1]}…"

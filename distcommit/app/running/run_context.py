@@ -1,0 +1,121 @@
+"""A run that has begun, from the store's opening to the session's end."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import NamedTuple
+
+from pyspark.sql import SparkSession
+
+from distcommit.app.job_file.config import JobConfig
+from distcommit.app.job_file.job_folders import JobFolders
+from distcommit.app.running.alerts import alerting
+from distcommit.app.running.run_events import facts_of
+from distcommit.app.telemetry.attach import observers
+from distcommit.engine.clock import SystemClock
+from distcommit.engine.driver.events import Observer
+from distcommit.engine.driver.guarded_observer import Several, observed
+from distcommit.engine.driver.launch import Launch
+from distcommit.engine.driver.progress import watched
+from distcommit.engine.driver.run import new_run_id
+from distcommit.engine.settings import RunSettings
+from distcommit.pipeline.task_flow import TaskFlow
+from distcommit.spark.cancellation import cancellable, own_session
+from distcommit.spark.launch import SparkLaunch
+from distcommit.spark.session import active_session, open_session, partitions_of, stop_session
+from distcommit.stores.history.retention import Retention
+from distcommit.stores.logs.fencing import begin_run, require_newest
+from distcommit.stores.logs.generation import require_counting
+from distcommit.stores.state.job_lock import JobLock
+from distcommit.stores.state.job_store import JobStore
+
+logger = logging.getLogger(__name__)
+
+
+class Begun(NamedTuple):
+    """A run that has begun: what launches its functions, its settings, whom it is to tell what happens, and the Spark
+    session that it is in."""
+
+    launch: Launch
+    settings: RunSettings
+    told: Observer
+    spark: SparkSession
+
+
+@contextmanager
+def begun(
+    folders: JobFolders, session: SparkSession | None, command: str, who: str, observer: Observer | None = None
+) -> Iterator[Begun]:
+    """A run of the job: store opened, lock held, session started (unless one is there), epoch fenced.
+
+    Args:
+        folders: the job's.
+        session: a Spark session to use.
+        command: what the run is asked to do.
+        who: who asks.
+        observer: told what happens.
+
+    Raises:
+        ConfigurationError, ConflictError, LockHeldError, FencedError: before anything is done.
+        RunCancelledError: from what launches, once somebody wants the run to end.
+    """
+    config, run_id = folders.config, new_run_id()
+    flow = config.task_flow()
+    flow.check()
+    store = folders.opened(create=True)
+    shared = not config.lock.enabled
+    with (
+        observers(config, store) as others,
+        alerting(folders, store, run_id, SystemClock()),
+        JobLock(store.fs, store.roots.store, run_id, config.lock.lease_ttl_s, SystemClock(), shared=shared),
+    ):
+        require_counting(store, store.job_log().refresh())
+        require_newest(store)  # before Spark takes its seconds to start
+        given = session or (None if config.spark.remote else active_session())
+        spark = given or open_session(config.spark, f"distcommit {config.job}")
+        try:
+            own = own_session(spark)
+            partitions = partitions_of(spark, config.spark, store.buckets)
+            settings = _settings(config, store, run_id, flow, partitions)
+            logger.info("run begins", extra={"run": run_id, "epoch": settings.epoch, "job": config.job})
+            with (
+                observed(settings, command, who, _all(observer, others), facts_of(folders, folders.tree)) as told,
+                watched(settings, told, look=observer is not None) as watching,
+                cancellable(SparkLaunch(own), own, settings) as launch,
+            ):
+                yield Begun(launch, settings, watching, own)
+        finally:
+            if given is None:
+                stop_session(spark)
+
+
+def _all(observer: Observer | None, others: Sequence[Observer]) -> Observer | None:
+    return Several(*([observer] if observer is not None else ()), *others) if others else observer
+
+
+def _settings(config: JobConfig, store: JobStore, run_id: str, flow: TaskFlow, partitions: int) -> RunSettings:
+    """The run, as the job is configured; it takes its epoch. Raises as `begin_run`."""
+    at_least_once = config.commit.delivery == "at_least_once"
+    return RunSettings(
+        store=store,
+        run_id=run_id,
+        epoch=begin_run(store, run_id, unsealed=at_least_once),
+        partitions=partitions,
+        flow=replace(flow, store_id=store.store_id),
+        policy=config.commit.policy,
+        policies=config.commit.dataset_policies,
+        job_level=config.commit.scope == "job",
+        min_interval_s=config.commit.min_interval_ms / 1000,
+        max_attempts=config.replay.max_attempts,
+        task_attempts=config.task.attempts,
+        retry_wait_s=config.task.retry_wait_s,
+        retry_across_runs=config.task.retry_across_runs,
+        stop_after_failed_runs=config.task.stop_after_failed_runs,
+        at_least_once=at_least_once,
+        kept_cuts=config.kept_cuts,
+        freshness=config.targets,
+        kept=Retention(config.retention.runs, config.retention.tables),
+    )

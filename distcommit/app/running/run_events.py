@@ -1,0 +1,46 @@
+"""What a run tells of its job and of what it runs on, for its record: never a secret."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+from distcommit.app.job_file.job_folders import JobFolders
+from distcommit.app.job_file.secrets import without_secrets
+from distcommit.stores.history.run_records import RunFacts
+
+_NAMED = ("distcommit", "pyspark", "pyarrow", "confluent-kafka")
+
+
+def facts_of(folders: JobFolders, tree: Mapping[str, Any]) -> RunFacts:
+    """What is kept of a run's beginning.
+
+    Args:
+        folders: the job's.
+        tree: its file as it stands there.
+    """
+    config = folders.config
+    return RunFacts(
+        config=without_secrets(tree),
+        versions=_versions(),
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        job_file=str(folders.path.resolve()) if folders.path else "",
+        locked=config.lock.enabled,
+        kept_runs=config.retention.runs,
+        kept_tables=config.retention.tables,
+    )
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for name in _NAMED:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:  # run from its source folder, or without what is not needed
+            found[name] = "not installed"
+    return found

@@ -1,0 +1,4 @@
+"""Metrics, traces, logs and lineage of runs.
+
+Must not fail a run. Start reading at `attach`.
+"""

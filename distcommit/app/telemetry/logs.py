@@ -1,0 +1,100 @@
+"""The driver's log of a run as JSON, a line each, with the ids of job and run."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from distcommit.core.errors import ConfigurationError, escaped_in_json, plain_text, reason_text
+from distcommit.engine.driver.events import Event, RunBegan
+
+_OWN = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {"message", "asctime", "taskName"}
+
+
+class _Level:
+    """The logger's level, which is INFO as long as any run needs that."""
+
+    def __init__(self) -> None:
+        self._lock, self._runs, self._before = threading.Lock(), 0, logging.NOTSET
+
+    @contextmanager
+    def at_info(self, logger: logging.Logger) -> Iterator[None]:
+        with self._lock:
+            if not self._runs:
+                self._before = logger.level
+                logger.setLevel(min(logging.INFO, logger.getEffectiveLevel()))
+            self._runs += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._runs -= 1
+                if not self._runs:
+                    logger.setLevel(self._before)
+
+
+_LEVEL = _Level()
+
+
+class JsonLog(logging.Handler):
+    """Appends what the product logs from level INFO on to a file, while a run is under way, and what it is told by the
+    run's events."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(logging.INFO)
+        try:
+            self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 - closed by `close`
+        except OSError as error:
+            raise ConfigurationError("the log file can't be written", path=path, found=str(error)) from error
+        self._ids: dict[str, Any] = {}
+        self._thread = threading.get_ident()
+
+    def observe(self, event: Event) -> None:
+        if isinstance(event, RunBegan):
+            self._ids = {"job": plain_text(event.job), "run": event.run_id, "epoch": event.epoch}
+        what = type(event).__name__
+        facts = {"event": what, **{name: getattr(event, name) for name in ("phase", "outcome") if hasattr(event, name)}}
+        if what != "Progressed":
+            self._write(getattr(event, "at_ms", 0) / 1000, "INFO", "distcommit.events", what, facts)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.thread != self._thread and str(record.threadName).startswith("job "):  # another job's, of one service
+            return
+        extra = {name: value for name, value in vars(record).items() if name not in _OWN}
+        if record.exc_info:
+            extra["trace"] = logging.Formatter().formatException(record.exc_info)
+        self._write(record.created, record.levelname, record.name, record.getMessage(), extra)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+    def _write(self, at_s: float, level: str, name: str, text: str, extra: dict[str, Any]) -> None:
+        at = datetime.fromtimestamp(at_s, UTC) if at_s else datetime.now(UTC)
+        line = {"at": at.isoformat(), "level": level, "logger": name, "text": reason_text(text, 10_000), **self._ids}
+        known = {
+            key: value if isinstance(value, int | float) else reason_text(value, 10_000) for key, value in extra.items()
+        }
+        try:
+            self._file.write(escaped_in_json(json.dumps(line | known)) + "\n")
+            self._file.flush()
+        except (OSError, ValueError):
+            self.handleError(logging.makeLogRecord({"msg": text}))
+
+
+@contextmanager
+def logged(path: str) -> Iterator[JsonLog]:
+    """Has the product's log go to the file, too, as long as the block lasts."""
+    handler, logger = JsonLog(path), logging.getLogger("distcommit")
+    with _LEVEL.at_info(logger):
+        logger.addHandler(handler)
+        try:
+            yield handler
+        finally:
+            logger.removeHandler(handler)
+            handler.close()

@@ -1,0 +1,225 @@
+"""What runs come to as Prometheus's metrics: of the newest run of each job as gauges, and of all runs of a process as
+counters."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import asdict
+
+from distcommit.core.errors import ConfigurationError, printable
+from distcommit.core.records.freshness import BEHIND
+from distcommit.core.run_outcome import RunOutcome
+from distcommit.engine.driver.events import Event, PhaseEnded, Progressed, RunBegan, RunEnded
+from distcommit.engine.driver.reports import Reason, by_name
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+logger = logging.getLogger(__name__)
+
+MOST_NAMED = 100
+"""Datasets that have a series of their own, at most: those that did not go through, and those that are behind."""
+_TEXT = 200
+_SUCCEEDED = "distcommit_last_success_timestamp_seconds"
+_COUNTED = {
+    "records_read": "Records that were read of sources.",
+    "records_published": "Records that were published.",
+    "records_diverted": "Records that were turned away to error branches.",
+    "bytes_read": "Payload bytes that were read of sources.",
+    "files_published": "Files that were published.",
+    "datasets_planned": "Datasets of which there was anything new.",
+    "datasets_published": "Datasets that were published as a whole.",
+    "datasets_failed": "Datasets that could not be published.",
+    "datasets_skipped": "Datasets that were not planned.",
+    "datasets_quarantined": "Datasets that were quarantined.",
+    "sequences_replayed": "Commits of older runs that were finished.",
+    "sequences_left": "Commits that were left to the next run.",
+    "steps_executed": "Commit steps that were executed.",
+    "commit_attempts": "Commits that sinks were asked for, again each time.",
+    "commit_successes": "Commits that sinks have made.",
+    "commit_retries": "Commits that sinks have left to another try, and tries that they made again by themselves.",
+    "commit_failures": "Commits that sinks can never make.",
+    "target_ms": "Milliseconds of sinks at their targets, added up over tasks.",
+    "positions_lost": "Positions that were given up.",
+    "files_swept": "Files of crashed runs and lost attempts that were deleted.",
+}
+
+
+def label(text: object) -> str:
+    """Text for a label's value: what would control a terminal, or forge a line, stands there as its escape. The
+    format's own escapes are its writer's."""
+    return printable(f"{text}"[:_TEXT])
+
+
+class Metrics:
+    """Metrics of one process.
+
+    Args:
+        registry: that they are registered with.
+        totals: whether there are counters of all runs beside the gauges of the newest.
+
+    Raises:
+        ConfigurationError: if Prometheus's client is not installed.
+    """
+
+    def __init__(self, registry: CollectorRegistry, *, totals: bool) -> None:
+        client = require_client()
+        gauge, counter, histogram = client.Gauge, client.Counter, client.Histogram
+        own = {"namespace": "distcommit", "registry": registry}
+        self.epoch = gauge("last_run_epoch", "The number of the newest run.", ["job"], **own)
+        self.began = gauge("last_run_start_timestamp_seconds", "When the newest run began.", ["job"], **own)
+        self.ended = gauge("last_run_end_timestamp_seconds", "When the newest run that has ended did.", ["job"], **own)
+        self.succeeded = gauge("last_success_timestamp_seconds", "When a run last succeeded.", ["job"], **own)
+        self.outcome = gauge(
+            "last_run_outcome", "1 for how the newest run that has ended did, else 0.", ["job", "outcome"], **own
+        )
+        self.phases = gauge("last_run_phase_seconds", "Seconds of its phases.", ["job", "phase"], **own)
+        self.behind = gauge(
+            "last_run_datasets_behind", "Datasets that were behind their freshness targets as it began.", ["job"], **own
+        )
+        self.troubles = gauge(
+            "last_run_dataset_trouble",
+            f"1 for a dataset that did not go through, or was behind its target; {MOST_NAMED} at most.",
+            ["job", "dataset", "kind"],
+            **own,
+        )
+        self.reasons_left_out = gauge(
+            "last_run_troubles_left_out", "How many more troubles there were than are named.", ["job"], **own
+        )
+        self.last = {name: gauge(f"last_run_{name}", text, ["job"], **own) for name, text in _COUNTED.items()}
+        self.running = gauge("running", "1 while a run is under way.", ["job"], **own)
+        self.reading = gauge("run_records_read", "Records that the run under way has read so far.", ["job"], **own)
+        self.totals = {name: counter(name, text, ["job"], **own) for name, text in _COUNTED.items()} if totals else {}
+        self.runs = counter("runs", "Runs by how they ended.", ["job", "outcome"], **own) if totals else None
+        self.seconds = (
+            histogram(
+                "run_seconds",
+                "How long runs took.",
+                ["job"],
+                buckets=(0.5, 1, 2, 5, 10, 30, 60, 300, 900, 3600),
+                **own,
+            )
+            if totals
+            else None
+        )
+
+    def observer(self) -> RunMetrics:
+        """Whom one run is to tell."""
+        return RunMetrics(self)
+
+
+class RunMetrics:
+    """Sets metrics by what one run tells."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics, self._job, self._began_ms = metrics, "", 0
+        self._phases: list[PhaseEnded] = []
+
+    def observe(self, event: Event) -> None:
+        metrics = self._metrics
+        match event:
+            case RunBegan():
+                self._job, self._began_ms = label(event.job), event.at_ms
+                metrics.epoch.labels(self._job).set(event.epoch)
+                metrics.began.labels(self._job).set(event.at_ms / 1000)
+                metrics.running.labels(self._job).set(1)
+                metrics.reading.labels(self._job).set(0)
+            case Progressed():
+                metrics.reading.labels(self._job).set(event.progress.records_read)
+            case PhaseEnded():
+                self._phases.append(event)
+            case RunEnded():
+                self._end(event)
+
+    def _end(self, event: RunEnded) -> None:
+        metrics, job = self._metrics, self._job
+        metrics.running.labels(job).set(0)
+        metrics.ended.labels(job).set(event.at_ms / 1000)
+        if event.outcome is RunOutcome.SUCCEEDED:
+            metrics.succeeded.labels(job).set(event.at_ms / 1000)
+        for outcome in RunOutcome:
+            metrics.outcome.labels(job, outcome.value).set(outcome is event.outcome)
+        for phase in self._phases:
+            metrics.phases.labels(job, phase.phase).set(phase.seconds)
+        counts = by_name(phase.counts for phase in self._phases)
+        counts |= asdict(event.totals) if event.totals is not None else {}
+        for name, gauge in metrics.last.items():
+            gauge.labels(job).set(counts.get(name, 0))
+        for name, counter in metrics.totals.items():
+            counter.labels(job).inc(max(0, counts.get(name, 0)))
+        if metrics.runs is not None and metrics.seconds is not None:
+            metrics.runs.labels(job, event.outcome.value).inc()
+            metrics.seconds.labels(job).observe(max(0, event.at_ms - self._began_ms) / 1000)
+        self._tell_troubles()
+
+    def _tell_troubles(self) -> None:
+        metrics, job = self._metrics, self._job
+        notes = [note for phase in self._phases for note in phase.notes if note.kind == BEHIND]
+        reasons = [reason for phase in self._phases for reason in phase.reasons]
+        metrics.troubles.remove_by_labels({"job": job})
+        named = dict.fromkeys((label(each.subject), label(each.kind)) for each in _first(reasons, notes))
+        for dataset, kind in named:
+            metrics.troubles.labels(job, dataset, kind).set(1)
+        more = sum(phase.reasons.more for phase in self._phases)
+        metrics.reasons_left_out.labels(job).set(more + max(0, len(reasons) + len(notes) - MOST_NAMED))
+        metrics.behind.labels(job).set(len(notes))
+
+
+def _first(*parts: Iterable[Reason]) -> list[Reason]:
+    return [each for part in parts for each in part][:MOST_NAMED]
+
+
+class MetricsFile:
+    """Leaves what one run comes to in a file, as it ends. The file changes as a whole. When a run last succeeded stays
+    in it through those that do not; 0 if none has: so who is to be told that none does is told.
+
+    Args:
+        path: of the file.
+
+    Raises:
+        ConfigurationError: as `Metrics`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._registry, self._job = path, require_client().CollectorRegistry(), ""
+        self._metrics = Metrics(self._registry, totals=False)
+        self._observer = self._metrics.observer()
+
+    def observe(self, event: Event) -> None:
+        self._observer.observe(event)
+        if isinstance(event, RunBegan):
+            self._job = label(event.job)
+        if isinstance(event, RunEnded):
+            if event.outcome is not RunOutcome.SUCCEEDED:
+                self._metrics.succeeded.labels(self._job).set(self._succeeded_s())
+            try:
+                require_client().write_to_textfile(str(self._path), self._registry)
+            except OSError as error:
+                logger.warning("the run's metrics can't be written: %s", error)
+
+    def _succeeded_s(self) -> float:
+        """When a run last did, as the file has it."""
+        from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415 - an extra
+
+        try:
+            families = [*text_string_to_metric_families(self._path.read_text(encoding="utf-8"))]
+        except (OSError, ValueError):  # there is none yet, or it is somebody else's
+            return 0
+        samples = (sample for family in families for sample in family.samples)
+        mine = (each.value for each in samples if each.name == _SUCCEEDED and each.labels == {"job": self._job})
+        return next(mine, 0)
+
+
+def require_client() -> Any:
+    """Prometheus's client. Raises ConfigurationError if it is not installed."""
+    try:
+        import prometheus_client  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise ConfigurationError(
+            "metrics need Prometheus's client", found=str(error), todo="pip install 'distcommit[prometheus]'"
+        ) from error
+    return prometheus_client

@@ -1,0 +1,61 @@
+"""The endpoint of a service that Prometheus scrapes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from distcommit.app.telemetry.metrics import Metrics, label, require_client
+from distcommit.app.telemetry.served import Served, Tell
+from distcommit.core.errors import ConfigurationError
+
+
+class ServiceMetrics:
+    """Metrics of a service: of its runs, and of what it does and finds."""
+
+    def __init__(self) -> None:
+        client = require_client()
+        self.registry = client.CollectorRegistry()
+        self.of_runs = Metrics(self.registry, totals=True)
+        self._events = client.Counter(
+            "service_events",
+            "What the service has done and found, by the job's file, as it tells it on stdout.",
+            ["file", "what"],
+            namespace="distcommit",
+            registry=self.registry,
+        )
+        client.ProcessCollector(registry=self.registry)
+
+    def noting(self, told: Tell) -> Tell:
+        """Tells the same, and counts it."""
+
+        def tell(event: Served) -> None:
+            self._events.labels(label(event.job), label(event.what)).inc()
+            told(event)
+
+        return tell
+
+
+@contextmanager
+def scraped(at: tuple[str, int] | None) -> Iterator[ServiceMetrics | None]:
+    """Metrics that can be scraped at this address and port as long as the block lasts; None: there are none.
+
+    Raises:
+        ConfigurationError: if nothing can listen there, or Prometheus's client is not installed.
+    """
+    if at is None:
+        yield None
+        return
+    metrics = ServiceMetrics()
+    try:
+        server, thread = require_client().start_http_server(at[1], at[0], metrics.registry)
+    except OSError as error:
+        raise ConfigurationError(
+            "metrics can't be served there", address=f"{at[0]}:{at[1]}", found=str(error), todo="name a free port"
+        ) from error
+    try:
+        yield metrics
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

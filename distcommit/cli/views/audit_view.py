@@ -1,0 +1,105 @@
+"""The audit's result as a page for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from distcommit.app.auditing.audit import AuditResult
+from distcommit.app.auditing.audit_rows import AuditRow
+from distcommit.app.auditing.shared_positions import SharedRange
+from distcommit.cli.views.pieces import (
+    LISTED,
+    ExplainedTable,
+    and_more,
+    bad_verdict,
+    fact_table,
+    good_verdict,
+    listing,
+    page,
+    should_be_none,
+)
+
+
+def audit_view(result: AuditResult) -> RenderableType:
+    """The verdict, totals, and only what is wrong."""
+    how = "every record was read" if result.deep else "by what files and ledgers say; --deep reads every record"
+    if result.exact:
+        verdict = good_verdict("exact", f"each offset below each watermark is published exactly once ({how})")
+    elif result.passed:
+        verdict = good_verdict("complete", f"each offset below each watermark is published at least once ({how})")
+    else:
+        verdict = bad_verdict("not complete" if result.at_least_once else "not exact", how)
+    facts = {
+        "published": _published(result),
+        "duplicates": should_be_none(result.duplicates),
+        "gaps": should_be_none(result.gaps),
+        "past watermark": should_be_none(result.past_watermark),
+        "rejected": f"{result.rejected:,}" + (" (published below _rejected)" if result.rejected else ""),
+        "lost": should_be_none(result.skipped) + (" (given up: see below)" if result.skipped else ""),
+        "holes": f"{result.holes:,}" + (" (positions without a record in the source)" if result.holes else ""),
+    }
+    if result.filtered:
+        facts["filtered"] = f"{result.filtered:,} (left out on purpose; --json says in which branches)"
+    if result.replaced:
+        facts["replaced"] = f"{result.replaced:,} (others were published in their place)"
+    if result.retained:
+        facts["retained"] = f"{result.retained:,} (too old: `distcommit retain` has taken them)"
+    if result.earlier_incarnations:
+        facts["earlier"] = f"{result.earlier_incarnations:,} files of sources that were made again since, not counted"
+    if result.to_be_swept_count:
+        facts["left over"] = f"{result.to_be_swept_count:,} attempts in staging, which the next run sweeps"
+    if result.deep and result.unsummed_files:
+        facts["not summed"] = (
+            f"{result.unsummed_files:,} files are older than the sums that tell what records say: their offsets alone"
+            " were checked"
+        )
+    if result.at_least_once:
+        facts["unrecorded"] = f"{result.unrecorded_files:,} files that no commit names"
+    twice = not result.at_least_once
+    bad = [row for row in result.partitions if row.gaps or (twice and (row.duplicates or row.past_watermark))]
+    return page(
+        verdict,
+        fact_table(facts),
+        _bad_partitions(bad),
+        listing("ranges that were given up", result.skipped_ranges),
+        listing("not compared with anything that is stored", result.not_compared, result.not_compared_count),
+        listing("ranges that two datasets have published", map(_shared, result.published_by_two)),
+        listing("datasets not finished: run the job, then audit again", result.pending),
+        listing("files that no sequence published", result.unknown_files, result.unknown_files_count),
+        listing("ledgers at targets that the store does not know so", result.not_as_stored, result.not_as_stored_count),
+        listing("records that are not those that were written", result.altered, result.altered_count),
+        listing(
+            "things in staging that no run would sweep: take them away", result.staged_left, result.staged_left_count
+        ),
+        listing("logs and ledgers that can't be read", result.unreadable),
+    )
+
+
+def _published(result: AuditResult) -> str:
+    ledgers = f" and {result.ledger_rows:,} rows of ledgers" if result.ledger_rows else ""
+    return f"{result.records:,} records in {result.files:,} files{ledgers} of {result.datasets:,} datasets"
+
+
+def _shared(found: SharedRange) -> str:
+    first, second = found.datasets
+    return f"{first} and {second}: partition {found.partition}, offsets {found.low} to {found.high - 1}"
+
+
+def _bad_partitions(rows: Sequence[AuditRow]) -> RenderableType | None:
+    if not rows:
+        return None
+    table = ExplainedTable("dataset", "partition", ">from", ">to", ">published", ">duplicates", ">gaps", ">past")
+    for row in rows[:LISTED]:
+        counts = (row.published, row.duplicates, row.gaps, row.past_watermark)
+        table.add_row(
+            Text(row.dataset),
+            Text(row.partition),
+            Text(str(row.first)),
+            Text(str(row.watermark)),
+            *(f"{n:,}" for n in counts),
+        )
+    more = len(rows) - LISTED
+    return Group(table, and_more(more, "partitions (--json has them all)")) if more > 0 else table

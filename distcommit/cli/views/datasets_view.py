@@ -1,0 +1,182 @@
+"""Datasets and their open sequences, as tables for people."""
+
+from __future__ import annotations
+
+import time
+
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.padding import Padding
+from rich.text import Text
+
+from distcommit.app.inspection.datasets import DatasetRow, DatasetsResult
+from distcommit.app.inspection.release_plan import ReleasePlan
+from distcommit.app.inspection.replay_plan import ReplayPlan
+from distcommit.app.inspection.status import standing
+from distcommit.app.inspection.steps import SequenceSteps, StepsResult
+from distcommit.cli.views.pieces import (
+    DATASET_STYLES,
+    LISTED,
+    ExplainedTable,
+    and_more,
+    counted_runs,
+    fact_table,
+    good_verdict,
+    listing,
+    page,
+    short,
+)
+from distcommit.core.watermark import shown
+
+_STEPS = {"DONE": "green", "PENDING": "yellow", "LOST": "red", "UNKNOWN": "red"}
+
+
+def datasets_view(result: DatasetsResult) -> RenderableType:
+    """Datasets with columns for what is known of them."""
+    rows = result.datasets
+    asked_lag = any(row.lag_records is not None or row.lag_problem for row in rows)
+    read = result.last_epoch > 0
+    columns = ["dataset", "status", ">watermark", ">last commit", ">records", ">files"]
+    columns += [">lag, records", ">lag, s", ">target, s"] if asked_lag else []
+    columns += ["last run", ">records read", ">MB read", ">rejected", ">tries"] if read else []
+    cells = [(*_cells(row), *(_lag(row) if asked_lag else ()), *(_read(row) if read else ())) for row in rows]
+    filled = [index for index in range(len(columns)) if index < 2 or any(str(row[index]) for row in cells)]
+    table = ExplainedTable(*(columns[index] for index in filled), explained="why")
+    for row, known in zip(rows, cells, strict=True):
+        table.add_row(*(known[index] for index in filled), why=_why(row))
+    facts = {"job": escape(result.job), "datasets": f"{len(rows):,} listed of {result.matching:,}"}
+    if result.lag_unknown:
+        facts["lag"] = f"[yellow]not known[/]: {escape(result.lag_unknown)}"
+    return page(
+        table if rows else None,
+        listing("logs that can't be read", [f"{name}: {error}" for name, error in result.unreadable.items()]),
+        fact_table(facts),
+    )
+
+
+def _cells(row: DatasetRow) -> tuple[Text | str, ...]:
+    state = row.state
+    numbers = [position for position in state.positions.values() if isinstance(position, int)]
+    whole = len(numbers) == len(state.positions)
+    sums = f"{sum(numbers):,}" if numbers else "none"
+    position = sums if whole else ", ".join(map(shown, state.positions.values()))
+    return (
+        Text(state.dataset),
+        Text(word := standing(state), style=DATASET_STYLES.get(word, "")),
+        Text(position),
+        f"{_ago((time.time() * 1000 - row.committed_ms) / 1000)} ago" if row.committed_ms else "",
+        f"{state.done_records:,}" if state.done_epoch else "",
+        f"{state.done_files:,}" if state.done_epoch else "",
+    )
+
+
+def _lag(row: DatasetRow) -> tuple[Text | str, ...]:
+    return (
+        f"{row.lag_records:,}" if row.lag_records is not None else "?",
+        f"{row.lag_seconds:,.0f}" if row.lag_seconds is not None else "?",
+        Text(f"{row.target_s:g}", style="red" if row.times_behind > 1 else "") if row.target_s else "",
+    )
+
+
+def _read(row: DatasetRow) -> tuple[Text | str, ...]:
+    outcome, read = row.outcome, row.attempts
+    word = Text(outcome.outcome if outcome else "", style="red" if outcome and outcome.kind else "")
+    if read is None:
+        return word, "", "", "", ""
+    tries = f"{read.attempts:,}" + (f" ({read.failed:,} failed)" if read.failed else "")
+    return word, f"{read.records_read:,}", f"{read.bytes_read / 1e6:,.1f}", _or_nothing(read.records_rejected), tries
+
+
+def _or_nothing(number: int) -> str:
+    return f"{number:,}" if number else ""
+
+
+def _why(row: DatasetRow) -> str:
+    state, parts = row.state, list[str]()
+    if state.pending_epoch:
+        parts.append(f"{state.pending_records:,} records of epoch {state.pending_epoch}")
+    if state.failed_runs:
+        parts.append(f"{counted_runs(state.failed_runs)} could not {'finish' if state.pending_epoch else 'read'} it")
+    if state.positions_lost:
+        parts.append(f"{state.positions_lost:,} positions lost")
+    if row.attempts is not None:
+        parts += [f"{name}: {count:,} did not pass" for name, count in row.attempts.not_passed.items()]
+    parts += [short(text) for text in (state.reason, row.lag_problem) if text]
+    return "; ".join(parts)
+
+
+def steps_view(result: StepsResult) -> RenderableType:
+    """Each sequence in a line, and its steps below it, those that are not done first."""
+    blocks: list[RenderableType | None] = [_sequence(sequence) for sequence in result.sequences]
+    if result.left_out:
+        blocks.append(and_more(result.left_out, "datasets with a sequence that is not closed (--limit 0 shows all)"))
+    if not result.sequences:
+        blocks.append(Text("nothing is sealed and not closed", style="green"))
+    blocks.append(listing("logs that can't be read", [f"{name}: {error}" for name, error in result.unreadable.items()]))
+    return page(*blocks, fact_table({"job": escape(result.job)}))
+
+
+def replay_plan_view(result: ReplayPlan) -> RenderableType:
+    """What becomes of each sequence, those that are not simply closed first."""
+    table = ExplainedTable("dataset", ">epoch", "what", ">executes", ">found done", ">records", explained="why")
+    rows = sorted(result.rows, key=lambda row: (row.does == "closes", row.dataset))
+    for row in rows[:LISTED]:
+        does = Text(row.does, style="" if row.does == "closes" else "yellow")
+        counts = (f"{number:,}" for number in (row.executes, row.found_done, row.records))
+        table.add_row(row.dataset, str(row.epoch), does, *counts, why=short(row.why))
+    told = ", ".join(f"{count:,} {does}" for does, count in sorted(result.counts.items())) or "nothing to replay"
+    return page(
+        good_verdict("dry run", "nothing was changed"),
+        table if rows else None,
+        and_more(len(rows) - LISTED, "sequences (--json has them all)") if len(rows) > LISTED else None,
+        listing("logs that can't be recovered", [f"{name}: {error}" for name, error in result.unreadable.items()]),
+        None if result.goes_through else Text("recover would end with exit code 1", style="red"),
+        fact_table({"job": escape(result.job), "sequences": escape(told)}),
+    )
+
+
+def release_plan_view(result: ReleasePlan) -> RenderableType:
+    """What becomes of each dataset; first those to which nothing is done."""
+    table = ExplainedTable("dataset", "status", ">records", explained=f"what {result.how} does")
+    rows = sorted(result.rows, key=lambda row: (row.acts, row.dataset))
+    for row in rows[:LISTED]:
+        status = Text(row.status, style=DATASET_STYLES.get(row.status, ""))
+        table.add_row(row.dataset, status, f"{row.records:,}", why=short(row.does))
+    acted_on = sum(row.acts for row in rows)
+    return page(
+        good_verdict("dry run", "nothing was changed"),
+        table if rows else None,
+        and_more(len(rows) - LISTED, "datasets (--json has them all)") if len(rows) > LISTED else None,
+        listing("logs that can't be read", [f"{name}: {error}" for name, error in result.unreadable.items()]),
+        fact_table({"job": escape(result.job), "datasets": f"{acted_on:,} of {len(rows):,} would be released"}),
+    )
+
+
+def _sequence(sequence: SequenceSteps) -> RenderableType:
+    head = Text(sequence.dataset, style="bold")
+    head.append(f"  {sequence.status}", style=DATASET_STYLES.get(sequence.status, ""))
+    told = f"  epoch {sequence.epoch}, {sequence.records:,} records in {sequence.files:,} files"
+    told += f", bucket {sequence.bucket}" + (", held until its run is decided" if sequence.held else "")
+    head.append(told)
+    lines: list[RenderableType] = [head]
+    if sequence.reason:
+        failed = f"{counted_runs(sequence.failed_runs)} could not finish it: " if sequence.failed_runs else ""
+        lines.append(Padding(Text(f"{failed}{short(sequence.reason)}", style="yellow"), (0, 0, 0, 2)))
+    counts = ", ".join(f"{count:,} {state}" for state, count in sorted(sequence.counts.items())) or "none"
+    lines.append(Text(f"  steps: {counts}"))
+    table = ExplainedTable("step", "state", explained="why")
+    open_first = sorted(sequence.steps, key=lambda step: step.state == "DONE")
+    for step in open_first[:LISTED]:
+        table.add_row(step.what, Text(step.state, style=_STEPS.get(step.state, "")), why=short(step.why))
+    if open_first:
+        lines.append(table)
+    if len(open_first) > LISTED:
+        lines.append(and_more(len(open_first) - LISTED, "steps (--json has them all)"))
+    return Group(*lines)
+
+
+def _ago(seconds: float) -> str:
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:,.0f} {unit}"
+    return f"{max(0, seconds):,.0f} s"

@@ -1,0 +1,174 @@
+"""The pieces that all views are made of: verdicts, facts, tables and lists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from distcommit.core.errors import shortened_cause
+
+DATASET_STYLES = {
+    "idle": "green",
+    "unread": "yellow",
+    "pending": "yellow",
+    "quarantined": "red",
+    "revoking": "red",
+    "stopped": "red",
+}
+"""How datasets stand, in color."""
+LISTED = 20
+"""Lines of a table or a list; the rest is counted."""
+_GAP = 3
+"""Columns of a terminal between those of a table."""
+_FIRST, _READS_WELL, _ROOM = 16, 30, 40
+"""Columns of a terminal that the first one of an explained table has at least; with which it reads well, however long
+names are; and that its texts have at least beside it."""
+_SAID = 160
+
+
+def page(*blocks: RenderableType | None) -> Group:
+    """Blocks one below the other, with a line between them; those that are None are left out."""
+    shown = [block for block in blocks if block is not None]
+    spaced: list[RenderableType] = []
+    for index, block in enumerate(shown):
+        spaced += ["", block] if index else [block]
+    return Group(*spaced)
+
+
+def good_verdict(verdict: str, explanation: str) -> str:
+    """A verdict in green, and what it means."""
+    return f"[bold green]{verdict}[/]: {explanation}"
+
+
+def bad_verdict(verdict: str, explanation: str) -> str:
+    """A verdict in red, and what it means."""
+    return f"[bold red]{verdict}[/]: {explanation}"
+
+
+def fact_table(facts: Mapping[str, str]) -> Table:
+    """Names and values; the values may have markup."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in facts.items():
+        table.add_row(name, value)
+    return table
+
+
+def new_table(*columns: str) -> Table:
+    """An empty table; columns whose name begins with `>` hold numbers."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold", expand=False)
+    for column in columns:
+        number = column.startswith(">")
+        table.add_column(
+            column.removeprefix(">"), justify="right" if number else "left", no_wrap=number, overflow="fold"
+        )
+    return table
+
+
+class ExplainedTable:
+    """A table with a text for each row: in a last column where there is room for it, else below its row, and so are
+    then the last columns, if there is no room for them either.
+
+    Args:
+        columns: as of `new_table`; what is in the first one is folded where it is too long.
+        explained: the heading of the texts, if there are any.
+    """
+
+    def __init__(self, *columns: str, explained: str = "") -> None:
+        self._columns, self._explained = columns, explained
+        self._rows: list[tuple[tuple[Text, ...], str]] = []
+
+    def add_row(self, *cells: Text | str, why: str = "") -> None:
+        """Adds a row, and its text."""
+        self._rows.append((tuple(Text(cell) if isinstance(cell, str) else cell for cell in cells), why))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        widths = [
+            max(cell_len(text) for text in (name.removeprefix(">"), *(row[place].plain for row, _ in self._rows)))
+            for place, name in enumerate(self._columns)
+        ]
+        least = options.max_width - sum(widths[1:]) - _GAP * (len(widths) - 1)  # for the first one
+        least_beside = least - _GAP - _ROOM
+        if any(why for _, why in self._rows) and least_beside >= min(widths[0], _READS_WELL):
+            first = max(_READS_WELL, min(least_beside, least // 2))
+            yield self._beside([min(widths[0], first), *widths[1:]])
+        else:
+            yield from self._below(widths, options.max_width)
+
+    def _beside(self, widths: Sequence[int]) -> Table:
+        table = self._part(widths, self._explained)
+        for cells, why in self._rows:
+            table.add_row(*cells, Text(why))
+        return table
+
+    def _below(self, widths: list[int], room: int) -> Iterator[RenderableType]:
+        least = min(widths[0], _FIRST)
+        while len(widths) > 1 and least + sum(widths[1:]) + _GAP * (len(widths) - 1) > room:
+            widths.pop()
+        shown = len(widths)
+        widths[0] = min(widths[0], max(least, room - sum(widths[1:]) - _GAP * (shown - 1)))
+        part, is_first = self._part(widths), True
+        for cells, why in self._rows:
+            part.add_row(*cells[:shown])
+            others = zip(self._columns[shown:], cells[shown:], strict=True)
+            told = [f"{name.removeprefix('>')} {cell.plain}" for name, cell in others if cell.plain]
+            if text := "; ".join([*([" · ".join(told)] if told else []), *([why] if why else [])]):
+                yield part
+                yield Padding(Text(text, overflow="fold"), (0, 0, 0, 4))
+                part, is_first = self._part(widths), False
+                part.show_header = False
+        if part.rows or is_first:
+            yield part
+
+    def _part(self, widths: Sequence[int], *more: str) -> Table:
+        table = new_table(*self._columns[: len(widths)], *more)
+        for column, width in zip(table.columns, widths, strict=False):
+            column.width = width
+        return table
+
+
+def short(text: str) -> str:
+    """Return a reason in one line, its cause cut where it is long."""
+    return shortened_cause(text, _SAID)
+
+
+def seconds_spent(seconds: Mapping[str, float]) -> str:
+    """Seconds by phase, and together."""
+    parts = [f"{escape(name)} {value:.1f}" for name, value in seconds.items()]
+    return " · ".join([*parts, f"together {sum(seconds.values()):.1f}"])
+
+
+def listing(title: str, lines: Iterable[str], count: int = 0) -> RenderableType | None:
+    """A title with a count, and the first lines; None if there are none."""
+    known = list(lines)
+    count = max(count, len(known))
+    if not known:
+        return None
+    shown: list[RenderableType] = [Text(f"{title}: {count:,}", style="bold")]
+    shown += [Text(f"  {' '.join(line.split())}", overflow="fold") for line in known[:LISTED]]
+    if count > LISTED:
+        shown.append(and_more(count - LISTED, "more"))
+    return Group(*shown)
+
+
+def and_more(count: int, what: str) -> Text:
+    """That there are so many more."""
+    return Text(f"and {count:,} {what}", style="dim")
+
+
+def counted_runs(count: int) -> str:
+    """So many runs, in words."""
+    return "1 run" if count == 1 else f"{count:,} runs"
+
+
+def should_be_none(count: int) -> str:
+    """A count that should be 0."""
+    return f"[bold red]{count:,}[/]" if count else "0"

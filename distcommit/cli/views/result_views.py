@@ -1,0 +1,292 @@
+"""Results as tables for people. Reads well in 80 to 100 columns."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.text import Text
+
+from distcommit.app.admin.rebuild_plan import RebuildResult, RebuildRow
+from distcommit.app.inspection.read_log import LogResult
+from distcommit.app.migration.compare import CompareResult
+from distcommit.app.migration.imports import ImportResult
+from distcommit.app.migration.rebucket import RebucketResult
+from distcommit.cli.views.pieces import (
+    LISTED,
+    ExplainedTable,
+    and_more,
+    bad_verdict,
+    fact_table,
+    good_verdict,
+    listing,
+    new_table,
+    page,
+    seconds_spent,
+    should_be_none,
+)
+from distcommit.cli.views.run_lines import flow_table, positions_lost
+from distcommit.core.watermark import Position, shown
+from distcommit.engine.driver.reports import Totals
+from distcommit.engine.driver.run import RecoverResult, RunResult
+
+if TYPE_CHECKING:
+    from distcommit.app.demo.story import DemoResult
+
+_SHOWN = 300
+"""Characters of what one record says; --json has all."""
+
+
+def run_view(result: RunResult) -> RenderableType:
+    """What a run did, and why what did not go through did not."""
+    totals = result.totals
+    if result.error:
+        verdict = bad_verdict("failed", escape(result.error))
+    elif not result.succeeded:
+        verdict = bad_verdict(
+            "not everything went through",
+            f"{totals.datasets_published:,} datasets were committed; what is missing is tried again by the next run",
+        )
+    elif totals.positions_lost:
+        verdict = bad_verdict("committed, with losses", "the source had deleted records before they were read")
+    elif totals.datasets_published:
+        verdict = good_verdict("committed", "all that was new")
+    else:
+        verdict = good_verdict("nothing new", "nothing that the source names has records above its watermark")
+    if not result.decided:
+        held = f"{totals.datasets_held:,} datasets were held back"
+        verdict = bad_verdict(
+            "not published", f"the run publishes all datasets or none, and not all could be; {held}, to be read again"
+        )
+    facts = {
+        "run": f"{escape(result.run_id)}, epoch {result.epoch}",
+        "datasets": _datasets(totals),
+        "records": f"{totals.records_published:,} published"
+        + (f", {totals.records_diverted:,} of them rejected" if totals.records_diverted else ""),
+        "files": f"{totals.files_published:,}",
+        "replayed": _replayed(totals),
+        **positions_lost(totals.positions_lost),
+        **_notes(totals),
+        "seconds": seconds_spent(result.seconds),
+    }
+    return page(verdict, fact_table(facts), flow_table(totals.flow), _reasons(totals))
+
+
+def recover_view(result: RecoverResult) -> RenderableType:
+    """What `recover` did."""
+    totals = result.totals
+    if not result.succeeded:
+        verdict = bad_verdict("not everything was recovered", "the next run tries again what is left")
+    elif totals.sequences_replayed or totals.sequences_dropped:
+        verdict = good_verdict("recovered", "nothing is pending")
+    else:
+        verdict = good_verdict("nothing to recover", "nothing was pending")
+    facts = {
+        "run": f"{escape(result.run_id)}, epoch {result.epoch}",
+        "replayed": _replayed(totals),
+        "left over": f"{totals.files_swept:,} staged files that no dataset needs any more deleted",
+    }
+    return page(verdict, fact_table(facts), _reasons(totals))
+
+
+def rebucket_view(result: RebucketResult) -> RenderableType:
+    """What `rebucket` did."""
+    if result.epoch:
+        went_on = "; an earlier command had begun it" if result.went_on else ""
+        verdict = good_verdict("rebucketed", f"the job may run again{went_on}")
+    else:
+        verdict = good_verdict("nothing to do", "the job has what it says")
+    facts = {
+        "job": escape(result.job),
+        "buckets": f"{result.buckets_before} before, {result.buckets} now (generation {result.generation})",
+        **({"datasets": f"{result.datasets:,} carried over"} if result.epoch else {}),
+        **{escape(name): escape(value) for name, value in result.settings.items()},
+        **({"logs before": f"stay in {escape(result.old_logs)}, and are read no more"} if result.epoch else {}),
+        **({"job file": escape(result.job_file)} if result.job_file else {}),
+    }
+    return page(verdict, fact_table(facts))
+
+
+def log_view(result: LogResult) -> RenderableType:
+    """Each record of a log, with why it does not count where it does not."""
+    table = new_table(">number", ">epoch", "writer", "record", "what it says")
+    for line in result.lines:
+        what = Text(line.what)
+        what.truncate(_SHOWN, overflow="ellipsis")
+        if line.unreadable:
+            what = Text(line.unreadable, style="red")
+        elif line.ignored:
+            what.append(f"\nignored: {line.ignored}", style="yellow")
+        table.add_row(str(line.number), str(line.epoch or ""), line.writer[:8], line.record, what)
+    facts = {"log": escape(result.log), **({"dataset": escape(result.dataset)} if result.dataset else {})}
+    return page(table, fact_table(facts))
+
+
+def import_view(result: ImportResult) -> RenderableType:
+    """Each dataset whose watermark was set or kept; then what was left out."""
+    listed = [row for row in result.rows if row.action != "same"]
+    table = new_table("dataset", ">watermark", ">next offset there", "action")
+    for row in listed[:LISTED]:
+        table.add_row(Text(row.dataset), _each(row.before), _each(row.after), Text(row.action))
+    counts = Counter(row.action for row in result.rows)
+    would = "would be set" if result.dry_run else "set"
+    verdict = good_verdict("dry run" if result.dry_run else "imported", f"{result.datasets_set:,} watermarks {would}")
+    facts = {
+        "from": escape(result.origin),
+        "there already": f"{counts['same']:,}",
+        "kept": f"{counts['kept']:,}" + (" (they differ; --overwrite sets them)" if counts["kept"] else ""),
+    }
+    return page(
+        verdict,
+        table if listed else None,
+        and_more(len(listed) - LISTED, "datasets (--json has them all)") if len(listed) > LISTED else None,
+        fact_table(facts),
+        listing("positions left out", result.left_out),
+    )
+
+
+def compare_view(result: CompareResult) -> RenderableType:
+    """The verdict, and the partitions that differ or are not equally far."""
+    what = "published alike, as far as both are" if result.by_files else "where it stands"
+    if result.same:
+        verdict = good_verdict("same", f"all of {result.partitions:,} partitions: {what}")
+    else:
+        verdict = bad_verdict("different", f"{result.differing:,} of {result.partitions:,} partitions")
+    differing = [r for r in result.rows if r.only_ours or r.only_theirs or r.ours != r.theirs]
+    table = ExplainedTable("dataset", "partition", ">ours", ">theirs", ">ahead", ">both", ">only ours", ">only theirs")
+    for row in sorted(differing, key=lambda r: not (r.only_ours or r.only_theirs))[:LISTED]:
+        shown = (Text("-" if position is None else str(position)) for position in (row.ours, row.theirs))
+        counts = (f"{n:,}" for n in (row.ahead, row.both, row.only_ours, row.only_theirs))
+        table.add_row(Text(row.dataset), Text(row.partition), *shown, *counts)
+    facts = {"with": escape(result.other)}
+    if result.by_files:
+        facts["published by both"] = f"{sum(row.both for row in result.rows):,} offsets"
+    return page(
+        verdict,
+        table if differing else None,
+        and_more(len(differing) - LISTED, "partitions (--json has them all)") if len(differing) > LISTED else None,
+        fact_table(facts),
+        listing("not compared", result.unreadable),
+    )
+
+
+def rebuild_view(result: RebuildResult) -> RenderableType:
+    """What a rebuild did, or what keeps it from being done."""
+    if result.problems:
+        verdict = bad_verdict(
+            "not rebuilt", "nothing was written; mend or take away what is named, or see --accept-gaps"
+        )
+    elif result.written:
+        verdict = good_verdict("rebuilt", "the job may run again; `distcommit audit` proves it")
+    else:
+        what = f": epoch {result.epoch} would be taken, and all datasets stay as they are" if not result.rows else ""
+        verdict = good_verdict("dry run", f"nothing was written{what}")
+    table = ExplainedTable("dataset", ">before", ">after", ">files", ">set aside", ">gaps")
+    for row in result.rows[:LISTED]:
+        counts = (f"{n:,}" for n in (row.files, row.files_set_aside, row.gap_records))
+        table.add_row(Text(row.dataset), _each(row.before), _each(row.after), *counts)
+    return page(
+        verdict,
+        table if result.rows else None,
+        and_more(len(result.rows) - LISTED, "datasets (--json has them all)") if len(result.rows) > LISTED else None,
+        listing(
+            "damaged files, written again" if result.written else "damaged files, to be written again", result.repaired
+        ),
+        listing("datasets whose source was made again", [_made_again(row) for row in result.rows if row.earlier]),
+        listing("problems", result.problems, result.problems_count),
+        listing("files set aside, to be read again", result.set_aside, result.set_aside_count),
+    )
+
+
+def _made_again(row: RebuildRow) -> str:
+    return f"{row.dataset}: its positions count in {row.incarnation}, no longer in {', '.join(row.earlier)}"
+
+
+def demo_view(result: DemoResult) -> RenderableType:
+    """The demo's result: what was produced against what was published."""
+    verdict = (
+        good_verdict("exactly once", "every record that was produced is published once, after a kill in mid-commit")
+        if result.exact
+        else bad_verdict("not exact", "; ".join(map(escape, result.problems)))
+    )
+    table = new_table("", ">produced", ">published")
+    table.add_row("records", f"{result.records_produced:,}", f"{result.records_published:,}")
+    table.add_row("checksum", escape(result.checksum_produced), escape(result.checksum_published))
+    facts = {
+        "duplicates": should_be_none(result.duplicates),
+        "missing": should_be_none(result.missing),
+        "at the kill": f"{result.sequences_pending_at_kill} datasets sealed and not closed; of their files"
+        f" {result.files_published_at_kill:,} published, {result.files_staged_at_kill:,} still staged",
+        "replayed": f"{result.sequences_replayed} sequences",
+        "published": f"{result.files:,} files of {result.datasets} datasets",
+        "seconds": seconds_spent(result.seconds),
+    }
+    return page(verdict, table, fact_table(facts))
+
+
+# -- parts of several results
+
+
+def _datasets(totals: Totals) -> str:
+    counts = {
+        "committed": (totals.datasets_published, "green"),
+        "unchanged": (totals.datasets_unchanged, ""),
+        "failed": (totals.datasets_failed, "red"),
+        "skipped": (totals.datasets_skipped, "yellow"),
+    }
+    if totals.datasets_held:
+        counts["held back"] = (totals.datasets_held, "yellow")
+    return ", ".join(
+        f"[{style}]{n:,} {name}[/]" if n and style else f"{n:,} {name}" for name, (n, style) in counts.items()
+    )
+
+
+def _replayed(totals: Totals) -> str:
+    text = f"{totals.sequences_replayed:,} sequences of earlier runs"
+    if totals.sequences_dropped:
+        text += f", {totals.sequences_dropped:,} dropped (their run never decided to publish)"
+    if totals.datasets_quarantined:
+        text += f", [red]{totals.datasets_quarantined:,} datasets quarantined[/]"
+    if totals.sequences_left:
+        text += f", [yellow]{totals.sequences_left:,} left pending[/]"
+    return text
+
+
+def _notes(totals: Totals) -> dict[str, str]:
+    """What is worth knowing and in order, by its kind: how many, which, and why."""
+    by_kind: dict[str, dict[str, list[str]]] = {}
+    for note in totals.notes:
+        by_kind.setdefault(note.kind, {}).setdefault(note.text, []).append(note.subject)
+    more = f"; and {totals.notes_more:,} more" if totals.notes_more else ""
+    return {
+        escape(kind): "; ".join(
+            escape(f"{len(names):,} ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''}): {text}")
+            for text, names in by_text.items()
+        )
+        + more
+        for kind, by_text in by_kind.items()
+    }
+
+
+def _reasons(totals: Totals) -> RenderableType | None:
+    """Why datasets did not go through, those with one reason together."""
+    if not totals.reasons:
+        return None
+    subjects: dict[tuple[str, str], list[str]] = {}
+    for reason in totals.reasons:
+        subjects.setdefault((reason.kind, " ".join(reason.text.split())), []).append(reason.subject)
+    table = ExplainedTable("dataset", "kind", explained="reason")
+    for (kind, text), names in list(subjects.items())[:LISTED]:
+        others = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
+        table.add_row(names[0] + others, kind, why=text)
+    more = totals.reasons_more + max(0, len(subjects) - LISTED)
+    return Group(table, and_more(more, "reasons (--json has up to 100)")) if more else table
+
+
+def _each(positions: Mapping[str, Position]) -> Text:
+    """Positions one by one, as far as they fit."""
+    first = [f"{partition}:{shown(position)}" for partition, position in list(positions.items())[:4]]
+    return Text(" ".join([*first, *(["..."] if len(positions) > len(first) else [])]) or "none")

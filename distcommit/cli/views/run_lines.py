@@ -1,0 +1,96 @@
+"""What runs have left of themselves, in lines for people."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from rich.console import RenderableType
+from rich.markup import escape
+from rich.text import Text
+
+from distcommit.app.inspection.runs import RunStatus
+from distcommit.app.inspection.status import StatusResult
+from distcommit.cli.views.pieces import ExplainedTable
+from distcommit.core.records.flow_counts import FlowCounts
+from distcommit.core.run_outcome import RunOutcome
+from distcommit.stores.history.run_records import RunRecord
+
+_STYLES = {RunOutcome.SUCCEEDED: "green", RunOutcome.FAILED: "red"}
+
+
+def last_run(result: StatusResult) -> dict[str, str]:
+    """The newest run, and how it ended."""
+    if not result.epoch:
+        return {"last run": "none yet"}
+    run = f"{escape(result.run_id)}, epoch {result.epoch}"
+    ended = _ended(result.last_run) if result.last_run else f"[yellow]no record[/]: {escape(_untold(result))}"
+    return {"last run": run, "ended": ended}
+
+
+def _untold(result: StatusResult) -> str:
+    """Why the newest run has left no record, as far as it is known whether it lives."""
+    known = next((row for row in result.runs if row.epoch == result.epoch), None)
+    if known is not None and known.died:
+        return "it died"
+    return "it is under way" if known is not None and known.status == RunStatus.RUNNING else result.no_record
+
+
+def flow_table(flow: FlowCounts) -> RenderableType | None:
+    """What each construct of a run's flow did, and what was checked; None if there was none."""
+    if not flow:
+        return None
+    counted = (">records", ">rejected", ">filtered", ">noted", ">seconds", ">records/s")
+    table = ExplainedTable("branch", "construct", *counted, explained="what was found")
+    nothing = [""] * len(counted)
+    for each in flow.constructs:
+        counts = [f"{number:,}" if number else "" for number in (each.rejected, each.filtered, each.noted)]
+        speed = f"{each.taken / each.seconds:,.0f}" if each.seconds else ""
+        names = (Text(each.branch), Text(each.construct))
+        table.add_row(*names, f"{each.taken:,}", *counts, f"{each.seconds:.1f}", speed)
+    for check in flow.checks:
+        asked = check.passed + check.failed
+        said = f"{check.failed:,} of {asked:,} work units did not pass" if check.failed else "passed"
+        style = "" if not check.failed else "red" if check.mandatory else "yellow"
+        table.add_row(check.branch, Text(check.checker, style=style), *nothing, why=said)
+    for lost in flow.failures:
+        said = f"failed in {lost.work_units:,} work units, whose records are among its errors"
+        table.add_row(lost.branch, Text(lost.construct, style="yellow"), *nothing, why=said)
+    return table
+
+
+def positions_lost(positions: int) -> dict[str, str]:
+    """How many a source has lost, if it has."""
+    if not positions:
+        return {}
+    return {
+        "lost": f"[bold red]{positions:,}[/] positions that the source had deleted, or that were given up with them"
+    }
+
+
+def _ended(record: RunRecord) -> str:
+    counts = {
+        "datasets published": record.totals.get("datasets_published", 0),
+        "records": record.totals.get("records_published", 0),
+        "sequences replayed": record.totals.get("sequences_replayed", 0),
+        "held back": record.totals.get("datasets_held", 0),
+        "quarantined": record.totals.get("datasets_quarantined", 0),
+        "commits at sinks": record.totals.get("commit_successes", 0),
+        "commits to be tried again": record.totals.get("commit_retries", 0),
+        "commits that can never be made": record.totals.get("commit_failures", 0),
+        "ms at sinks, added up over tasks": record.totals.get("target_ms", 0),
+    }
+    told = ", ".join(f"{number:,} {name}" for name, number in counts.items() if number) or "nothing published"
+    outcome = f"[{_STYLES.get(record.outcome, 'yellow')}]{record.outcome}[/]"
+    took = f"after {(record.ended_ms - record.began_ms) / 1000:,.1f} s"
+    text = (
+        f"{outcome} at {clock_time(record.ended_ms)} {took}, {escape(record.command)} by {escape(record.who)}: {told}"
+    )
+    return f"{text}; {escape(' '.join(record.error.split()))}" if record.error else text
+
+
+def clock_time(at_ms: int) -> str:
+    """A moment, in UTC."""
+    try:
+        return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (ValueError, OverflowError, OSError):  # a clock that was set to no time that there is
+        return f"{at_ms} ms"

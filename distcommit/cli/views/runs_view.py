@@ -1,0 +1,148 @@
+"""What is kept of runs, as tables for people."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from rich.console import RenderableType
+from rich.markup import escape
+from rich.text import Text
+
+from distcommit.app.inspection.runs import RunDatasetRow, RunResultKept, RunRow, RunsResult, RunStatus
+from distcommit.cli.views.pieces import (
+    LISTED,
+    ExplainedTable,
+    and_more,
+    bad_verdict,
+    fact_table,
+    good_verdict,
+    listing,
+    page,
+    short,
+)
+from distcommit.cli.views.run_lines import clock_time, flow_table
+
+if TYPE_CHECKING:
+    from distcommit.app.running.cancel import CancelResult
+
+_STYLES = {
+    RunStatus.COMMITTED: "green",
+    RunStatus.RUNNING: "cyan",
+    RunStatus.FAILED: "red",
+    RunStatus.SUCCESSFUL: "yellow",
+    RunStatus.CANCELLED: "yellow",
+}
+
+
+def runs_view(result: RunsResult) -> RenderableType:
+    """All runs that are kept, newest first."""
+    table = ExplainedTable(
+        "epoch", "status", ">began (UTC)", ">took", ">datasets", ">not", ">records", explained="what, and why"
+    )
+    for row in result.runs:
+        counts = [f"{n:,}" if n else "" for n in (row.datasets_published, row.datasets_not, row.records_published)]
+        told = f"{row.command} by {row.who}" if row.who else row.run_id
+        told += f": {short(row.reason)}" if row.reason else ""
+        began = _began(row).removesuffix(" UTC").rpartition(":")[0]  # to the minute; of one run all is told
+        table.add_row(str(row.epoch or ""), _status(row), began, _took(row), *counts, why=told)
+    facts = {
+        "job": escape(result.job),
+        "store": escape(result.store),
+        "runs": f"{len(result.runs):,} kept",
+        **({"failed": _in_a_row(result.failed_in_a_row)} if result.failed_in_a_row else {}),
+        **({"not": "datasets that did not go through"} if any(row.datasets_not for row in result.runs) else {}),
+    }
+    return page(table if result.runs else None, fact_table(facts))
+
+
+def _in_a_row(runs: int) -> str:
+    return f"the last [red]{runs:,}[/] in a row" if runs > 1 else "[red]the last one[/]"
+
+
+def cancel_view(result: CancelResult) -> RenderableType:
+    """What became of the runs that were told to end."""
+    if not result.runs and result.ended:
+        verdict = good_verdict("nothing to cancel", "no run of the job lives")
+    elif result.ended:
+        verdict = good_verdict("ended", "what was sealed is replayed by the next run")
+    elif result.pending:
+        verdict = bad_verdict("not ended yet", "a run that waits for Spark has no epoch, and can't be told; ask again")
+    else:
+        verdict = bad_verdict("not ended yet", "it is told, and ends as soon as it looks; ask again, or kill it")
+    facts = {f"epoch {row.epoch}": f"{row.status}: {escape(short(row.reason))}" for row in result.runs}
+    return page(verdict, fact_table({"job": escape(result.job)} | facts))
+
+
+def run_kept_view(result: RunResultKept) -> RenderableType:
+    """One run: how it went, and the datasets that did not go through first."""
+    row, record, begun = result.run, result.record, result.beginning
+    facts = {
+        "run": f"{escape(row.run_id)}, epoch {row.epoch}",
+        "status": f"[{_STYLES.get(row.status, '') or 'default'}]{row.status}[/]"
+        + (f": {escape(short(row.reason))}" if row.reason else ""),
+        "command": f"{escape(row.command)} by {escape(row.who)}",
+        "began": _began(row),
+    }
+    if record is not None:
+        facts["ended"] = f"{clock_time(record.ended_ms)}, after {_took(row)}"
+        facts |= {
+            f"  {escape(phase.name)}": f"{phase.seconds:,.1f} s{'' if phase.completed else ', not completed'}: "
+            + (", ".join(f"{n:,} {escape(k.replace('_', ' '))}" for k, n in phase.counts.items() if n) or "nothing")
+            for phase in record.phases
+        }
+    if begun is not None:
+        facts["driver"] = f"process {begun.facts.pid} on {escape(begun.facts.host)}, {escape(begun.facts.job_file)}"
+        facts["versions"] = ", ".join(f"{escape(k)} {escape(v)}" for k, v in begun.facts.versions.items())
+        facts["config"] = escape(json.dumps(begun.facts.config, ensure_ascii=False))
+    was_read = any(each.attempts.attempts for each in result.datasets)
+    columns = (">records read", ">MB read", ">rejected", ">tries", ">seconds") if was_read else ()
+    table = ExplainedTable("dataset", "outcome", ">records", ">files", *columns, explained="why")
+    for each in result.datasets[:LISTED]:
+        cells = _dataset(each)
+        table.add_row(*cells[: 4 + len(columns)], why=_why(each))
+    more = len(result.datasets) - LISTED
+    reasons = (
+        [f"{r.subject}: {r.kind}: {r.text}" for r in record.reasons.kept] if record and not result.datasets else []
+    )
+    return page(
+        table if result.datasets else None,
+        and_more(more, "datasets (--json has them all)") if more > 0 else None,
+        listing("reasons", reasons),
+        fact_table(facts | ({"datasets": escape(result.not_kept)} if result.not_kept else {})),
+        flow_table(record.flow) if record is not None else None,
+    )
+
+
+def _dataset(each: RunDatasetRow) -> tuple[Text | str, ...]:
+    outcome, read = each.outcome, each.attempts
+    tries = f"{read.attempts:,}" + (f" ({read.failed:,} failed)" if read.failed else "")
+    numbers = (outcome.records, outcome.files, read.records_read)
+    return (
+        Text(outcome.dataset),
+        Text(outcome.outcome, style="red" if outcome.kind else ""),
+        *(f"{number:,}" if number else "" for number in numbers),
+        f"{read.bytes_read / 1e6:,.1f}" if read.bytes_read else "",
+        f"{read.records_rejected:,}" if read.records_rejected else "",
+        tries if read.attempts else "",
+        f"{read.ms / 1000:,.1f}" if read.attempts else "",
+    )
+
+
+def _why(each: RunDatasetRow) -> str:
+    outcome = each.outcome
+    why = f"{outcome.kind}: {short(outcome.reason)}" if outcome.kind else ""
+    checks = [f"{name}: {count:,} did not pass" for name, count in each.attempts.not_passed.items()]
+    return "; ".join(filter(None, (why, *checks)))
+
+
+def _status(row: RunRow) -> Text:
+    return Text(row.status, style=_STYLES.get(row.status, ""))
+
+
+def _began(row: RunRow) -> str:
+    return clock_time(row.began_ms) if row.began_ms else ""
+
+
+def _took(row: RunRow) -> str:
+    return f"{(row.ended_ms - row.began_ms) / 1000:,.1f} s" if row.ended_ms else ""

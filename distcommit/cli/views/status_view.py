@@ -1,0 +1,126 @@
+"""How a job stands, as a page for people. Reads well in 80 to 100 columns."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from distcommit.app.inspection.status import DatasetStatusRow, NextRun, StatusResult, standing
+from distcommit.cli.views.pieces import DATASET_STYLES, ExplainedTable, and_more, counted_runs, fact_table, page, short
+from distcommit.cli.views.run_lines import flow_table, last_run, positions_lost
+from distcommit.core.watermark import shown_in_short
+from distcommit.stores.snapshots.expiry_cutoffs import shown_ms
+
+_LOGS = 10
+_NEXT_RUN = {
+    NextRun.NOTHING: "leaves {:,} records alone",
+    NextRun.REPLAYS: "replays {:,} records",
+    NextRun.DROPS: "drops {:,} records, which their run never decided to publish, and reads them again",
+    NextRun.UNDECIDED: "drops {:,} records and reads them again, unless their own run is alive and decides to publish",
+    NextRun.UNKNOWN: "replays {:,} records if their run decided to publish, else drops them and reads them again",
+}
+
+
+def status_view(result: StatusResult) -> RenderableType:
+    """Datasets with their reasons, as many as are there; the job as a whole; then what is wrong, with commands."""
+    blocks: list[RenderableType | None] = []
+    if result.datasets:
+        table = ExplainedTable("dataset", "status", ">watermark", ">epoch", explained="what is next")
+        for row in result.datasets:
+            status = Text(word := standing(row), style=DATASET_STYLES.get(word, ""))
+            epoch = str(row.pending_epoch or row.done_epoch or "")
+            table.add_row(row.dataset, status, Text(shown_in_short(row.positions)), epoch, why=_next(row))
+        blocks.append(table)
+    if result.left_out:
+        blocks.append(and_more(result.left_out, "datasets that are not idle, or could not be read (--all lists them)"))
+    unread = f" ({result.unread:,} of them could not be read)" if result.unread else ""
+    names = [
+        f"{result.counts.get(n, 0):,} {n}{unread if n == 'idle' else ''}"
+        for n in DATASET_STYLES
+        if result.counts.get(n) or n == "idle"
+    ]
+    facts = {
+        "job": escape(result.job),
+        "store": escape(result.store),
+        **last_run(result),
+        "runs": ", ".join(f"{row.status} (epoch {row.epoch or 'none yet'})" for row in result.runs) or "none kept",
+        "datasets": f"{sum(result.counts.values()):,} in {result.buckets} buckets: {', '.join(names)}{_none(result)}",
+        **_unreadable(result),
+        **_moving(result),
+        **positions_lost(result.positions_lost),
+        **_retained(result),
+    }
+    blocks.append(fact_table(facts))
+    if result.last_run is not None:
+        blocks.append(flow_table(result.last_run.flow))
+    return page(*blocks, _troubles(result))
+
+
+def _troubles(result: StatusResult) -> RenderableType:
+    """One line for each, and below it the command, which can be copied as it stands."""
+    if not result.troubles:
+        return Text("no trouble", style="green")
+    lines: list[RenderableType] = [Text(f"troubles: {len(result.troubles)}", style="bold")]
+    for trouble in result.troubles:
+        what = Table.grid(padding=(0, 1))
+        what.add_column(no_wrap=True)
+        what.add_column(overflow="fold")
+        what.add_row("-", Text(" ".join(trouble.what.split())))
+        lines.append(what)
+        lines.append(Text(f"    {trouble.command}", style="cyan", no_wrap=True, overflow="ignore"))
+    return Group(*lines)
+
+
+def _none(result: StatusResult) -> str:
+    ended = result.last_run is not None and not result.unreadable and not result.counts
+    return "; [yellow]the last run has found none: look at what `source` names in the job file[/]" if ended else ""
+
+
+def _retained(result: StatusResult) -> dict[str, str]:
+    if (last := result.retained) is None:
+        return {}
+    return {"retained": f"what is older than {shown_ms(last.before_ms)} is taken; {escape(last.who)} has asked for it"}
+
+
+def _unreadable(result: StatusResult) -> dict[str, str]:
+    """Which logs; why, the troubles say."""
+    names = list(result.unreadable)
+    more = f" and {len(names) - _LOGS:,} more" if len(names) > _LOGS else ""
+    return {"can't be read": f"[red]{escape(', '.join(names[:_LOGS]))}{more}[/]"} if names else {}
+
+
+def _moving(result: StatusResult) -> dict[str, str]:
+    if not result.moving_to:
+        return {}
+    todo = f"`distcommit rebucket JOB.yaml --buckets {result.moving_to}` finishes it; until then no run begins"
+    return {"half made": f"a move to {result.moving_to} buckets: {todo}"}
+
+
+def _next(row: DatasetStatusRow) -> str:
+    reason = short(row.reason)
+    match row.status:
+        case "idle":
+            ids = [f"{name} of schemas {', '.join(map(str, ids))}" for name, ids in row.schemas.items()]
+            return "; ".join(filter(None, (_unread(row, reason), *ids)))
+        case "stopped":
+            return f"to be released (retry): {_unread(row, reason)}"
+        case "pending":
+            text = f"the next run {_NEXT_RUN[row.next_run].format(row.pending_records)}"
+            if row.outage:
+                return f"{text}; an outage, nobody's failed run: {reason}"
+            if row.failed_runs:
+                return f"{text}; {counted_runs(row.failed_runs)} could not: {reason}"
+            return f"{text}; the last one could not: {reason}" if reason else text
+        case "revoking":
+            return f"to be released (abandon), as that was not finished: {reason}"
+        case _:
+            return f"to be released (retry, accept or abandon): {reason}"
+
+
+def _unread(row: DatasetStatusRow, reason: str) -> str:
+    if row.outage:
+        return f"the last run could not read it; an outage, nobody's failed run: {reason}"
+    times = "the last run" if row.failed_runs < 2 else f"{row.failed_runs} runs in a row"
+    return f"{times} could not read it: {reason}" if reason else ""

@@ -1,0 +1,128 @@
+"""Values of a job file, and columns that they are compared with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from datetime import date, datetime
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from distcommit.constructs.columns import field_of
+from distcommit.core.errors import ConfigurationError
+
+Value = bool | int | float | str | datetime | date
+"""What YAML has. A time without a zone is UTC."""
+
+_NOT_COMPARED = (pa.types.is_nested, pa.types.is_null, pa.types.is_interval)
+
+
+def comparable(kind: pa.DataType) -> bool:
+    """Whether a type's values can be compared with one another and with literals."""
+    return not any(refused(plain_type(kind)) for refused in _NOT_COMPARED)
+
+
+def comparable_column(batch: pa.RecordBatch, name: str, construct: str) -> pa.Array:
+    """A column whose values can be compared, as `plain`.
+
+    Raises:
+        ConfigurationError: as `field_of`.
+    """
+    check_comparable(batch.schema, name, construct)
+    return plain(batch.column(name))
+
+
+def check_comparable(schema: pa.Schema, name: str, construct: str) -> pa.DataType:
+    """The type of a column whose values can be compared, as `plain_type`.
+
+    Raises:
+        ConfigurationError: as `field_of`.
+    """
+    return plain_type(field_of(schema, name, construct, comparable, "numbers, text, bytes, booleans or times").type)
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """The type that says the same and that all of Arrow's functions take."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return plain_type(kind.storage_type)
+    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+        return plain_type(kind.value_type)
+    views = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary(), pa.float16(): pa.float32()}
+    return views.get(kind, kind)
+
+
+def plain(column: pa.Array) -> pa.Array:
+    """A column as `plain_type`, without floats that are minus zero: they equal zero, and look another to a hash."""
+    if isinstance(column, pa.ExtensionArray):
+        return plain(column.storage)
+    if pa.types.is_run_end_encoded(column.type):
+        return plain(pc.run_end_decode(column))
+    if pa.types.is_dictionary(column.type):
+        return plain(column.dictionary_decode())
+    column = column.cast(plain_type(column.type))
+    return pc.add(column, pa.scalar(0, column.type)) if pa.types.is_floating(column.type) else column
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a plain type is text or bytes."""
+    types = pa.types
+    return any(
+        is_it(kind) for is_it in (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
+    )
+
+
+def literal_of(value: Value, kind: pa.DataType, construct: str, column: str) -> pa.Scalar:
+    """A value as one of a column.
+
+    Args:
+        value: as the job file says it.
+        kind: the column's type, a plain one.
+        construct: who asks, for messages.
+        column: the column's name, for messages.
+
+    Raises:
+        ConfigurationError: if no value of that type is just this one (floats: next to this one).
+    """
+    try:
+        return _literal(value, kind)
+    except (pa.ArrowException, ArithmeticError, TypeError, ValueError) as error:
+        raise ConfigurationError(
+            "a construct's value is none that the column can have",
+            construct=construct,
+            column=column,
+            expected=f"a value of type {kind}",
+            found=f"{value!r} ({error})",
+            todo="correct the value, or cast the column before",
+        ) from error
+
+
+def array_of(values: Iterable[Value], kind: pa.DataType, construct: str, column: str) -> pa.Array:
+    """Values as those of a column. Raises as `literal_of`."""
+    return plain(pa.array([literal_of(value, kind, construct, column) for value in values], kind))
+
+
+def _literal(value: Value, kind: pa.DataType) -> pa.Scalar:
+    types = pa.types
+    match value:
+        case bool() if types.is_boolean(kind):
+            return pa.scalar(value, kind)
+        case int() | float() if types.is_integer(kind) and not isinstance(value, bool) and value == int(value):
+            return pa.scalar(int(value), kind)
+        case int() | float() if types.is_floating(kind) and not isinstance(value, bool) and not math.isnan(value):
+            made = pa.scalar(float(value), pa.float64()).cast(kind)
+            if math.isinf(made.as_py()) != math.isinf(value):
+                raise ValueError("out of its range")
+            return made
+        case int() | float() if types.is_decimal(kind) and not isinstance(value, bool):
+            return pa.scalar(Decimal(str(value)), kind)
+        case str() if is_text(kind) or types.is_temporal(kind) or types.is_decimal(kind):
+            return pa.scalar(value).cast(kind)
+        case datetime() if types.is_timestamp(kind):
+            return pa.scalar(value, pa.timestamp("us", kind.tz)).cast(kind)
+        case date() if types.is_date(kind) and not isinstance(value, datetime):
+            return pa.scalar(value, kind)
+        case date() if types.is_timestamp(kind) and not isinstance(value, datetime):
+            return _literal(datetime(value.year, value.month, value.day), kind)
+    raise TypeError(f"of type {type(value).__name__}")

@@ -1,0 +1,104 @@
+"""Objects of the user's own classes, which a job file names as `package.module:Class`."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import is_dataclass
+from typing import Any, TypeVar, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, ValidationError
+from pydantic_core import SchemaError
+
+from distcommit.core.errors import ConfigurationError, DistcommitError, TransientError, error_text
+
+Kind = TypeVar("Kind")
+
+
+def make_named(kind: type[Kind], section: str, class_name: str, options: Mapping[str, Any]) -> Kind:
+    """Imports the class and makes an object of it.
+
+    Args:
+        kind: the base class that it has to have.
+        section: the section of the job file that names it, for messages.
+        class_name: `package.module:Class`.
+        options: keyword arguments.
+
+    Raises:
+        ConfigurationError: if it can't be imported or made, if an option is not of the type that its parameter says,
+            or if it is something else.
+    """
+    module, _, name = class_name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), name)
+        made = found(**_typed(found, options))
+    except (DistcommitError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # also SystemExit: importing a class must not end the process
+        raise ConfigurationError(
+            f"the {section}'s class can't be used",
+            class_name=class_name,
+            expected=f"package.module:Class, importable by driver and executors, made from {section}.options",
+            found=error_text(error),
+        ) from error
+    if not isinstance(made, kind):
+        raise ConfigurationError(
+            f"the {section}'s class is not a subclass of distcommit.{kind.__name__}", class_name=class_name
+        )
+    return made
+
+
+@contextmanager
+def custom_code(section: str, class_name: str, *contract: type[Exception]) -> Iterator[None]:
+    """Raise an error that names the class for whatever the code of a custom class raises.
+
+    Args:
+        section: the section of the job file that names the class.
+        class_name: `package.module:Class`.
+        *contract: exceptions that the class may raise by its contract; they pass.
+
+    Raises:
+        TransientError: for a failed connection.
+        ConfigurationError: for anything else, also for SystemExit.
+    """
+    try:
+        yield
+    except (DistcommitError, KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:
+        if isinstance(error, contract):
+            raise
+        kind = TransientError if isinstance(error, ConnectionError | TimeoutError) else ConfigurationError
+        raise kind(
+            f"the {section}'s class raised an error",
+            class_name=class_name,
+            found=error_text(error),
+            todo="correct the class, or its options in the job file",
+        ) from error
+
+
+def _typed(found: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options as the types of the class's parameters have them, where these can be told.
+
+    Raises:
+        TypeError: if one is of another type.
+    """
+    try:
+        hints = get_type_hints(found.__init__)
+    except (NameError, TypeError, AttributeError):  # as of what is imported for type checkers alone
+        hints = {}
+    return {name: _as_said(name, hints[name], value) if name in hints else value for name, value in options.items()}
+
+
+def _as_said(name: str, kind: Any, value: Any) -> Any:
+    has_config = isinstance(kind, type) and (issubclass(kind, BaseModel) or is_dataclass(kind))
+    try:
+        reader = TypeAdapter[Any](kind, config=None if has_config else ConfigDict(arbitrary_types_allowed=True))
+    except (PydanticUserError, SchemaError):  # nothing can be told of such a type
+        return value
+    try:
+        return reader.validate_python(value)
+    except ValidationError as error:
+        why = "; ".join(each["msg"] for each in error.errors())
+        raise TypeError(f"option {name} is a {type(value).__name__}: {why}") from None

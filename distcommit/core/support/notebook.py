@@ -1,0 +1,72 @@
+"""How notebooks show a result: as a table of what is in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+import msgspec
+
+from distcommit.core.errors import printable
+
+_MOST_ROWS = 200
+_CELL = "text-align:left;vertical-align:top"
+
+
+class Shown:
+    """Mixed into a result that is a Struct: notebooks show it as a table, without what holds nothing. Whatever names
+    and messages are in it, they stand there as text."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        return f'<div class="tex2jax_ignore">{_shown(msgspec.to_builtins(self))}</div>'
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return _table([(name, _shown(found)) for name, found in value.items() if _holds(found)])
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return _rows(value)
+    if isinstance(value, float):
+        return f"{value:,.2f}"
+    return escape(printable(value, lines=True))
+
+
+def _table(rows: Sequence[tuple[Any, str]]) -> str:
+    """Names, each with what is under it."""
+    lines = (
+        f'<tr><th scope="row" style="{_CELL}">{escape(printable(name))}</th><td style="{_CELL}">{cell}</td></tr>'
+        for name, cell in rows
+    )
+    return f"<table><tbody>{''.join(lines)}</tbody></table>"
+
+
+def _rows(values: Sequence[Any]) -> str:
+    """The first of them, things of one kind with a column for each of their fields in which any holds something."""
+    shown = values[:_MOST_ROWS]
+    more = f"<p>and {len(values) - len(shown):,} more</p>" if len(values) > len(shown) else ""
+    if not all(isinstance(each, Mapping) for each in shown):
+        return "<br>".join(map(_shown, shown)) + more
+    names = dict.fromkeys(
+        name for each in shown for name, found in each.items() if found is not False and _holds(found)
+    )
+    head = "".join(f'<th scope="col" style="{_CELL}">{escape(printable(name))}</th>' for name in names)
+    body = "".join(
+        "<tr>"
+        + "".join(
+            f'<td style="{_CELL}">{_shown(each[name])}</td>' if _holds(each.get(name)) else "<td></td>"
+            for name in names
+        )
+        + "</tr>"
+        for each in shown
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+def _holds(value: Any) -> bool:
+    """Whether there is anything to show: yes or no always is."""
+    if isinstance(value, Mapping):
+        return any(map(_holds, value.values()))
+    return isinstance(value, bool) or value not in (None, "", 0, [], ())

@@ -1,0 +1,133 @@
+"""What positions stand for: types of watermarks, and how their values become positions.
+
+The protocol compares positions as plain data, and runs no code of anybody's for it. So a type is an encoding of its
+values as positions, in the same order, with a name and a version, which a source pins.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from datetime import UTC, datetime
+from typing import Any, Generic, TypeVar
+
+from distcommit.core.records.fixed_settings import Pin
+from distcommit.core.watermark import Position, Scalar
+
+Value = TypeVar("Value")
+
+WATERMARK_PIN = "watermark"
+"""The name under which a source pins the type of its watermarks (`Source.pins`)."""
+
+
+class WatermarkType(ABC, Generic[Value]):
+    """A type of values that a source counts in: `{WATERMARK_PIN: MyType().pin()}` among a source's pins.
+
+    Attributes:
+        name: of the type, stored with whatever it encodes.
+        version: another one for another encoding: what an older one has made is refused then, and never compared.
+    """
+
+    name: str
+    version: int = 1
+
+    @abstractmethod
+    def to_position(self, value: Value) -> Position:
+        """The position of a value: of two values the later has the later one, and equal values have the same.
+
+        Raises:
+            ValueError: if the value can't be one of a watermark.
+        """
+
+    @abstractmethod
+    def from_position(self, position: Position) -> Value:
+        """The value again. Raises ValueError if `to_position` makes no such position."""
+
+    def pin(self) -> Pin:
+        """Name and version, for `Source.pins`."""
+        return Pin(
+            f"{self.name} {self.version}",
+            "put the type of the source's watermarks back: positions that one encoding has made say nothing to another."
+            " To read with this one, give the job new folders (paths).",
+        )
+
+
+class LongWatermark(WatermarkType[int]):
+    """Whole numbers of 64 bits. The audit takes them for offsets, one for each record."""
+
+    name = "long"
+
+    def to_position(self, value: int) -> Position:
+        if type(value) is not int or not -(2**63) <= value < 2**63:
+            raise ValueError(f"{value!r} is no whole number of 64 bits")
+        return value
+
+    def from_position(self, position: Position) -> int:
+        if type(position) is not int:
+            raise ValueError(f"{position!r} is no whole number")
+        return position
+
+
+class StringWatermark(WatermarkType[str]):
+    """Text, ordered by code points."""
+
+    name = "string"
+
+    def to_position(self, value: str) -> Position:
+        if isinstance(value, str):
+            return value
+        raise ValueError(f"{value!r} is no text")
+
+    def from_position(self, position: Position) -> str:
+        if isinstance(position, str):
+            return position
+        raise ValueError(f"{position!r} is no text")
+
+
+class TimestampWatermark(WatermarkType[datetime]):
+    """Times with a zone, to the microsecond: as text in UTC of one width, so that nobody takes them for offsets."""
+
+    name = "timestamp"
+
+    def to_position(self, value: datetime) -> Position:
+        if not isinstance(value, datetime) or value.tzinfo is None:
+            raise ValueError(f"{value!r} is no time with a zone")
+        try:
+            return value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        except OverflowError as error:
+            raise ValueError(f"{value!r} is not within the years 1 to 9999 in UTC") from error
+
+    def from_position(self, position: Position) -> datetime:
+        if isinstance(position, str):
+            found = datetime.fromisoformat(position)
+            if found.tzinfo is not None and self.to_position(found) == position:
+                return found
+        raise ValueError(f"{position!r} is no time such as 2013-11-24T05:06:07.000000Z")
+
+
+class CompositeWatermark(WatermarkType[tuple[Any, ...]]):
+    """Tuples of values, one of each type, ordered by the first in which they differ; a shorter one lies before those
+    that it begins."""
+
+    def __init__(self, *parts: WatermarkType[Any]) -> None:
+        self.parts = parts
+        self.name = f"composite ({', '.join(f'{part.name} {part.version}' for part in parts)})"
+
+    def to_position(self, value: tuple[Any, ...]) -> Position:
+        self._require(value)
+        return tuple(_scalar(part.to_position(each)) for part, each in zip(self.parts, value, strict=False))
+
+    def from_position(self, position: Position) -> tuple[Any, ...]:
+        if isinstance(position, tuple):
+            self._require(position)
+            return tuple(part.from_position(each) for part, each in zip(self.parts, position, strict=False))
+        raise ValueError(f"{position!r} is no list")
+
+    def _require(self, value: tuple[Any, ...]) -> None:
+        if not isinstance(value, tuple) or len(value) > len(self.parts):
+            raise ValueError(f"{value!r} is no tuple of up to {len(self.parts)}")
+
+
+def _scalar(position: Position) -> Scalar:
+    if not isinstance(position, tuple):
+        return position
+    raise ValueError(f"{position!r} is a list within a list")

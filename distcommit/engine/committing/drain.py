@@ -1,0 +1,160 @@
+"""The drain: what ingest has left in the buckets is sealed, executed and closed, whoever began it."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from distcommit.core.errors import DistcommitError, FencedError
+from distcommit.core.support.io_batching import Work, in_step
+from distcommit.engine.committing.committer import BucketCommitter
+from distcommit.engine.committing.dataset_outcomes import rows_of
+from distcommit.engine.committing.snapshot_writer import seen_bucket
+from distcommit.engine.driver.counts import DrainCounts
+from distcommit.engine.driver.events import Progress
+from distcommit.engine.driver.progress import ProgressFile
+from distcommit.engine.driver.reports import Report, Tally
+from distcommit.engine.reading.task_times import TaskTimes
+from distcommit.engine.settings import RunSettings
+from distcommit.protocol.fold import Fold
+from distcommit.stores.folders.staging import remove_empty_bucket, remove_empty_epoch
+from distcommit.stores.history.run_datasets import RunDataset, put_run_datasets
+from distcommit.stores.snapshots.snapshots import CutRoot, root_to_go_on
+from distcommit.stores.state.plans import PlanReader, read_manifest
+from distcommit.stores.state.task_states import TaskStateTables, ingest_ended
+
+logger = logging.getLogger(__name__)
+
+
+def drain_partition(settings: RunSettings, partition: int) -> Report[DrainCounts]:
+    """After ingest: seals, executes and closes what is left in the partition's buckets, whoever began it."""
+    return _finish(settings, partition, seal=True)
+
+
+def publish_partition(settings: RunSettings, partition: int) -> Report[DrainCounts]:
+    """After the driver's decision: executes and closes the held sequences of the partition's buckets."""
+    return _finish(settings, partition, seal=False)
+
+
+_TRIES = 3
+
+
+def _finish(settings: RunSettings, partition: int, *, seal: bool) -> Report[DrainCounts]:
+    tally, phase = Tally(DrainCounts()), "drain" if seal else "publish"
+    rows: list[RunDataset] = []
+    times = TaskTimes(settings, phase, partition)
+    try:
+        manifest = read_manifest(settings.store.fs, settings.store.roots.store, settings.run_id)
+        left = [bucket for bucket in settings.buckets_of(partition) if bucket in manifest.files]
+        job_fold = settings.store.job_log(settings.epoch).refresh()
+        anchor = _Anchor(job_fold, root_to_go_on(settings.store, job_fold))
+        plans = PlanReader(settings.store.fs, settings.store.roots.store, manifest)
+        ended = ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
+        tables = _Tables(plans, settings.task_states({*left}), ended)
+        with ProgressFile(settings, "drain", partition, lambda: _progress_of(tally.counts)) as progress:
+            for attempt in range(_TRIES):
+                works = [_finish_bucket(settings, tables, bucket, anchor, times, seal=seal) for bucket in left]
+                with times.committing():
+                    found = dict(zip(left, in_step(works, settings.store.fs.parallel_buckets), strict=True))
+                is_last = attempt == _TRIES - 1
+                again = [bucket for bucket, finish in found.items() if not (finish.whole or is_last)]
+                for bucket, finish in found.items():
+                    tally.include(finish.work)
+                    if bucket not in again:
+                        tally.include(finish.outcome)
+                        rows += finish.rows
+                progress.tick()
+                if not again:
+                    break
+                left = again
+                settings.clock.sleep(0.2 * 4**attempt)
+        with suppress(OSError):  # the next run sweeps it
+            remove_empty_epoch(settings.store.fs, settings.store.roots.staging, settings.epoch)
+        put_run_datasets(settings.store.fs, settings.store.roots.store, settings.run_id, phase, partition, rows)
+        times.keep()
+    except FencedError as error:
+        tally.fenced = str(error)
+    except (DistcommitError, OSError) as error:
+        tally.explain(f"partition {partition}", type(error).__name__, str(error))
+    return tally.report(partition)
+
+
+@dataclass(frozen=True, slots=True)
+class _Finish:
+    """One try at finishing a bucket: what was done in it, what became of each dataset, and whether all is finished that
+    this run can finish."""
+
+    work: Report[DrainCounts]
+    outcome: Report[DrainCounts]
+    whole: bool
+    rows: list[RunDataset] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Anchor:
+    """What a partition goes by as it tells where its buckets are: the job log, and the root of the cut before."""
+
+    job_fold: Fold
+    before: CutRoot | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Tables:
+    """What a partition reads once for all of its buckets. `ended`: whether ingest has, as read before anything else."""
+
+    plans: PlanReader
+    task_states: TaskStateTables
+    ended: bool
+
+
+def _finish_bucket(
+    settings: RunSettings, tables: _Tables, bucket: int, anchor: _Anchor, times: TaskTimes, *, seal: bool
+) -> Work[_Finish]:
+    """Seals and publishes what is left of a bucket, and tells where its log is then, if that still has its last
+    head."""
+    last = anchor.job_fold.heads.get(bucket)
+    store, committer = settings.store, None
+    work, outcome = Tally(DrainCounts()), Tally(DrainCounts())
+    rows: list[RunDataset] = []
+    try:
+        plans = tables.plans.of(bucket)
+        committer = BucketCommitter(settings, bucket, times.telling(work), plans, tables.task_states)
+        yield from committer.commit_ready(ended=tables.ended)
+        if settings.job_level and seal:
+            rows = rows_of(committer.count_held(plans, outcome), bucket)
+        else:
+            yield from committer.publish(take_over=True)
+            rows = rows_of(committer.count_outcomes(plans, outcome), bucket)
+            remove_empty_bucket(store.fs, store.roots.staging, settings.epoch, bucket)
+        if seal:
+            yield from committer.noting_unread(plans, outcome)
+        yield from committer.log.making_durable()
+        if last is None or committer.log.has(last):
+            outcome.heads = (committer.log.head(bucket),)
+            decided = anchor.job_fold.decided_epochs
+            yield from seen_bucket(store, anchor.before, bucket, committer.log, decided, outcome)
+    except FencedError:
+        raise
+    except Exception as error:
+        logger.warning("bucket %d could not be drained", bucket, exc_info=True)
+        outcome = Tally(DrainCounts())
+        outcome.explain(f"bucket {bucket}", type(error).__name__, str(error))
+        whole = False
+    else:
+        whole = not outcome.counts.sequences_left
+    if committer is not None:  # what became of its datasets is counted apart: others may have had a part in it
+        done = committer.tally.counts
+        counts = DrainCounts(
+            datasets_committed=done.datasets_committed, files_swept=done.files_swept, **done.executed()
+        )
+        work.add(counts)
+    return _Finish(work.report(), outcome.report(), whole, rows)
+
+
+def _progress_of(counts: DrainCounts) -> Progress:
+    return Progress(
+        datasets_committed=counts.datasets_committed,
+        steps_executed=counts.steps_executed,
+        failures=counts.sequences_left,
+    )

@@ -1,0 +1,375 @@
+"""One run of a job, as the driver sees it: fence, recover, plan, ingest, drain, and add up counts."""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from distcommit.core.commit_groups import CommitGroups
+from distcommit.core.errors import (
+    ConfigurationError,
+    ProcessLostError,
+    SourceUnavailableError,
+    TransientError,
+)
+from distcommit.core.ports import Clock
+from distcommit.core.records.fixed_settings import Pin, PinnedSettings
+from distcommit.core.records.log_records import CutPhase, Head
+from distcommit.core.records.snapshot_names import SeenBucket
+from distcommit.core.run_outcome import RunOutcome
+from distcommit.core.support.notebook import Shown
+from distcommit.engine.committing.drain import drain_partition, publish_partition
+from distcommit.engine.committing.recover import RecoverReport, delete_retired_files, oldest_held, recover_partition
+from distcommit.engine.driver.counts import DrainCounts, IngestCounts, PlanCounts, RecoverCounts
+from distcommit.engine.driver.events import Observer, RunEnded
+from distcommit.engine.driver.guarded_observer import Nobody
+from distcommit.engine.driver.launch import JobFailedError, Launch
+from distcommit.engine.driver.phases import Phase, Phases
+from distcommit.engine.driver.reports import PhaseCounts, Reasons, Report, Totals, totals_of
+from distcommit.engine.planning.planner import PlanReport, forget_older, plan_partition, share_out
+from distcommit.engine.reading.ingest import ingest_partition, ingest_tasks
+from distcommit.engine.reading.stuck_work_units import stuck_units
+from distcommit.engine.settings import RunSettings
+from distcommit.protocol import next_record
+from distcommit.stores.logs.fencing import require_fence
+from distcommit.stores.logs.log_anchors import cut_began, cut_ended
+from distcommit.stores.snapshots.snapshots import forget_cuts, prepare_cuts, put_cut
+from distcommit.stores.state.fixed_settings import record_settings
+from distcommit.stores.state.job_store import JobStore
+from distcommit.stores.state.plans import Manifest, put_manifest
+from distcommit.stores.state.task_states import record_ingest_ended
+
+logger = logging.getLogger(__name__)
+
+
+_NOTHING_PINNED, _NOBODY = PinnedSettings(), Nobody()
+Committed = TypeVar("Committed", IngestCounts, DrainCounts)
+
+
+class RecoverResult(Shown, msgspec.Struct, frozen=True):
+    """What `recover` did: `totals` counts sequences replayed, dropped, left and quarantined, and files swept."""
+
+    run_id: str
+    epoch: int
+    succeeded: bool
+    totals: Totals
+
+
+class RunResult(Shown, msgspec.Struct, frozen=True):
+    """What a run did. `commits` has one entry for each task that executed steps: process ids and how many.
+
+    `succeeded`: every dataset that was planned is committed or had nothing new, and nothing is left pending.
+    `decided`: False for a run that publishes all of its datasets or none, and published none; `totals.datasets_held`
+    could have been, and `totals.reasons` name those that could not.
+    """
+
+    run_id: str
+    epoch: int
+    succeeded: bool
+    decided: bool
+    seconds: dict[str, float]
+    totals: Totals
+    commits: list[dict[str, int]]
+    error: str = ""
+
+
+def new_run_id() -> str:
+    """A run id: sorts by time, to the microsecond, and nobody else has it."""
+    now = datetime.now(UTC)
+    return f"{now:%Y%m%dT%H%M%S}-{now.microsecond:05x}{uuid.uuid4().hex[:7]}"
+
+
+def recover(launch: Launch, settings: RunSettings, observer: Observer = _NOBODY) -> RecoverResult:
+    """A run that fences all buckets, replays what older runs sealed, deletes what they replaced, and ingests nothing.
+
+    Raises:
+        FencedError: if a newer run was there.
+    """
+    recovered = _recover(launch, settings, Phases(settings.clock, observer))
+    forget_older(_knowing_refused(settings, recovered), 0, 1)
+    retired = launch(delete_retired_files, settings, settings.partitions, RecoverReport)
+    _end(settings, _Told(recovered.report.heads, recovered.report.seen))
+    totals = totals_of([recovered.report, *(each.report for each in retired)], recovered.oldest_held_epoch)
+    succeeded = not recovered.report.reasons and not totals.sequences_left
+    outcome = RunOutcome.SUCCEEDED if succeeded else RunOutcome.INCOMPLETE
+    observer.observe(RunEnded(outcome, settings.clock.now_ms(), totals=totals))
+    return RecoverResult(settings.run_id, settings.epoch, succeeded, totals)
+
+
+def _recover(launch: Launch, settings: RunSettings, phases: Phases) -> RecoverReport:
+    with phases("recover") as phase:
+        prepare_cuts(settings.store)
+        found = launch(recover_partition, settings, settings.partitions, RecoverReport)
+        report = phase.heard([each.report for each in found], RecoverCounts())
+        _put_cut(settings, CutPhase.BEGAN, report.seen)
+        cut_began(settings.store, settings.epoch, report.heads)
+        forget_cuts(settings.store, settings.epoch, settings.kept_cuts)
+    return RecoverReport(report, oldest_held(found))
+
+
+def _knowing_refused(settings: RunSettings, recovered: RecoverReport) -> RunSettings:
+    refused = {*range(settings.store.buckets)} - {head.bucket for head in recovered.report.heads}
+    return replace(settings, refused=frozenset(refused))
+
+
+def run(
+    launch: Launch,
+    settings: RunSettings,
+    *,
+    max_seconds: float = 0,
+    pinned: PinnedSettings = _NOTHING_PINNED,
+    observer: Observer = _NOBODY,
+) -> RunResult:
+    """One whole run of a job whose epoch is fenced in the job log.
+
+    Args:
+        launch: runs executor functions; on Spark, `SparkLaunch`.
+        settings: the run, with its epoch.
+        max_seconds: tasks stop reading this long after ingest began; 0 for no limit.
+        pinned: settings that the store records, before anything of the plan counts, or holds against its record.
+        observer: told what happens; how the run ended, unless an error ends it.
+
+    Raises:
+        ConfigurationError: if the store was filled with other settings, or from another source; nothing is planned.
+        FencedError: if a newer run has begun. It replays what this one had sealed.
+        StaleStoreError: if the output is older than the store; nothing is planned.
+        SourceUnavailableError, TransientError: if no partition could plan anything; what was pending is replayed.
+    """
+    phases = Phases(settings.clock, observer)
+    recovered = _recover(launch, settings, phases)
+    settings = _knowing_refused(settings, recovered)
+    planned, manifest = _plan(launch, settings, phases, pinned)
+    ingested: list[Report[IngestCounts]] = []
+    drained: list[Report[DrainCounts]] = []
+    decided, error, told = True, "", _Told(recovered.report.heads, recovered.report.seen)
+    if settings.job_level and not _is_whole(planned):  # what would be read could not be published
+        decided, drained = False, [Report(DrainCounts(datasets_held=planned.counts.datasets_planned))]
+    elif manifest.files:
+        with phases("ingest") as phase:
+            if max_seconds:
+                settings = replace(settings, deadline_ms=int((time.time() + max_seconds) * 1000))
+            ingested, error = _ingest(launch, settings, manifest, phase)
+        with phases("drain") as phase:
+            drained, decided = _drain(launch, settings, planned, phase)
+        told = _told(recovered, manifest, drained)
+    _end(settings, told, _decided_from(settings, recovered))
+    totals = totals_of([recovered.report, planned, *ingested, *drained], recovered.oldest_held_epoch)
+    result = RunResult(
+        run_id=settings.run_id,
+        epoch=settings.epoch,
+        succeeded=decided and _all_went_through(totals),
+        decided=decided,
+        seconds=phases.seconds,
+        totals=totals,
+        commits=[*_commits(ingested), *_commits(drained)],
+        error=error,
+    )
+    observer.observe(_ended(result, settings.clock))
+    return result
+
+
+def _plan(
+    launch: Launch, settings: RunSettings, phases: Phases, pinned: PinnedSettings
+) -> tuple[Report[PlanCounts], Manifest]:
+    """What was planned, and the manifest that makes it count. Raises as `run`."""
+    store = settings.store
+    with phases("plan") as phase:
+        plans = launch(plan_partition, settings, settings.partitions, PlanReport)
+        planned = phase.heard(_complete([plan.report for plan in plans], settings.partitions, "plan"), PlanCounts())
+        _require_plans(plans, store)
+        record_settings(store, pinned, _found(plans))
+        manifest = share_out(settings, plans)
+        with _fenced_if_swept(settings):
+            put_manifest(store.fs, store.roots.store, manifest)
+    return planned, manifest
+
+
+class _Told(NamedTuple):
+    """Where the buckets' logs are, and what readers are to see of them."""
+
+    heads: tuple[Head, ...]
+    seen: tuple[SeenBucket, ...]
+
+
+def _told(recovered: RecoverReport, manifest: Manifest, drained: list[Report[DrainCounts]]) -> _Told:
+    """The same at the end: of buckets with work as the drain has left them, of the others as they were. What the drain
+    has told nothing of, the next run looks at again."""
+    heads = (head for head in recovered.report.heads if head.bucket not in manifest.files)
+    seen = (each for each in recovered.report.seen if each.bucket not in manifest.files)
+    return _Told(
+        (*heads, *(head for report in drained for head in report.heads)),
+        (*seen, *(each for report in drained for each in report.seen)),
+    )
+
+
+def _end(settings: RunSettings, told: _Told, decided_from: int = 0) -> None:
+    _put_cut(settings, CutPhase.ENDED, told.seen)
+    cut_ended(settings.store, settings.epoch, told.heads, decided_from=decided_from)
+
+
+def _put_cut(settings: RunSettings, phase: CutPhase, seen: Iterable[SeenBucket]) -> None:
+    put_cut(settings.store, settings.epoch, settings.run_id, phase, seen, settings.clock.now_ms())
+
+
+def _ended(result: RunResult, clock: Clock) -> RunEnded:
+    outcome = RunOutcome.SUCCEEDED if result.succeeded else RunOutcome.INCOMPLETE
+    outcome = outcome if result.decided else RunOutcome.HELD_BACK
+    return RunEnded(outcome, clock.now_ms(), reason=result.error, totals=result.totals)
+
+
+def _decided_from(settings: RunSettings, recovered: RecoverReport) -> int:
+    """The oldest epoch whose decision may still be asked for; any, if a held sequence may be in a bucket that nobody
+    could read."""
+    all_read = recovered.report.counts.buckets == settings.store.buckets
+    return (recovered.oldest_held_epoch or settings.epoch) if all_read else 0
+
+
+def _all_went_through(totals: Totals) -> bool:
+    """Whether each dataset that was planned is published, or had nothing new, and nothing of older runs is left."""
+    return (
+        totals.datasets_published + totals.datasets_unchanged == totals.datasets_planned
+        and totals.datasets_partial + totals.datasets_skipped + totals.sequences_left + totals.reasons_more == 0
+        and not totals.reasons
+    )
+
+
+def _require_plans(plans: list[PlanReport], store: JobStore) -> None:
+    """Raises the typed error for what keeps the whole run from going on."""
+    _require_placed(plans, store.groups)
+    _require_some(plans, store.job)
+
+
+def _require_some(plans: list[PlanReport], job: str) -> None:
+    """Raises the typed error if no partition could plan anything."""
+    if not all(plan.failure or plan.storage_failure for plan in plans):
+        return
+    todo = "and run again; what was pending has been replayed"
+    source = next((plan.failure for plan in plans if plan.failure), "")
+    if source:
+        raise SourceUnavailableError(
+            "no dataset could be planned", job=job, found=source, todo=f"mend the source or its settings {todo}"
+        )
+    raise TransientError(
+        "the plan can't be stored", job=job, found=plans[0].storage_failure, todo=f"mend the storage {todo}"
+    )
+
+
+def _require_placed(plans: list[PlanReport], groups: CommitGroups) -> None:
+    """Raises ConfigurationError if a dataset is stored elsewhere than where the job looks for it."""
+    misplaced = next((plan.misplaced for plan in plans if plan.misplaced), "")
+    if misplaced:
+        raise ConfigurationError(
+            "a dataset is stored in another bucket than its commit group has",
+            dataset=misplaced,
+            expected="the commit groups that the store was filled with",
+            found=f"commit group {groups.group_of(misplaced)!r}, in another bucket",
+            todo="put the sink's commit_group() back; another rule needs another `grouped_by`, and new folders",
+        )
+
+
+def _found(plans: list[PlanReport]) -> dict[str, Pin]:
+    """What the source is, as all partitions have found it."""
+    found: dict[str, Pin] = {}
+    for plan in plans:
+        for name, pin in plan.found.items():
+            if found.setdefault(name, pin) != pin:
+                raise ConfigurationError(
+                    "executors have found different sources",
+                    setting=name,
+                    expected=found[name].value,
+                    found=pin.value,
+                    todo="see that the names in the job file mean the same wherever the job runs",
+                )
+    return found
+
+
+@contextmanager
+def _fenced_if_swept(settings: RunSettings) -> Iterator[None]:
+    """A folder of this run that is gone was swept by a newer one, if there is one."""
+    try:
+        yield
+    except FileNotFoundError:
+        log = settings.store.job_log(settings.epoch)
+        require_fence(log.refresh(), settings.epoch, log.folder)
+        raise
+
+
+def _ingest(
+    launch: Launch, settings: RunSettings, manifest: Manifest, phase: Phase
+) -> tuple[list[Report[IngestCounts]], str]:
+    """Launch the ingest job, and record durably that it has ended. If it fails, what was read is committed anyway.
+
+    A job fails if work units have killed the workers of one task as often as Spark tries a task. It is then launched
+    again, which skips these work units: each launch needs a work unit that no launch before has recorded as stuck.
+    """
+    store, error, is_over, stuck = settings.store, "", False, 0
+    reports: list[Report[IngestCounts]] = []
+    while not is_over:
+        try:
+            reports = launch(ingest_partition, settings, ingest_tasks(settings, manifest), Report[IngestCounts])
+            error, is_over = "", True
+        except (JobFailedError, ConfigurationError, ProcessLostError) as caught:
+            logger.exception("the ingest job failed")
+            error = f"ingest: {str(caught) if isinstance(caught, ConfigurationError) else caught.found}"
+            before, stuck = stuck, stuck_units(launch, settings)
+            is_over = stuck <= before
+    phase.heard(reports, IngestCounts())
+    with _fenced_if_swept(settings):
+        record_ingest_ended(store.fs, store.roots.store, settings.run_id)
+    return reports, error
+
+
+def _is_whole(planned: Report[PlanCounts]) -> bool:
+    """Job-level: whether the plan names all that the source has, and nothing of earlier runs is open."""
+    return planned.counts.datasets_skipped == 0 and not planned.reasons
+
+
+def _drain(
+    launch: Launch, settings: RunSettings, planned: Report[PlanCounts], phase: Phase
+) -> tuple[list[Report[DrainCounts]], bool]:
+    """Finishes what ingest left; job-level, decides first whether anything is published at all: only if every dataset
+    of the plan is sealed, or has nothing to publish."""
+    drained = launch(drain_partition, settings, settings.partitions, Report[DrainCounts])
+    if not settings.job_level:
+        phase.heard(drained, DrainCounts())
+        return drained, True
+    drained = _complete(drained, settings.partitions, "drain")
+    total = phase.heard(drained, DrainCounts())
+    if total.counts.datasets_sealed != planned.counts.datasets_planned or total.reasons:
+        return drained, False
+    if not decide_run(settings.store, settings.epoch):
+        log = settings.store.job_log(settings.epoch)
+        require_fence(log.refresh(), settings.epoch, log.folder)
+        return drained, False
+    published = launch(publish_partition, settings, settings.partitions, Report[DrainCounts])
+    phase.heard(published, DrainCounts())
+    return published, True
+
+
+def _commits(reports: list[Report[Committed]]) -> Iterator[dict[str, int]]:
+    for report in reports:
+        if steps := report.counts.steps_executed:
+            yield {"pid": report.worker_pid, "daemon_pid": report.daemon_pid, "steps": steps}
+
+
+def decide_run(store: JobStore, epoch: int) -> bool:
+    """Decides that the held sequences of `epoch` are published; False if a newer run has fenced the job log."""
+    log = store.job_log(epoch)
+    return epoch in log.settle(partial(next_record.decide, epoch=epoch)).decided_epochs
+
+
+def _complete(reports: list[Report[PhaseCounts]], partitions: int, phase: str) -> list[Report[PhaseCounts]]:
+    """The reports of all partitions; one that is missing is told in the first that is there."""
+    missing = sorted(set(range(partitions)) - {report.partition for report in reports})
+    told = (Reasons.of(f"partition {p}", "no report", f"its {phase} task ended without one") for p in missing)
+    first = [msgspec.structs.replace(report, reasons=sum(told, report.reasons)) for report in reports[:1]]
+    return [*first, *reports[1:]]

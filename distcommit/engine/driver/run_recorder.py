@@ -1,0 +1,143 @@
+"""Making the record of a run out of what it tells its observers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
+
+from msgspec.structs import asdict
+
+from distcommit.core.errors import DistcommitError, plain_text, reason_text
+from distcommit.core.records.flow_counts import FlowCounts
+from distcommit.core.run_outcome import RunOutcome
+from distcommit.engine.driver.counts import DrainCounts, IngestCounts, PlanCounts, RecoverCounts
+from distcommit.engine.driver.events import Event, Observer, PhaseEnded, RunBegan, RunEnded
+from distcommit.engine.driver.reports import Reasons, by_name
+from distcommit.engine.reading.task_events import DatasetQuarantined, SequenceSealed
+from distcommit.stores.history.run_records import (
+    BEGINNING_VERSION,
+    KEPT,
+    RECORD_VERSION,
+    RecordedPhase,
+    RecordedReason,
+    RecordedReasons,
+    RunBeginning,
+    RunFacts,
+    RunRecord,
+    put_beginning,
+    put_record,
+)
+from distcommit.stores.state.job_store import JobStore
+
+logger = logging.getLogger(__name__)
+
+Told: TypeAlias = dict[str, RecordedReason]
+_COUNTED = tuple(by_name([RecoverCounts(), PlanCounts(), IngestCounts(), DrainCounts()]))
+_TEXT = 1000
+
+
+class Recorder:
+    """Passes events on to an observer, and remembers of them what the run's record says: so much, whatever the run.
+
+    Args:
+        began: how the run began.
+        observer: who else is told.
+    """
+
+    def __init__(self, began: RunBegan, observer: Observer) -> None:
+        self._began, self._observer = began, observer
+        self._ended: RunEnded | None = None
+        self._phases: list[PhaseEnded] = []
+        self._quarantined: Told = {}
+        self._sealed: Told = {}
+
+    def observe(self, event: Event) -> None:
+        match event:
+            case DatasetQuarantined(dataset, _, reason):
+                _remember(self._quarantined, dataset, "quarantined", reason)
+            case SequenceSealed(dataset, held=True):
+                _remember(self._sealed, dataset, "held", "the run publishes all datasets or none")
+            case PhaseEnded():
+                self._phases.append(event)
+            case RunEnded():
+                self._ended = event
+        self._observer.observe(event)
+
+    def begin(self, store: JobStore, facts: RunFacts) -> None:
+        """Says in the store that the run has begun. Where that fails, it is only told."""
+        began = self._began
+        beginning = RunBeginning(
+            version=BEGINNING_VERSION,
+            job=began.job,
+            run_id=began.run_id,
+            epoch=began.epoch,
+            command=plain_text(began.command, _TEXT),
+            who=plain_text(began.who, _TEXT),
+            began_ms=began.at_ms,
+            facts=facts,
+        )
+        self._keep(lambda: put_beginning(store, beginning), "its beginning")
+
+    def keep(self, store: JobStore) -> None:
+        """Leaves the record of a run that has ended in its store. Where that fails, it is only told: what the run has
+        published stands."""
+        ended = self._ended
+        if ended is not None:
+            self._keep(lambda: put_record(store, self._record(ended)), "itself")
+
+    def _keep(self, put: Callable[[], None], what: str) -> None:
+        try:
+            put()
+        except (DistcommitError, OSError) as error:
+            logger.warning("the run leaves no record of %s: %s", what, error, extra={"epoch": self._began.epoch})
+        except Exception:
+            logger.exception("the run leaves no record of %s", what, extra={"epoch": self._began.epoch})
+
+    def _record(self, ended: RunEnded) -> RunRecord:
+        began, totals = self._began, by_name(phase.counts for phase in self._phases)
+        if ended.totals is not None:
+            told = asdict(ended.totals)
+            totals = {name: told[name] for name in _COUNTED}
+        held = self._sealed if ended.outcome is RunOutcome.HELD_BACK else {}
+        return RunRecord(
+            version=RECORD_VERSION,
+            job=began.job,
+            run_id=began.run_id,
+            epoch=began.epoch,
+            command=plain_text(began.command, _TEXT),
+            who=plain_text(began.who, _TEXT),
+            began_ms=began.at_ms,
+            ended_ms=ended.at_ms,
+            outcome=ended.outcome,
+            error_kind=ended.kind,
+            error=reason_text(ended.reason),
+            phases=tuple(map(_phase, self._phases)),
+            totals=totals,
+            quarantined=_counted(self._quarantined, totals.get("datasets_quarantined", 0)),
+            held=_counted(held, totals.get("datasets_held", 0)),
+            reasons=_recorded([phase.reasons for phase in self._phases]),
+            notes=_recorded([phase.notes for phase in self._phases]),
+            flow=sum((phase.flow for phase in self._phases), FlowCounts()),
+        )
+
+
+def _remember(known: Told, dataset: str, kind: str, text: str) -> None:
+    if len(known) < KEPT:
+        known[dataset] = RecordedReason(plain_text(dataset, _TEXT), kind, reason_text(text, _TEXT))
+
+
+def _counted(known: Told, number: int) -> RecordedReasons:
+    return RecordedReasons(tuple(known.values()), max(0, number - len(known)))
+
+
+def _phase(event: PhaseEnded) -> RecordedPhase:
+    return RecordedPhase(event.phase, event.seconds, event.completed, asdict(event.counts))
+
+
+def _recorded(parts: Sequence[Reasons]) -> RecordedReasons:
+    told = Reasons.first_of(parts, KEPT)
+    kept: Iterable[RecordedReason] = (
+        RecordedReason(reason.subject, reason.kind, reason_text(reason.text, _TEXT), reason.remedy) for reason in told
+    )
+    return RecordedReasons(tuple(kept), told.more)

@@ -1,0 +1,321 @@
+"""The plan job: each partition plans the datasets of its own buckets, so that no process ever holds them all."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import count, islice
+
+import msgspec
+from msgspec.structs import replace
+
+from distcommit.core.errors import (
+    ConfigurationError,
+    DistcommitError,
+    FencedError,
+    SourceError,
+    SourceUnavailableError,
+    error_text,
+    plain_text,
+)
+from distcommit.core.interfaces.source import DatasetProblem, PassedOver, Planned, SourceState
+from distcommit.core.records.fixed_settings import Pin, SourceFact
+from distcommit.core.records.log_records import DatasetState, DatasetStatus
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import DatasetPlan, WorkUnit
+from distcommit.engine.driver.counts import PlanCounts
+from distcommit.engine.driver.reports import Report, Tally
+from distcommit.engine.maintenance.superseded_files import delete_retired
+from distcommit.engine.planning.loop_check import LoopCheck
+from distcommit.engine.planning.plan_checks import LARGEST_SIZE, checked_plan
+from distcommit.engine.planning.read_priority import with_urgency
+from distcommit.engine.planning.work_distribution import Loads, lent, packed
+from distcommit.engine.reading.read_failures import why_stopped
+from distcommit.engine.settings import RunSettings
+from distcommit.pipeline.known_schemas import knowing
+from distcommit.protocol.paths.parts import work_unit_name
+from distcommit.stores.folders.attempt_notes import make_notes_durable
+from distcommit.stores.folders.staging import prepare_bucket
+from distcommit.stores.history.retention import forget_runs
+from distcommit.stores.history.run_datasets import RunDataset, put_run_datasets
+from distcommit.stores.history.run_records import NOT_PLANNED
+from distcommit.stores.logs.fencing import require_fence
+from distcommit.stores.state.job_store import JobStore
+from distcommit.stores.state.plans import MANIFEST_VERSION, Manifest, write_plans
+from distcommit.stores.state.task_states import prepare_run
+
+logger = logging.getLogger(__name__)
+
+
+class PlanReport(msgspec.Struct, frozen=True):
+    """What one partition planned: its plan files and how much there is to read by bucket, and its largest work units;
+    or why it failed. `found`: what the source has found itself to be, by the name of the setting that it is pinned as.
+    `misplaced`: a dataset that is stored in another bucket than the job's commit groups give it."""
+
+    report: Report[PlanCounts]
+    files: dict[int, str] = {}
+    loads: dict[int, int] = {}
+    largest: tuple[tuple[int, int, str], ...] = ()
+    failure: str = ""
+    storage_failure: str = ""
+    found: dict[str, Pin] = {}
+    misplaced: str = ""
+
+
+class _Planned:
+    """What one partition has planned so far."""
+
+    def __init__(self) -> None:
+        self.tally = Tally(PlanCounts())
+        self.files: dict[int, str] = {}
+        self.loads = Loads()
+        self.found: dict[str, Pin] = {}
+        self.misplaced = ""
+        self.rows: list[RunDataset] = []
+
+    def skip(self, bucket: int, urn: str, kind: str, reason: str, remedy: tuple[str, ...] = ()) -> None:
+        """A dataset is not planned."""
+        self.tally.add(PlanCounts(datasets_skipped=1))
+        self.tally.explain(urn, kind, reason, remedy)
+        self.rows.append(RunDataset(urn, bucket, "skipped", kind=kind, reason=reason))
+
+
+def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
+    """Plans the partition's buckets and writes their plan files. Nothing counts before the manifest names it."""
+    planned, failure, storage_failure = _Planned(), "", ""
+    tally = planned.tally
+    try:
+        states = _states(settings, partition, planned)
+        planned.misplaced = _misplaced(settings.store, states)
+        for urn, why in delete_retired(settings.store, states):
+            tally.note(urn, "retired files stay", why)
+        if why := forget_older(settings, partition, settings.partitions):
+            tally.note(f"partition {partition}", "tables of older runs stay", why)
+        _plan(settings, partition, states, planned)
+        store = settings.store
+        put_run_datasets(store.fs, store.roots.store, settings.run_id, "plan", partition, planned.rows)
+    except FencedError as error:
+        tally.fenced = str(error)
+    except SourceUnavailableError as error:
+        failure = plain_text(error.found)
+    except (DistcommitError, OSError) as error:
+        logger.exception("the plan can't be stored")
+        tally.fenced = _fenced(settings)
+        storage_failure = plain_text(str(error))
+    if failure or storage_failure:
+        tally.explain(f"partition {partition}", NOT_PLANNED, failure or storage_failure)
+    return PlanReport(
+        tally.report(partition),
+        planned.files,
+        planned.loads.by_bucket,
+        tuple(planned.loads.largest),
+        failure,
+        storage_failure,
+        planned.found,
+        planned.misplaced,
+    )
+
+
+def forget_older(settings: RunSettings, partition: int, partitions: int) -> str:
+    """Deletes what older runs have left to look at, as one of so many who do; after recovery, as what could not be
+    recovered needs some of it. Returns why some stays: a later run deletes it."""
+    try:
+        fs, root = settings.store.fs, settings.store.roots.store
+        forget_runs(fs, root, settings.run_id, partition, partitions, settings.kept, settings.refused)
+    except (DistcommitError, OSError) as error:
+        logger.warning("what older runs have left stays: %s", error)
+        return str(error)
+    return ""
+
+
+def _from_source(settings: RunSettings, owned: Callable[[str], bool], known: SourceState) -> Iterator[Planned]:
+    """What the source plans; whatever it raises is the source's failure.
+
+    Raises:
+        SourceUnavailableError: with what the source said.
+    """
+    try:
+        yield from settings.flow.source.plan(owned, known)
+    except Exception as error:
+        logger.exception("the source can't be planned")
+        text = str(error) if isinstance(error, DistcommitError) else error_text(error)
+        raise SourceUnavailableError("the source can't be planned", found=text) from error
+
+
+def _fenced(settings: RunSettings) -> str:
+    """Who has fenced this run, if anybody: a newer run sweeps the folders of this one."""
+    try:
+        log = settings.store.job_log(settings.epoch)
+        require_fence(log.refresh(), settings.epoch, log.folder)
+    except (DistcommitError, OSError) as error:
+        return str(error) if isinstance(error, FencedError) else ""
+    return ""
+
+
+def _plan(settings: RunSettings, partition: int, states: dict[int, dict[str, DatasetState]], result: _Planned) -> None:
+    tally = result.tally
+    plans: dict[int, list[DatasetPlan]] = {}
+    ordinals: dict[int, count[int]] = {}
+    names: set[str] = set()
+
+    def owned(urn: str) -> bool:
+        return settings.store.planning_bucket(urn) in states
+
+    known, loops = _StoredState(settings, states), LoopCheck(settings.flow)
+    for found in _from_source(settings, owned, known):
+        if isinstance(found, SourceFact):
+            result.found[f"source.{found.name}"] = found.pin
+            loops.learn(found)
+            continue
+        planned = loops.checked(checked_plan(found, owned, names, settings.store.groups))
+        if isinstance(planned, PassedOver):
+            tally.note(planned.dataset_urn, planned.kind, planned.reason)
+            continue
+        if isinstance(planned, DatasetProblem):
+            bucket = settings.store.planning_bucket(planned.dataset_urn)
+            result.skip(bucket, planned.dataset_urn, NOT_PLANNED, planned.error, planned.remedy)
+            continue
+        state = known.get(planned.dataset_urn)
+        if state is not None and (state.status is not DatasetStatus.IDLE or state.is_stopped):
+            continue  # replay, or a person, comes first; it is reported as skipped
+        names.add(planned.dataset_urn)
+        bucket = settings.store.planning_bucket(planned.dataset_urn)
+        numbers = ordinals.setdefault(bucket, count())
+        state = known.get(planned.dataset_urn)
+        units = tuple(
+            knowing(replace(unit, work_unit_id=work_unit_name(bucket, next(numbers))), state.schemas if state else {})
+            for unit in planned.work_units
+        )
+        if units:
+            plans.setdefault(bucket, []).append(replace(planned, work_units=units))
+            _count(units, bucket, result)
+    _set_urgency(settings, plans, known, tally)
+    if not plans:
+        return
+    fs, root = settings.store.fs, settings.store.roots.store
+    prepare_run(fs, root, settings.run_id, partition, settings.partitions)
+    for bucket in plans:
+        prepare_bucket(settings.store.fs, settings.store.roots.staging, settings.epoch, bucket)
+        if settings.flow.discarding:
+            make_notes_durable(settings.store.fs, settings.store.roots.staging, settings.epoch, bucket)
+    result.files |= write_plans(fs, root, settings.run_id, plans)
+
+
+def _set_urgency(
+    settings: RunSettings,
+    plans: dict[int, list[DatasetPlan]],
+    known: Mapping[str, DatasetState],
+    tally: Tally[PlanCounts],
+) -> None:
+    """Puts into the plans what is to be read first, if anything is."""
+    if settings.freshness:
+        urgent = iter(with_urgency(settings, [plan for listed in plans.values() for plan in listed], known, tally))
+        plans |= {bucket: list(islice(urgent, len(listed))) for bucket, listed in plans.items()}
+
+
+def share_out(settings: RunSettings, reports: Sequence[PlanReport]) -> Manifest:
+    """The manifest: large work units get tasks of their own, packed worst-fit decreasing; the rest is read by its
+    bucket's owner, unless that has much more of it than others. Costs O(partitions + buckets)."""
+    loads = {bucket: load for r in reports for bucket, load in r.loads.items()}
+    known = sorted((unit for r in reports for unit in r.largest), reverse=True)
+    share = max(1, sum(loads.values()) // (2 * settings.partitions))
+    large = [unit for unit in known if unit[0] >= share and not settings.freshness]  # else backlogs would start first
+    for load, bucket, _ in large:
+        loads[bucket] -= load
+    files = {bucket: name for r in reports for bucket, name in r.files.items()}
+    largest = known[len(large)][0] if len(known) > len(large) else 1
+    return Manifest(
+        MANIFEST_VERSION,
+        settings.run_id,
+        settings.epoch,
+        files,
+        packed(large, settings.partitions),
+        lent(loads, settings.partitions, largest),
+    )
+
+
+def _states(settings: RunSettings, partition: int, planned: _Planned) -> dict[int, dict[str, DatasetState]]:
+    """Stored states by bucket. A bucket that can't be read is left out: its datasets are skipped."""
+    states: dict[int, dict[str, DatasetState]] = {}
+    for bucket in settings.buckets_of(partition):
+        try:
+            log = settings.store.bucket_log(bucket, settings.epoch)
+            fold = log.refresh()
+            require_fence(fold, settings.epoch, log.folder)
+        except FencedError:
+            raise
+        except (DistcommitError, OSError) as error:
+            planned.tally.explain(f"bucket {bucket}", type(error).__name__, str(error))
+            continue
+        if fold.fence_epoch < settings.epoch:
+            planned.tally.explain(f"bucket {bucket}", "not fenced", "its recovery failed; its datasets are skipped")
+            continue
+        states[bucket] = fold.datasets
+        for state in fold.datasets.values():
+            if state.open is not None:
+                planned.skip(bucket, state.dataset_urn, f"skipped, {state.status.value}", state.open.reason)
+            elif state.is_stopped:
+                planned.skip(bucket, state.dataset_urn, "skipped, stopped", why_stopped(state))
+    return states
+
+
+def _misplaced(store: JobStore, states: Mapping[int, Mapping[str, DatasetState]]) -> str:
+    """A dataset that is stored elsewhere than where the job looks for it now: its rule was changed in silence, and it
+    would be read from the beginning. A dataset that has no commit group any more can't be read at all."""
+    if not store.groups.are_named:
+        return ""
+    for bucket, known in states.items():
+        for urn in known:
+            with suppress(ConfigurationError):
+                if store.bucket_of(urn) != bucket:
+                    return urn
+    return ""
+
+
+class _StoredState(SourceState):
+    """What is stored of the buckets that a partition plans, and on demand of others.
+
+    All buckets have been fenced and replayed: nothing moves before the manifest is put, but by hand.
+    """
+
+    def __init__(self, settings: RunSettings, owned: dict[int, dict[str, DatasetState]]) -> None:
+        super().__init__({urn: state for bucket in owned.values() for urn, state in bucket.items()})
+        self._store, self._epoch, self._others = settings.store, settings.epoch, dict(owned)
+        self._settings = settings
+
+    def to_read_again(self, urn: str) -> Watermark | None:
+        state = self.get(urn)
+        if state is None or state.unread is None:
+            return None
+        applies = self._settings.retry_across_runs.applies_to(self._settings.policy_of(urn))
+        return state.unread.expected_high if applies else None
+
+    @property
+    def records_per_dataset(self) -> int:
+        return self._settings.freshness.records_per_run if self._settings.freshness else 0
+
+    def anywhere(self, urn: str) -> DatasetState | None:
+        bucket = self._store.planning_bucket(urn)
+        if bucket not in self._others:
+            try:
+                fold = self._store.bucket_log(bucket).refresh()
+                if fold.fence_epoch < self._epoch:
+                    raise DistcommitError("its recovery failed", bucket=bucket)
+                self._others[bucket] = fold.datasets
+            except (DistcommitError, OSError) as error:
+                raise SourceError(
+                    "it can't be told whether another dataset was read before",
+                    dataset=urn,
+                    bucket=bucket,
+                    found=str(error),
+                    todo="mend its bucket's log, then run again",
+                ) from error
+        return self._others[bucket].get(urn)
+
+
+def _count(units: Sequence[WorkUnit], bucket: int, result: _Planned) -> None:
+    """Counts a dataset's work units."""
+    size = min(sum(unit.size for unit in units), LARGEST_SIZE - result.tally.counts.size_planned)
+    result.tally.add(PlanCounts(datasets_planned=1, work_units=len(units), size_planned=size))
+    result.loads.add(bucket, units)

@@ -1,0 +1,385 @@
+"""The ingest job: tasks read their work units, and commit between them what has become complete."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterable, Mapping
+
+from msgspec.structs import replace
+
+from distcommit.core.error_kinds import is_permanent
+from distcommit.core.errors import DistcommitError, FencedError, StuckError, error_text, reason_text
+from distcommit.core.interfaces.sink import AttemptIdentity
+from distcommit.core.interfaces.source import Extractor
+from distcommit.core.records.flow_counts import FlowCounts
+from distcommit.core.support.io_batching import outcomes_in_step
+from distcommit.core.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
+from distcommit.engine.committing.committer import BucketCommitter
+from distcommit.engine.driver.counts import CommitCounts, IngestCounts
+from distcommit.engine.driver.events import Progress
+from distcommit.engine.driver.progress import ProgressFile
+from distcommit.engine.driver.reports import Report, Tally
+from distcommit.engine.maintenance.replacing import is_maintenance
+from distcommit.engine.planning.read_priority import by_urgency, urgency_of
+from distcommit.engine.planning.work_distribution import buckets_read, units_read
+from distcommit.engine.reading.back_off import waited
+from distcommit.engine.reading.stuck_work_units import left_of
+from distcommit.engine.reading.task_events import WorkUnitDone
+from distcommit.engine.reading.task_times import TaskTimes
+from distcommit.engine.settings import RunSettings
+from distcommit.pipeline.attempt import Attempt
+from distcommit.pipeline.background_finalization import Preparing
+from distcommit.pipeline.limits.progress_counters import Live
+from distcommit.pipeline.limits.watchdog import Watchdog
+from distcommit.pipeline.task_flow import TaskFlow
+from distcommit.protocol.readiness import CommitPolicy
+from distcommit.stores.folders.attempt_notes import note_attempt
+from distcommit.stores.folders.staging import make_area
+from distcommit.stores.schemas.schema_history import SchemaStore
+from distcommit.stores.state.plans import Manifest, PlanReader, read_manifest
+from distcommit.stores.state.task_states import TaskStateWriter
+
+logger = logging.getLogger(__name__)
+
+
+def ingest_tasks(settings: RunSettings, manifest: Manifest) -> int:
+    """How many tasks the ingest job has: one for each group of large work units, then one for each partition."""
+    return len(manifest.large) + settings.partitions
+
+
+def ingest_partition(settings: RunSettings, task: int) -> Report[IngestCounts]:
+    """Runs one ingest task: its work units one after the other, committing in between.
+
+    Tasks below `len(manifest.large)` read large work units; the others read those of the buckets they own, or what is
+    lent to them. What a task can't commit is left to the drain; only a newer run's fence ends it early.
+    """
+    ingest = _IngestTask(settings, task)
+    try:
+        ingest.run()
+    except FencedError as error:
+        ingest.tally.fenced = str(error)
+    return ingest.report()
+
+
+class _IngestTask:
+    """One attempt at one ingest task."""
+
+    def __init__(self, settings: RunSettings, task: int) -> None:
+        self._settings, self._task, self._clock = settings, task, settings.clock
+        self.tally = Tally(IngestCounts())
+        self._store, self._fs = settings.store, settings.store.fs
+        root = self._store.roots.store
+        manifest = read_manifest(self._fs, root, settings.run_id)
+        partition, self._tasks = task - len(manifest.large), len(manifest.large) + settings.partitions
+        self._owned = settings.buckets_of(partition) if partition >= 0 else range(0)
+        self._plans: dict[int, list[DatasetPlan]] = {}
+        self._units: list[WorkUnit] = []
+        self._bucket_of: dict[str, int] = {}
+        plans = PlanReader(self._fs, root, manifest)
+        for bucket in buckets_read(manifest, task, self._owned, settings.partitions):
+            try:
+                self._take(manifest, bucket, plans.of(bucket))
+            except (DistcommitError, OSError):  # its datasets fail in the drain, which reads the plan again
+                logger.exception("a bucket's plan can't be read", extra={"bucket": bucket})
+        if settings.freshness:
+            self._units = by_urgency(self._units)
+        self._has_read = False
+        self._slice_ends_ms = int(self._clock.now_ms() + settings.freshness.slice_s * 1000)
+        self._schemas = SchemaStore(self._fs, root, settings.epoch)
+        self._writer = TaskStateWriter(self._fs, root, settings.run_id, settings.partitions)
+        self._times = TaskTimes(settings, "ingest", task, self._writer.writer)
+        self._committers: dict[int, BucketCommitter] = {}
+        self._tables = settings.task_states(self._plans)
+        self._given_up: list[CommitCounts] = []
+        self._finished: dict[int, list[TaskState]] = {}
+        self._uncommitted: set[int] = set()
+        self._unsynced: set[str] = set()
+        self._hopeless: set[str] = set()
+        self._committed_at_s = self._clock.monotonic_s()
+        self._progress = ProgressFile(settings, "ingest", task, self._so_far)
+        self._live = Live(self._progress.tick)
+        self._watchdog = Watchdog(settings.flow, TaskStateWriter(self._fs, root, settings.run_id, settings.partitions))
+
+    def _take(self, manifest: Manifest, bucket: int, plans: list[DatasetPlan]) -> None:
+        """Takes in what this task reads of a bucket; of others' buckets it keeps nothing else."""
+        units = units_read(manifest, self._task, bucket, plans, self._settings.partitions)
+        read = dict.fromkeys((unit.dataset_urn for unit in units), bucket)
+        if bucket not in self._owned:
+            plans = [plan for plan in plans if plan.dataset_urn in read]
+        if plans:
+            self._plans[bucket] = plans
+        self._units += units
+        self._bucket_of |= read
+
+    def report(self) -> Report[IngestCounts]:
+        """What it did. Why sequences could not be finished is the drain's to tell, which tries them again."""
+        done = self._committed()
+        committed = IngestCounts(
+            datasets_committed=done.datasets_committed, files_swept=done.files_swept, **done.executed()
+        )
+        return replace(self.tally.report(self._task), counts=self.tally.counts + committed)
+
+    def _committed(self) -> CommitCounts:
+        live = (committer.tally.counts for committer in self._committers.values())
+        return sum((*self._given_up, *live), CommitCounts())
+
+    def _so_far(self) -> Progress:
+        read, done = self.tally.counts, self._committed()
+        return Progress(
+            datasets_committed=done.datasets_committed,
+            records_read=self._live.records,
+            steps_executed=done.steps_executed,
+            failures=read.work_units_failed + done.executions_failed,
+            bytes_read=self._live.bytes_read,
+            spent=self._live.spent,
+        )
+
+    def run(self) -> None:
+        left, hopeless = self._not_finished_before()
+        with self._progress, self._watchdog:
+            for attempt in range(self._settings.task_attempts):
+                if attempt and not waited(self._settings, attempt, self._commit_all):
+                    break
+                failed = self._read(left)
+                self._put_states()
+                left = [unit for unit in left if unit in failed or unit.work_unit_id in self._unsynced]
+                hopeless += sum(1 for unit in left if unit.work_unit_id in self._hopeless)
+                left = [unit for unit in left if unit.work_unit_id not in self._hopeless]
+                if not left:
+                    break
+                logger.warning("%d work units failed in attempt %d", len(left), attempt + 1)
+                self._unsynced.clear()
+            self.tally.add(IngestCounts(work_units_failed=len(left) + hopeless))
+            self._commit_all()
+        self._times.keep(len(self._units))
+
+    def _not_finished_before(self) -> tuple[list[WorkUnit], int]:
+        """Return the work units that earlier attempts at this task have left, and how many of them it does not read."""
+        states: list[TaskState] = []
+        for bucket in self._plans:
+            try:
+                states += self._committer(bucket).look()
+            except (DistcommitError, OSError) as error:
+                logger.warning("task states can't be read, reading again: %s", error, extra={"bucket": bucket})
+        return left_of(self._units, states)
+
+    def _read(self, units: list[WorkUnit]) -> list[WorkUnit]:
+        """Reads work units and commits in between; returns those that failed. One that failed in optional
+        branches alone is read once more, with what is for these diverted."""
+        failed: list[WorkUnit] = []
+        flows: dict[str, TaskFlow] = {}
+        while units:
+            before, flows = flows, {}
+            again: list[WorkUnit] = []
+            for unit, state in self._read_once(units, before):
+                flow = before.get(unit.work_unit_id, self._settings.flow).diverting(state.branches)
+                (failed if flow is None else again).append(unit)
+                if flow is not None:
+                    flows[unit.work_unit_id] = flow
+            units = again
+        return failed
+
+    def _read_once(self, units: list[WorkUnit], flows: Mapping[str, TaskFlow]) -> list[tuple[WorkUnit, TaskState]]:
+        """Reads work units, some through flows of their own; returns those that failed."""
+        failed: list[tuple[WorkUnit, TaskState]] = []
+        _announce(self._settings, units)
+        try:
+            extractor = self._settings.flow.source.open()
+            extractor.announce(units)
+        except Exception as error:
+            logger.exception("the source can't be opened")
+            failed = [(unit, failed_state(self._settings, unit, error)) for unit in units]
+            for _, state in failed:
+                self._add(state)
+            return failed
+        try:
+            with Preparing(self._fs.parallel_calls) as preparing:
+                for unit in units:
+                    with self._times.working_on(unit.dataset_urn):
+                        attempt = self._read_unit(extractor, unit, flows.get(unit.work_unit_id, self._settings.flow))
+                        if isinstance(attempt, Attempt):
+                            preparing.add(attempt)
+                        else:
+                            failed.append((unit, attempt))
+                            self._add(attempt)
+                    failed += self._ended(preparing.ended())
+                    if self._clock.monotonic_s() - self._committed_at_s >= self._settings.min_interval_s:
+                        self._commit()
+                failed += self._ended(preparing.ended(all_of_them=True))
+        finally:
+            _close(extractor)
+            self._settings.flow.close()
+        return failed
+
+    def _ended(self, attempts: Iterable[Attempt]) -> list[tuple[WorkUnit, TaskState]]:
+        """Takes in what has become of attempts; returns those that failed."""
+        failed: list[tuple[WorkUnit, TaskState]] = []
+        for attempt in attempts:
+            state = attempt.state()
+            if state.outcome is not TaskOutcome.SUCCEEDED:
+                failed.append((attempt.unit, state))
+            self._add(state)
+        return failed
+
+    def _read_unit(self, extractor: Extractor, unit: WorkUnit, flow: TaskFlow) -> Attempt | TaskState:
+        """Reads a work unit; the state of an attempt that could not begin."""
+        settings, roots = self._settings, self._store.roots
+        bucket = self._bucket_of[unit.dataset_urn]
+        identity = _new_attempt(settings, unit, self._task, self._tasks)
+        try:
+            area = make_area(self._fs, roots.staging, roots.output, bucket, identity)
+            if flow.discarding:
+                note_attempt(self._fs, roots.staging, area.prefix, flow.discarding)
+        except OSError as error:
+            logger.warning("no folder for an attempt: %s", error, extra={"work_unit": unit.work_unit_id})
+            return failed_state(settings, unit, error)
+        attempt = Attempt(flow, unit, area, identity, self._clock, kept=self._schemas, live=self._live)
+        with self._watchdog.working_on(bucket, failed_state(settings, unit, StuckError("a construct does not return"))):
+            attempt.read(
+                extractor,
+                0 if is_maintenance(unit) else self._deadline_ms(unit),  # a part of it would be published once more
+                keeps_prefix=settings.policy_of(unit.dataset_urn) is CommitPolicy.PARTIAL,
+            )
+        return attempt
+
+    def _deadline_ms(self, unit: WorkUnit) -> int:
+        """When to stop reading it: what is backlogged also once the task has read something, and its time is up."""
+        ends = [self._settings.deadline_ms]
+        if self._has_read and self._settings.freshness.slice_s and urgency_of(unit) < 0:
+            ends.append(self._slice_ends_ms)
+        self._has_read = True
+        return min(filter(None, ends), default=0)
+
+    def _add(self, state: TaskState) -> None:
+        self._hopeless.discard(state.work_unit_id)
+        if state.outcome is not TaskOutcome.SUCCEEDED and is_permanent(state.error):
+            self._hopeless.add(state.work_unit_id)
+        self._finished.setdefault(self._bucket_of[state.dataset_urn], []).append(state)
+        self.tally.add(_counts_of(state))
+        self.tally.flow += FlowCounts.of(state)
+        _tell(state, self.tally)
+        self._progress.tick()
+
+    def _commit_all(self) -> None:
+        """As `_commit`, in all buckets that it reads of: what others have put or closed there counts, too."""
+        self._uncommitted.update(self._plans)
+        self._commit()
+
+    def _commit(self) -> None:
+        """Puts the states of finished work units, then commits what is ready in their buckets. What fails is left to
+        the drain, and so is what has a commit group, in others' buckets: each committer would be in conflict with
+        others at one target."""
+        self._put_states()
+        grouped = self._store.groups.are_named
+        buckets = sorted(bucket for bucket in self._uncommitted if bucket in self._owned or not grouped)
+        works = [self._committer(bucket).commit_ready(ended=False) for bucket in buckets]
+        with self._live.at("commit"), self._times.committing():
+            outcomes = outcomes_in_step(works, self._fs.parallel_buckets)
+        for bucket, outcome in zip(buckets, outcomes, strict=True):  # one report: one thread
+            if isinstance(outcome, FencedError):
+                raise outcome
+            if isinstance(outcome, Exception):  # whatever it is, other buckets' work units go on
+                untold = None if isinstance(outcome, DistcommitError | OSError) else outcome
+                logger.warning("commit left to the drain: %s", outcome, extra={"bucket": bucket}, exc_info=untold)
+                self._given_up.append(self._committers.pop(bucket).tally.counts)
+        self._uncommitted = set()
+        self._committed_at_s = self._clock.monotonic_s()
+        self._progress.tick()
+
+    def _put_states(self) -> None:
+        """Staged bytes and names first, then the rows that name them. Rows that can't be written wait for next time."""
+        if not self._finished:
+            return
+        try:
+            self._fs.sync_tree(self._store.roots.staging)
+        except OSError as error:  # final for these files: their bytes may be gone, so these attempts have failed
+            logger.exception("staged files could not be synced")
+            text = f"staged files could not be synced: {error}"
+            self._unsynced.update(s.work_unit_id for states in self._finished.values() for s in states)
+            self._finished = {bucket: _failed(states, text) for bucket, states in self._finished.items()}
+        for bucket, name in self._writer.append(self._finished).items():
+            if isinstance(name, OSError):
+                logger.warning("task states could not be written: %s", name, extra={"bucket": bucket})
+                continue
+            self._committer(bucket).know(name, self._finished.pop(bucket))
+            self._uncommitted.add(bucket)
+
+    def _committer(self, bucket: int) -> BucketCommitter:
+        if bucket not in self._committers:
+            told = self._times.telling(self.tally)
+            self._committers[bucket] = BucketCommitter(self._settings, bucket, told, self._plans[bucket], self._tables)
+        return self._committers[bucket]
+
+
+def _announce(settings: RunSettings, units: list[WorkUnit]) -> None:
+    """Tells the sink what is coming. What goes wrong there writers meet, each by itself."""
+    coming = dict.fromkeys(unit.dataset_urn for unit in units if not is_maintenance(unit))
+    try:
+        settings.flow.announce(list(coming), settings.run_id)
+    except Exception:
+        logger.warning("the sink could not make itself ready for %d datasets", len(coming), exc_info=True)
+
+
+def _close(extractor: Extractor) -> None:
+    try:
+        extractor.close()
+    except Exception:
+        logger.warning("an extractor could not be closed", exc_info=True)
+
+
+def _counts_of(state: TaskState) -> IngestCounts:
+    return IngestCounts(
+        records_read=state.records_read,
+        records_written=sum(result.records_written for result in state.branches),
+        records_diverted=sum(result.records_diverted for result in state.branches),
+        bytes_read=state.bytes_read,
+    )
+
+
+def _failed(states: Iterable[TaskState], error: str) -> list[TaskState]:
+    return [replace(state, outcome=TaskOutcome.FAILED, branches=(), error=error) for state in states]
+
+
+def _tell(state: TaskState, tally: Tally[IngestCounts]) -> None:
+    """Tells that an attempt has ended, and what of it is worth knowing, though it has not failed."""
+    for result in state.branches:
+        if result.error and state.outcome is not TaskOutcome.FAILED:
+            tally.note(state.dataset_urn, "branch", f"{result.branch}: {result.error_construct}: {result.error}")
+        for check in result.checks:
+            if not (check.passed or check.mandatory):
+                tally.note(state.dataset_urn, "check", f"{result.branch}: {check.checker}: {check.detail}")
+    done = WorkUnitDone(
+        dataset=state.dataset_urn,
+        work_unit=state.work_unit_id,
+        started_ms=state.started_ms,
+        finished_ms=state.finished_ms,
+        records_read=state.records_read,
+        bytes_read=state.bytes_read,
+        error=reason_text(state.error, 1000),
+    )
+    tally.observe(done)
+
+
+def failed_state(settings: RunSettings, unit: WorkUnit, error: Exception) -> TaskState:
+    """The state of an attempt that failed before it could read anything."""
+    now = settings.clock.now_ms()
+    return TaskState(
+        run_id=settings.run_id,
+        epoch=settings.epoch,
+        dataset_urn=unit.dataset_urn,
+        work_unit_id=unit.work_unit_id,
+        attempt=uuid.uuid4().hex,
+        outcome=TaskOutcome.FAILED,
+        low=unit.low,
+        expected_high=unit.expected_high,
+        actual_high=unit.low,
+        error=error_text(error),
+        started_ms=now,
+        finished_ms=now,
+    )
+
+
+def _new_attempt(settings: RunSettings, unit: WorkUnit, task: int, tasks: int) -> AttemptIdentity:
+    attempt, of = uuid.uuid4().hex, (settings.run_id, settings.epoch, unit.dataset_urn, unit.work_unit_id)
+    return AttemptIdentity(*of, attempt, task=task, tasks=tasks)

@@ -1,0 +1,201 @@
+"""What a chain of constructs makes of a batch, with each record followed by the row that it came from."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from distcommit.core.errors import TURNED_AWAY, ConfigurationError, RecordError, plain_text, reason_text
+from distcommit.core.interfaces.constructs import Converted, Converter, RowChecker
+from distcommit.core.work import ConstructCounts
+from distcommit.pipeline.branches.piece import Piece, Rows
+from distcommit.pipeline.branches.source_order import ascending, by_first_row, in_source_order, merged_by_schema
+from distcommit.pipeline.limits.time_limit import at_most
+from distcommit.pipeline.task_flow import Stage
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Why an input record was turned away, and by which construct."""
+
+    construct: str
+    reason: str
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a construct has done so far in an attempt."""
+
+    taken: int = 0
+    made: int = 0
+    rejected: int = 0
+    filtered: int = 0
+    noted: int = 0
+    seconds: float = 0.0
+    said: tuple[pa.Schema, pa.Schema | None] | None = None
+
+    def schema_said(self, converter: Converter, schema: pa.Schema) -> pa.Schema | None:
+        """What the converter says that it makes of such records, asked once for those that have the same schema."""
+        if self.said is None or (self.said[0] is not schema and not self.said[0].equals(schema)):
+            self.said = schema, converter.convert_schema(schema)
+        return self.said[1]
+
+    def counts(self, branch: str, construct: str) -> ConstructCounts:
+        """The same as a value."""
+        return ConstructCounts(
+            branch, construct, self.taken, self.made, self.rejected, self.filtered, self.noted, self.seconds
+        )
+
+
+@dataclass(slots=True)
+class Chain:
+    """A chain of constructs in one attempt. `seconds`: how long each may work on a batch, 0 for no limit; `at`: the one
+    at work, or that was last."""
+
+    stages: Sequence[Stage]
+    seconds: float = 0
+    tallies: list[Tally] = field(default_factory=list)
+    at: str = ""
+
+    def __post_init__(self) -> None:
+        self.tallies = [Tally() for _ in self.stages]
+
+    def run(self, pieces: Sequence[Piece]) -> tuple[list[Piece], dict[int, Rejection]]:
+        """What comes of the pieces, and which rows of the extractor's batch are turned away. Nothing of these is left
+        in what comes back: a record is turned away as a whole.
+
+        Each piece that comes back has ascending rows. Constructs that do not group schemas are given runs of records
+        in source order.
+
+        Raises:
+            RecordError: if a record is to fail its work unit.
+            ConfigurationError: if a construct can't work on what came, does not keep what it says, or does not end.
+        """
+        rejected: dict[int, Rejection] = {}
+        found = list(pieces)
+        for stage, tally in zip(self.stages, self.tallies, strict=True):
+            began_s, self.at = time.perf_counter(), stage.name
+            with at_most(self.seconds, stage.name):
+                given = found if stage.construct.groups_schemas else in_source_order(found)
+                made = [made for piece in given for made in _through(stage, tally, piece, rejected)]
+                found = by_first_row(map(ascending, made))
+                if len(given) > 1:
+                    found = by_first_row(merged_by_schema(found))
+            tally.seconds += time.perf_counter() - began_s
+        return without(found, rejected), rejected
+
+
+def without(pieces: Iterable[Piece], rejected: Iterable[int]) -> list[Piece]:
+    """The pieces without the records that came from those rows, and without those that are empty then."""
+    gone = np.fromiter(rejected, np.int64)
+    kept = [piece.only(~np.isin(piece.origin_rows(), gone)) if len(gone) else piece for piece in pieces]
+    return [piece for piece in kept if piece.records.num_rows]
+
+
+def _through(stage: Stage, tally: Tally, piece: Piece, rejected: dict[int, Rejection]) -> list[Piece]:
+    """What a construct makes of a piece."""
+    tally.taken += piece.records.num_rows
+    construct = stage.construct
+    if isinstance(construct, Converter):
+        made = _converted(stage, tally, construct, piece, rejected)
+    else:
+        made = _checked(stage, tally, construct, piece, rejected)
+    tally.made += sum(found.records.num_rows for found in made)
+    return made
+
+
+def _converted(
+    stage: Stage, tally: Tally, converter: Converter, piece: Piece, rejected: dict[int, Rejection]
+) -> list[Piece]:
+    rows, made = piece.rows, list[Piece]()
+    seen = np.zeros(piece.records.num_rows, bool)
+    said = tally.schema_said(converter, piece.records.schema)
+    for found in converter.convert(piece.records):
+        if said is not None and found.records.num_rows and not found.records.schema.equals(said):
+            raise _broken(stage, f"records of the schema it said, {_told(said)}", _told(found.records.schema))
+        own = _rows_of(stage, converter, found, len(seen))
+        seen[slice(None) if own is None else own] = True
+        if found.records.num_rows:  # else its schema means nothing: what only records can tell may not be known yet
+            made.append(Piece(found.records, rows if own is None else own if rows is None else rows[own]))
+        for row, reason in found.rejected.items():
+            if not 0 <= row < len(seen):
+                raise _broken(stage, "rejected rows of the batch", f"row {row} of {len(seen)}")
+            seen[row] = True
+            _reject(stage, tally, rejected, row if rows is None else int(rows[row]), reason)
+    tally.filtered += int(len(seen) - np.count_nonzero(seen))
+    return made
+
+
+def _rows_of(stage: Stage, converter: Converter, found: Converted, rows: int) -> Rows | None:
+    """Of which row of its batch each record is, checked."""
+    if found.rows is None:
+        if found.records.num_rows != rows:
+            raise _broken(stage, f"{rows} records, as it names no rows", f"{found.records.num_rows} records")
+        return None
+    if len(found.rows) != found.records.num_rows or found.rows.null_count:
+        raise _broken(stage, f"a row for each of {found.records.num_rows} records", f"{len(found.rows)} rows, or nulls")
+    own: Rows = found.rows.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    if len(own) and not (own.min() >= 0 and own.max() < rows):
+        raise _broken(stage, f"rows of a batch of {rows}", f"rows from {own.min()} to {own.max()}")
+    is_ascending = bool((own[1:] > own[:-1]).all())
+    if not (converter.makes_several or is_ascending) and len(np.unique(own)) != len(own):
+        raise _broken(stage, "at most one record of each, as makes_several is False", "several of one")
+    return own
+
+
+def _checked(
+    stage: Stage, tally: Tally, checker: RowChecker, piece: Piece, rejected: dict[int, Rejection]
+) -> list[Piece]:
+    passed = checker.check(piece.records)
+    if len(passed) != piece.records.num_rows or not pa.types.is_boolean(passed.type):
+        raise _broken(stage, f"a boolean for each of {piece.records.num_rows} records", f"{len(passed)} {passed.type}")
+    keep = (pc.fill_null(passed, False) if passed.null_count else passed).to_numpy(zero_copy_only=False)
+    if keep.all():
+        return [piece]
+    bad = np.flatnonzero(~keep)
+    if not stage.is_mandatory:
+        tally.noted += len(bad)
+        return [piece]
+    if stage.on_failure == "drop":
+        tally.filtered += len(bad)
+        return [piece.only(keep)]
+    for row in piece.origin_rows()[bad].tolist():
+        _reject(stage, tally, rejected, row, f"expected {checker.describe()}")
+    return [piece]
+
+
+def _reject(stage: Stage, tally: Tally, rejected: dict[int, Rejection], row: int, reason: str) -> None:
+    if stage.on_failure == "fail":
+        raise turned_away(stage.name, reason)
+    if row not in rejected:
+        tally.rejected += 1
+        rejected[row] = Rejection(stage.name, reason_text(reason, 1000))
+
+
+def turned_away(construct: str, reason: str) -> RecordError:
+    """The error of a work unit that is to fail for a record."""
+    return RecordError(
+        TURNED_AWAY,
+        construct=construct,
+        found=plain_text(reason, 500),
+        todo="mend the producer or the construct, or have such records diverted (on_rejected, on_failure)",
+    )
+
+
+def _told(schema: pa.Schema) -> str:
+    return plain_text(", ".join(f"{field.name}: {field.type}" for field in schema), 500)
+
+
+def _broken(stage: Stage, expected: str, found: str) -> ConfigurationError:
+    return ConfigurationError(
+        "a construct does not keep what it says",
+        construct=stage.name,
+        expected=expected,
+        found=found,
+        todo="mend the construct; `ConverterContract` in distcommit.testing.contracts tells what it has to keep",
+    )

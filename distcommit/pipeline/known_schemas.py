@@ -1,0 +1,51 @@
+"""The schemas that converters know of a dataset: from its state to its work units, and back with a sequence.
+
+A converter has the name of its stage; behind a fork with its branch in front, as `lake.avro`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+from msgspec.structs import replace
+
+from distcommit.core.interfaces.constructs import Converter
+from distcommit.core.work import MAIN_BRANCH, SchemaIds, WorkUnit, added_schemas
+from distcommit.decoding import from_json
+from distcommit.pipeline.task_flow import Stage
+from distcommit.stores.schemas.schema_history import SchemaStore
+
+_PROPERTY = "known_schemas"
+
+
+def knowing(unit: WorkUnit, schemas: SchemaIds) -> WorkUnit:
+    """The work unit with these as a property."""
+    if not schemas:
+        return unit
+    return replace(unit, properties={**unit.properties, _PROPERTY: msgspec.json.encode(schemas).decode()})
+
+
+def begin(stage: Stage, unit: WorkUnit, kept: SchemaStore | None, branch: str = "") -> None:
+    """Tells a converter which dataset's records come, which schemas it knows of them, and where it may keep others."""
+    if not isinstance(stage.construct, Converter):
+        return
+    stage.construct.begin_work_unit(unit.dataset_urn)
+    if kept is not None:
+        stage.construct.keep_schemas(kept.of(unit.dataset_urn, _name(stage, branch)))
+    known = from_json(unit.properties.get(_PROPERTY, "{}"), SchemaIds)
+    stage.construct.know_schemas(known.get(_name(stage, branch), ()))
+
+
+def known_to(stages: Iterable[tuple[Stage, str]]) -> SchemaIds:
+    """What converters know at the end of a work unit; each stage with its branch."""
+    found = {
+        _name(stage, branch): tuple(map(int, stage.construct.schemas_known()))
+        for stage, branch in stages
+        if isinstance(stage.construct, Converter)
+    }
+    return added_schemas({name: ids for name, ids in found.items() if ids})
+
+
+def _name(stage: Stage, branch: str) -> str:
+    return f"{branch}.{stage.name}" if branch not in ("", MAIN_BRANCH) else stage.name

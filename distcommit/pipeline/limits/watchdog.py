@@ -1,0 +1,162 @@
+"""A limit to constructs that native code holds: a process beside the worker, which kills it.
+
+`pipeline.limits.time_limit` interrupts a construct by a signal, which native code does not notice. If the construct has
+not returned a good while after its limit, the process records its work unit as failed, durably, and kills the worker.
+The next attempt at the task skips that work unit and reads all others: nothing else is lost
+(`engine.reading.stuck_work_units`).
+"""
+
+from __future__ import annotations
+
+import logging
+import mmap
+import os
+import pickle
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+
+from distcommit.core.support.child_programs import program_text
+from distcommit.core.work import TaskState
+from distcommit.pipeline.limits import watchdog_child
+from distcommit.pipeline.limits.time_limit import watched_by
+from distcommit.pipeline.limits.watchdog_child import DEADLINE, NAME_AT, SIZES, SIZES_AT, TEXTS_AT
+from distcommit.pipeline.task_flow import TaskFlow
+from distcommit.stores.state.task_states import TaskStateWriter
+
+logger = logging.getLogger(__name__)
+
+LEAST_MARGIN_S = 5
+"""After its limit the signal gets as long again to end a construct, and at least so long."""
+
+
+class Watchdog:
+    """The process beside one task. It runs within the block, if the flow has constructs and a limit.
+
+    Args:
+        flow: the flow of the task.
+        writer: of the run's task states, for this process alone.
+        least_margin_s: as `LEAST_MARGIN_S`.
+        record_s: the worker is killed after so long, although the store could not be written.
+    """
+
+    def __init__(
+        self, flow: TaskFlow, writer: TaskStateWriter, least_margin_s: float = LEAST_MARGIN_S, record_s: float = 60
+    ) -> None:
+        self._flow, self._writer, self._least_margin_s, self._record_s = flow, writer, least_margin_s, record_s
+        self._stack = ExitStack()
+        self._memory: mmap.mmap | None = None
+        self._descriptor, self._unit_at = -1, 0
+        self._sizes = (0, 0, 0)
+
+    def __enter__(self) -> Watchdog:
+        flow = self._flow
+        if flow.construct_seconds and (flow.fork is not None or flow.stages or any(b.stages for b in flow.branches)):
+            try:
+                self._start()
+            except Exception:
+                self._stop()
+                logger.warning("no process could be started that ends constructs in native code", exc_info=True)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self._stop()
+
+    @contextmanager
+    def working_on(self, bucket: int, failed: TaskState) -> Iterator[None]:
+        """Within the block, have this recorded if a construct does not return.
+
+        Args:
+            bucket: that of the work unit.
+            failed: the state of an attempt at the work unit that failed.
+        """
+        if self._memory is None:
+            yield
+            return
+        self._put_unit(pickle.dumps((bucket, failed)))
+        try:
+            yield
+        finally:
+            self._put_unit(b"")
+
+    def begin(self, seconds: float, construct: str) -> None:
+        """Start the time of a construct. If it is asked for no work unit, the worker is killed and nothing recorded."""
+        if self._memory is None:
+            return
+        name = construct.encode()[: TEXTS_AT - NAME_AT]
+        SIZES.pack_into(self._memory, SIZES_AT, len(name), *self._sizes)
+        self._memory[NAME_AT : NAME_AT + len(name)] = name
+        DEADLINE.pack_into(self._memory, 0, time.monotonic() + seconds + max(seconds, self._least_margin_s))
+
+    def end(self) -> None:
+        """Stop the time: the construct has returned."""
+        if self._memory is not None:
+            DEADLINE.pack_into(self._memory, 0, 0.0)
+
+    def _put_unit(self, unit: bytes) -> None:
+        _write(self._descriptor, unit, self._unit_at)
+        self._sizes = (*self._sizes[:2], len(unit))
+
+    def _start(self) -> None:
+        """Start the process. All that it is given is in memory that no other process can open."""
+        path = "\n".join(_import_path()).encode()
+        store = pickle.dumps((self._flow.hidden, self._writer))
+        self._descriptor = os.memfd_create("distcommit-watchdog")
+        self._stack.callback(os.close, self._descriptor)
+        os.ftruncate(self._descriptor, TEXTS_AT)
+        _write(self._descriptor, path + store, TEXTS_AT)
+        self._sizes, self._unit_at = (len(path), len(store), 0), TEXTS_AT + len(path) + len(store)
+        memory = self._stack.enter_context(mmap.mmap(self._descriptor, TEXTS_AT))
+        pidfd = _pidfd()
+        passed = [self._descriptor] if pidfd < 0 else [self._descriptor, pidfd]
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", program_text(watchdog_child)]
+                + [str(number) for number in (self._descriptor, pidfd, os.getpid(), self._record_s)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=passed,
+            )
+        finally:
+            if pidfd >= 0:
+                os.close(pidfd)
+        self._stack.callback(_end, process)
+        self._stack.enter_context(watched_by(self))
+        self._memory = memory
+
+    def _stop(self) -> None:
+        self._memory = None
+        self._stack.close()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill the process, which has nothing to do while no construct is at work, and take its exit code."""
+    process.kill()
+    process.wait()
+
+
+def _pidfd() -> int:
+    """Return a descriptor of this process; -1 if the system has none."""
+    try:
+        return os.pidfd_open(os.getpid())
+    except (AttributeError, OSError):
+        return -1
+
+
+def _import_path() -> list[str]:
+    """Return where the process may import from: not the working folder, unless distcommit itself is there."""
+    spec = find_spec("distcommit")
+    home = str(Path(spec.origin).parents[1]) if spec is not None and spec.origin else ""
+    folders = [os.path.abspath(each) for each in sys.path if each]
+    return [each for each in folders if each == home or each != os.getcwd()]
+
+
+def _write(descriptor: int, data: bytes, offset: int) -> None:
+    while data:
+        written = os.pwrite(descriptor, data, offset)
+        data, offset = data[written:], offset + written

@@ -1,0 +1,113 @@
+"""The positions that a source claims for its batches, compared with the provenance of their records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from distcommit.core.errors import SourceError
+from distcommit.core.provenance import Provenance
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import SkippedRange, WorkUnit
+
+
+@dataclass(slots=True)
+class Delivered:
+    """The end of what an attempt was given, by source partition.
+
+    A source without offsets is not compared, nor is a unit that reads what the job itself has published.
+    """
+
+    unit: WorkUnit
+    provenance: Provenance | None
+    _next: dict[str, int] = field(default_factory=dict)
+
+    def take(self, batch: pa.RecordBatch, holes: Iterable[SkippedRange]) -> None:
+        """Take up a batch, and the holes before its end.
+
+        Raises:
+            SourceError: if a record is of another work unit, was delivered before, or is claimed to be a hole.
+        """
+        ranges = list(self._ranges(batch))
+        for partition, low, high in ranges:
+            first = self.unit.low.positions.get(partition)
+            end = self.unit.expected_high.positions.get(partition)
+            at = self._next.get(partition, first if isinstance(first, int) else low)
+            if first is None or low < at or (isinstance(end, int) and high >= end):
+                raise self._wrong(
+                    "delivers a record that its work unit does not have, or had before",
+                    f"records of {sorted(self.unit.low.positions)} from {at} to before {end}",
+                    f"offsets {low} to {high} of partition {partition!r}",
+                    "the iteration of its Extraction",
+                )
+            self._next[partition] = high + 1
+        self._compare_holes(batch, ranges, holes)
+
+    def compare(self, high: Watermark) -> None:
+        """Compare a position that the source claims to have reached.
+
+        Raises:
+            SourceError: if records at or past it were delivered: they would be read again.
+        """
+        for partition, end in self._next.items():
+            claimed = high.positions.get(partition)
+            if not isinstance(self.unit.low.positions.get(partition), int):
+                continue  # positions of another kind than offsets
+            if not isinstance(claimed, int) or claimed < end:
+                raise self._wrong(
+                    "claims to have read less than it has delivered",
+                    f"position {end} of partition {partition!r} at least, past the last record",
+                    repr(claimed),
+                    "Extraction.actual_high",
+                )
+
+    def _ranges(self, batch: pa.RecordBatch) -> Iterator[tuple[str, int, int]]:
+        """Yield the least and the greatest offset of each partition of a batch."""
+        if self.provenance is None or not self.unit.low.positions or not batch.num_rows:
+            return
+        partition_column, offset_column = self.provenance.partition_column, self.provenance.offset_column
+        if not {partition_column, offset_column} <= set(batch.schema.names):
+            return  # the writer refuses it, with what it lacks
+        offsets = batch.column(offset_column)
+        if not pa.types.is_integer(offsets.type):
+            return
+        grouped = pa.table({"partition": batch.column(partition_column), "offset": offsets}).group_by("partition")
+        found = grouped.aggregate([("offset", "min"), ("offset", "max")])
+        for row in found.to_pylist():
+            if row["partition"] is not None and row["offset_min"] is not None:
+                yield str(row["partition"]), row["offset_min"], row["offset_max"]
+
+    def _compare_holes(
+        self, batch: pa.RecordBatch, ranges: list[tuple[str, int, int]], holes: Iterable[SkippedRange]
+    ) -> None:
+        if self.provenance is None:
+            return
+        for hole in holes:
+            for partition, low, high in ranges:
+                if partition != hole.partition or not isinstance(hole.low, int) or not isinstance(hole.high, int):
+                    continue
+                if hole.high <= low or hole.low > high:
+                    continue
+                offsets = batch.column(self.provenance.offset_column)
+                inside = pc.and_(pc.greater_equal(offsets, hole.low), pc.less(offsets, hole.high))
+                partitions = pc.cast(batch.column(self.provenance.partition_column), pa.string())
+                if pc.any(pc.and_(inside, pc.equal(partitions, partition))).as_py():
+                    raise self._wrong(
+                        "claims a hole where it has delivered a record",
+                        "holes between the records",
+                        f"{hole.low} to {hole.high} of partition {partition!r}",
+                        "Extraction.holes",
+                    )
+
+    def _wrong(self, what: str, expected: str, found: str, where: str) -> SourceError:
+        return SourceError(
+            f"the source {what}",
+            dataset=self.unit.dataset_urn,
+            work_unit=self.unit.work_unit_id,
+            expected=expected,
+            found=found,
+            todo=f"correct the source: {where}",
+        )

@@ -1,0 +1,141 @@
+"""What rows stand for, collected as they are written, and added up in a target's ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from msgspec.structs import replace
+
+from distcommit.core.interfaces.ledger import Covered
+from distcommit.core.interfaces.sink import Filtered, Origin, Origins
+from distcommit.core.work import SkippedRange
+from distcommit.decoding import converted
+from distcommit.sinks.files.offsets import OffsetSets, offsets_of, parsed
+
+
+class Covering:
+    """Collects for a writer what it is told. `covered` is plain data, to be kept in a commit info."""
+
+    def __init__(self, origin: Origin) -> None:
+        self._origin = origin
+        self._offsets, self._holes = OffsetSets(), OffsetSets()
+        self._ranges: list[SkippedRange] = []
+        self._filtered: dict[str, str] = {}
+        self._rows = 0
+
+    def add(self, batch: pa.RecordBatch, origins: Origins | None) -> None:
+        """Notes where the records of a batch came from. Raises as `OffsetSets.add` does."""
+        self._rows += batch.num_rows
+        provenance = self._origin.provenance
+        if provenance is None:
+            return
+        if origins is None:
+            self._offsets.add(batch, provenance)
+        else:
+            self._offsets.add_origins(origins, provenance)
+
+    def note_holes(self, holes: Iterable[SkippedRange]) -> None:
+        """Notes positions without a record."""
+        found = list(holes)
+        self._ranges += found
+        self._holes.update(offsets_of(found))
+
+    def note_filtered(self, filtered: Filtered) -> bool:
+        """Notes what nothing was written of; False if no row was: then no info will carry it. Nor is
+        there a place for counts without positions, of sources that have no offsets."""
+        if not (self._rows and filtered.positions):
+            return False
+        self._filtered = dict(filtered.positions)
+        return True
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are so far."""
+        return self._rows
+
+    @property
+    def holes_left(self) -> Sequence[SkippedRange]:
+        """For `Prepared.holes`: those that no info carries, as no row was written."""
+        return () if self._rows else self._ranges
+
+    def covered(self) -> dict[str, Any]:
+        """All of it, as `covered_in` reads it."""
+        found = Covered(
+            incarnation=self._origin.incarnation,
+            branches=tuple(self._origin.branches),
+            offsets=_text(self._offsets),
+            holes=_text(self._holes),
+            filtered=self._filtered,
+            rows=self._rows,
+            makes_several=self._origin.makes_several,
+        )
+        plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(found))  # in lists, no tuples
+        return plain
+
+
+def covered_in(infos: Iterable[Mapping[str, Any]], key: str = "covered") -> tuple[Covered, ...]:
+    """What the commit infos of a request stand for together: `covered()` is below `key` in each of them."""
+    return added(*(converted(info[key], Covered) for info in infos))
+
+
+def added(*parts: Covered) -> tuple[Covered, ...]:
+    """The parts as one entry for each incarnation and flow, that of the last part last; what two parts of one have is
+    counted as twice."""
+    found: dict[_Kind, Covered] = {}
+    for part in parts:
+        there = found.pop(_kind(part), None)
+        found[_kind(part)] = part if there is None else _both(there, part)
+    return tuple(found.values())
+
+
+def without(whole: Iterable[Covered], taken_back: Iterable[Covered]) -> tuple[Covered, ...]:
+    """What is left once some of it was taken back."""
+    less = {_kind(part): part for part in taken_back}
+    left = (_less(part, less[_kind(part)]) if _kind(part) in less else part for part in whole)
+    return tuple(part for part in left if part.rows or part.offsets or part.filtered)
+
+
+_Kind = tuple[str, tuple[str, ...], bool]
+
+
+def _kind(part: Covered) -> _Kind:
+    """What entries are apart by: what of two flows is there twice, only the audit tells."""
+    return part.incarnation, part.branches, part.makes_several
+
+
+def _both(one: Covered, other: Covered) -> Covered:
+    offsets, more = parsed(one.offsets), parsed(other.offsets)
+    twice = offsets.intersection(more).count()
+    offsets.update(more)
+    return replace(
+        one,
+        offsets=_text(offsets),
+        holes=_text(parsed(one.holes).union(parsed(other.holes))),
+        filtered={
+            branch: _text(parsed(one.filtered.get(branch, "")).union(parsed(other.filtered.get(branch, ""))))
+            for branch in sorted({*one.filtered, *other.filtered})
+        },
+        rows=one.rows + other.rows,
+        twice=one.twice + other.twice + twice,
+    )
+
+
+def _less(one: Covered, other: Covered) -> Covered:
+    filtered = {
+        branch: _text(parsed(text).difference(parsed(other.filtered.get(branch, ""))))
+        for branch, text in one.filtered.items()
+    }
+    return replace(
+        one,
+        offsets=_text(parsed(one.offsets).difference(parsed(other.offsets))),
+        holes=_text(parsed(one.holes).difference(parsed(other.holes))),
+        filtered={branch: text for branch, text in filtered.items() if text},
+        rows=one.rows - other.rows,
+    )
+
+
+def _text(sets: OffsetSets) -> str:
+    return sets.to_text() if sets.partitions() else ""

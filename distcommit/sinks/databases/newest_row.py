@@ -1,0 +1,122 @@
+"""The rule of upserts: a row takes the place of the one with its keys only if it is not older than that one.
+
+Each row says where it comes from, in four columns: the dataset (`OF`), the epoch that read it, its source partition
+within the source's incarnation (`PART`), and its position there. Of two rows of one partition the later position is
+newer, whichever branch they came through. Positions of files and lists only count what is read, and begin anew with the
+watermark: they are compared within one epoch. Other rows have no common order in the source: the row that is read now
+is newer, unless it is reprocessed from error files. A reprocessed row has the epoch of the run that had read it, and is
+newer only than rows of older epochs of its dataset. A sink that names a `version` column compares its values instead,
+and has none of these columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from xxhash import xxh3_64_intdigest
+
+from distcommit.core.interfaces.sink import Origin, Origins
+
+OF, EPOCH = "_distcommit_of", "_distcommit_epoch"
+PART, POSITION = "_distcommit_part", "_distcommit_position"
+ORDER_COLUMNS = (POSITION, PART, EPOCH, OF)
+"""Of upserts, in the order in which a statement that sees what it has set before has to set them: once the position is
+set, the row that is there counts as not newer, whatever partition it was of."""
+
+Named = Callable[[str], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Newer:
+    """The condition under which a row takes the place of another one, as SQL of all databases.
+
+    Attributes:
+        version: the column that says which row is newer; empty: where rows come from says so.
+        is_fed_again: whether the rows come from error files.
+        is_by_reading: whether positions count what is read, so that they are comparable within one epoch only.
+    """
+
+    version: str
+    is_fed_again: bool
+    is_by_reading: bool = False
+
+    def condition(self, new: Named, old: Named) -> str:
+        """Return the condition. `new`, `old`: how a column of either row is written. It is never null."""
+        if self.version:
+            value, there = new(self.version), old(self.version)
+            return f"({there} IS NULL OR COALESCE({value} >= {there}, FALSE))"
+        same_dataset = f"{old(OF)} = {new(OF)}"
+        same = f"{same_dataset} AND {old(PART)} = {new(PART)}"
+        if self.is_by_reading:
+            same += f" AND {old(EPOCH)} = {new(EPOCH)}"
+        later = f"{new(POSITION)} >= {old(POSITION)}"
+        if not self.is_fed_again:
+            return f"(CASE WHEN {same} THEN COALESCE({later}, TRUE) ELSE TRUE END)"
+        older_epoch = f"COALESCE({same_dataset} AND {old(EPOCH)} < {new(EPOCH)}, FALSE)"
+        return f"(CASE WHEN {same} THEN COALESCE({later}, FALSE) ELSE {older_epoch} END)"
+
+    def last(self, names: Sequence[str]) -> list[str]:
+        """Return the columns with those at the end that the condition looks at."""
+        compared = [name for name in (*ORDER_COLUMNS, self.version) if name in names]
+        return [name for name in names if name not in compared] + compared
+
+
+def with_positions(batch: pa.RecordBatch, origin: Origin, origins: Origins | None) -> pa.RecordBatch:
+    """Return the rows with their source partition and position, null if the source has none."""
+    parts: pa.Array = pa.nulls(batch.num_rows, pa.int64())
+    positions = parts
+    provenance = origin.provenance
+    if provenance is not None:
+        partitions = origins.partitions if origins else batch.column(provenance.partition_column)
+        offsets = origins.offsets if origins else batch.column(provenance.offset_column)
+        names = partitions.dictionary_encode()
+        hashes = pa.array([_part(origin.incarnation, name) for name in names.dictionary.to_pylist()], pa.int64())
+        parts, positions = hashes.take(names.indices), offsets.cast(pa.int64())
+    return batch.append_column(PART, parts).append_column(POSITION, positions)
+
+
+def with_order(batch: pa.RecordBatch, of: int, epoch: int) -> pa.RecordBatch:
+    """Return staged rows with all columns of order; rows that were staged without positions get none."""
+    for name in (PART, POSITION):
+        if name not in batch.schema.names:
+            batch = batch.append_column(name, pa.nulls(batch.num_rows, pa.int64()))
+    for name, value in ((OF, of), (EPOCH, epoch)):
+        batch = batch.append_column(name, pa.repeat(pa.scalar(value, pa.int64()), batch.num_rows))
+    return batch
+
+
+def oldest_first(batches: Sequence[pa.RecordBatch], version: str) -> list[pa.RecordBatch]:
+    """Return batches of one schema so that of the rows with one key the newest comes last.
+
+    Rows of a source partition change places among themselves, if they are not in order; others stay where they are.
+    """
+    table = pa.Table.from_batches(batches)
+    if version:
+        values = table.column(version).combine_chunks()
+        values = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+        there = pc.indices_nonzero(values.is_valid())
+        by_value = there.take(pc.sort_indices(values.take(there)))
+        return _taken(table, pa.concat_arrays([pc.indices_nonzero(values.is_null()), by_value]), batches)
+    parts, positions = (table.column(name).fill_null(0).to_numpy() for name in (PART, POSITION))
+    by_part = np.argsort(parts, kind="stable")
+    by_position = np.lexsort((np.arange(len(parts)), positions, parts))
+    if np.array_equal(by_part, by_position):
+        return [*batches]
+    rows = np.empty(len(parts), np.int64)
+    rows[by_part] = by_position
+    return _taken(table, pa.array(rows), batches)
+
+
+def _taken(table: pa.Table, order: pa.Array, batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """Return the table's rows in that order."""
+    return table.take(order).combine_chunks().to_batches() if table.num_rows else [*batches]
+
+
+def _part(incarnation: str, partition: Any) -> int:
+    """Return the number of a source partition: signed, of 64 bits."""
+    return xxh3_64_intdigest(f"{incarnation}\0{partition}".encode()) - (1 << 63)

@@ -1,0 +1,122 @@
+"""Arrow columns without what makes no difference to a database: how long offsets are, dictionaries, units of time."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from distcommit.sinks.databases.table_committer import RefusedError
+from distcommit.sinks.files.text_values import values_of
+
+MAX_DIGITS = 38
+"""Of a decimal with 128 bits."""
+_NEGATIVE_ZERO = re.compile(r"-0(\.0+)?(e[-+]?\d+)?(?![\d.])", re.IGNORECASE)
+_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
+_INTEGER_DIGITS = pa.decimal128(20, 0)
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """The type of which a database has a column: integers with a sign, times in microseconds, in UTC or without a
+    zone."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return plain_type(kind.storage_type)
+    if pa.types.is_dictionary(kind):
+        return plain_type(kind.value_type)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return pa.list_(plain_type(kind.value_type))
+    if pa.types.is_decimal256(kind):
+        return pa.decimal128(kind.precision, kind.scale) if kind.precision <= MAX_DIGITS else kind
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", "UTC" if kind.tz else None)
+    if pa.types.is_fixed_size_binary(kind):
+        return kind if kind.byte_width == 16 else pa.binary()
+    return _ALIKE.get(kind, kind)
+
+
+def decoded(array: pa.Array) -> pa.Array:
+    """The column without dictionary and extension type."""
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    return array.storage if isinstance(array, pa.ExtensionArray) else array
+
+
+def as_json(array: pa.Array, column: str, shown: str, *, negative_zeros: bool = True) -> pa.Array:
+    """A column of lists, structs or maps as JSON, each in text; maps as a list of keys and values.
+
+    Raises:
+        RefusedError: if a value has `-0.0`, and that is not kept.
+    """
+    values = values_of(array.cast(_pairs(array.type)) if pa.types.is_map(array.type) else array)
+    texts = [None if value is None else json.dumps(value) for value in values]
+    if not negative_zeros and any(text and _NEGATIVE_ZERO.search(_TEXT.sub("", text)) for text in texts):
+        raise refused_value(column, shown, "-0.0, which is stored as 0.0")
+    return pa.array(texts, pa.string())
+
+
+def has_negative_zero(array: pa.Array) -> bool:
+    """Return whether a column of floats has a zero with a sign."""
+    zeros = array.filter(pc.equal(array, 0)).drop_null().to_numpy(zero_copy_only=False)
+    return bool(np.signbit(zeros).any())
+
+
+def converted(array: pa.Array, kind: pa.DataType, column: str, shown: str) -> pa.Array:
+    """The column in that type, each value as it was.
+
+    Raises:
+        RefusedError: if a value has another one there, or none. `shown`: the table's column, for people.
+    """
+    if array.type == kind:
+        return array
+    if pa.types.is_decimal(kind) and pa.types.is_integer(array.type):
+        array = array.cast(_INTEGER_DIGITS)  # else it is refused for what its type could have
+    try:
+        return array.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise refused_value(column, shown, str(error)) from error
+
+
+def refused_value(column: str, shown: str, why: str) -> RefusedError:
+    """A value that can't go into its column."""
+    return RefusedError(
+        f"a value of column {column!r} does not go into the table's {shown}: {why}. Alter the table and release the"
+        " dataset with retry; or abandon it and convert or reject such values"
+    )
+
+
+def refused_type(column: str, kind: pa.DataType, shown: str) -> RefusedError:
+    """A column whose type can't go into that of the table."""
+    return RefusedError(
+        f"column {column!r} has the type {kind}, which does not go into the table's {shown}; convert it with the"
+        " converter `cast`, or alter the table, then release the dataset"
+    )
+
+
+_ALIKE: Mapping[pa.DataType, pa.DataType] = {
+    pa.int8(): pa.int16(),
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.float16(): pa.float32(),
+    pa.large_string(): pa.string(),
+    pa.string_view(): pa.string(),
+    pa.large_binary(): pa.binary(),
+    pa.binary_view(): pa.binary(),
+    pa.date64(): pa.date32(),
+    pa.time32("s"): pa.time64("us"),
+    pa.time32("ms"): pa.time64("us"),
+    pa.time64("ns"): pa.time64("us"),
+    pa.duration("s"): pa.duration("us"),
+    pa.duration("ms"): pa.duration("us"),
+    pa.duration("ns"): pa.duration("us"),
+}
+
+
+def _pairs(kind: pa.DataType) -> pa.DataType:
+    """The type of a map as a list of keys and values."""
+    return pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)]))

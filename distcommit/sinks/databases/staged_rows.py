@@ -1,0 +1,147 @@
+"""Rows that wait in the attempt's own folder until a committer puts them into a table: files of some MB.
+
+A file holds one Arrow stream after the other: another one begins where the schema changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+import pyarrow as pa
+from xxhash import xxh3_64_intdigest
+
+from distcommit.core.errors import LostError
+from distcommit.core.interfaces.committer import CommitterContext
+from distcommit.core.interfaces.sink import Filtered, Origin, Origins, Prepared, SinkWriter, StagingArea
+from distcommit.core.work import SkippedRange
+from distcommit.protocol.paths.staging import rows_name
+from distcommit.sinks.base.offset_coverage import Covering
+from distcommit.sinks.databases.newest_row import with_positions
+
+FILE_BYTES = 16 << 20
+"""About what a writer and a committer hold in memory, and how much is in one file, before it is compressed."""
+
+
+class StagedRows(SinkWriter):
+    """Stages batches as they come. Its commit info says which files there are, in order, and what they stand for:
+    `{"files": [[path below the staging root, xxh3-64 of its bytes], ...], "rows": ..., "covered": ..., "ledger": ...}`;
+    of rows that are fed again from error files also `"epochs"`, in which these were written; and `"by_reading"` where
+    positions count what is read.
+
+    Args:
+        area: where they wait.
+        origin: where they come from.
+        ledger: the identity of the ledger that they are committed by; asked in the end, of one that has rows.
+        check: raises a ConfigurationError if rows of a schema can't go to the table; asked of each schema.
+        with_positions: whether each row gets its source partition and position, in two columns more.
+    """
+
+    def __init__(
+        self,
+        area: StagingArea,
+        origin: Origin,
+        ledger: Callable[[], str],
+        check: Callable[[pa.Schema], None],
+        *,
+        with_positions: bool = False,
+    ) -> None:
+        self._area, self._covering, self._ledger = area, Covering(origin), ledger
+        self._origin, self._with_positions = origin, with_positions
+        self._check, self._checked = check, pa.schema([])
+        self._files: list[list[Any]] = []
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_bytes = 0
+
+    def write(self, batch: pa.RecordBatch, origins: Origins | None = None) -> None:
+        self._covering.add(batch, origins)
+        if not batch.num_rows:
+            return
+        if batch.schema != self._checked:
+            self._check(batch.schema)
+            self._checked = batch.schema
+        if self._with_positions:
+            batch = with_positions(batch, self._origin, origins)
+        self._waiting.append(batch)
+        self._waiting_bytes += batch.nbytes
+        if self._waiting_bytes >= FILE_BYTES:
+            self._flush()
+
+    def note_holes(self, holes: Iterable[SkippedRange]) -> None:
+        self._covering.note_holes(holes)
+
+    def note_filtered(self, filtered: Filtered) -> bool:
+        return self._covering.note_filtered(filtered)
+
+    def prepare_commit(self) -> Prepared:
+        if not self._covering.rows:
+            return Prepared(holes=self._covering.holes_left)
+        self._flush()
+        info = {"files": self._files, "rows": self._covering.rows, "covered": self._covering.covered()}
+        again = {"epochs": [*self._origin.replaces]} if self._origin.replaces else {}
+        provenance = self._origin.provenance
+        by_reading = {"by_reading": True} if provenance is not None and provenance.counts_reading else {}
+        return Prepared([{**info, "ledger": self._ledger(), **again, **by_reading}])
+
+    def abort(self) -> None:
+        self._waiting.clear()
+
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        made = pa.BufferOutputStream()
+        options = pa.ipc.IpcWriteOptions(compression="lz4")
+        for schema, batches in groupby(self._waiting, lambda batch: batch.schema):
+            with pa.ipc.new_stream(made, schema, options=options) as stream:
+                for batch in batches:
+                    stream.write_batch(batch)
+        name = rows_name(len(self._files))
+        file = self._area.fs.create(f"{self._area.folder}/{name}")
+        try:
+            file.write(memoryview(made.getvalue()))
+        finally:
+            file.close_file(sync=False)
+        self._files.append([f"{self._area.prefix}/{name}", file.checksum])
+        self._waiting, self._waiting_bytes = [], 0
+
+
+def files_of(infos: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, int]]:
+    """Path and checksum of each staged file, in the order of the work units."""
+    for info in infos:
+        yield from info["files"]
+
+
+def rows_of(infos: Iterable[Mapping[str, Any]]) -> int:
+    """How many rows are staged."""
+    return sum(info["rows"] for info in infos)
+
+
+def staged_runs(context: CommitterContext, path: str, checksum: int) -> Iterator[Sequence[pa.RecordBatch]]:
+    """Yield the rows of one staged file in order: batches of one schema, then those of the next.
+
+    Args:
+        context: says where staging is.
+        path: of the file, below the staging root.
+        checksum: xxh3-64 of its bytes.
+
+    Raises:
+        LostError: if the file is gone, or is not what was staged.
+        OSError: if it can't be read now.
+    """
+    try:
+        data = context.fs.read(f"{context.staging_root}/{path}")
+    except FileNotFoundError as error:
+        raise LostError("staged rows are gone", path=path) from error
+    if xxh3_64_intdigest(data) != checksum:
+        raise LostError("staged rows are damaged", path=path, expected="the bytes that were staged", found="others")
+    streams = pa.BufferReader(data)
+    while streams.tell() < len(data):
+        if batches := list(pa.ipc.open_stream(streams)):
+            yield batches
+
+
+def staged_batches(context: CommitterContext, path: str, checksum: int) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of one staged file in order, whatever their schemas. Raises as `staged_runs`."""
+    for batches in staged_runs(context, path, checksum):
+        yield from batches

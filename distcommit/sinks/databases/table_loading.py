@@ -1,0 +1,254 @@
+"""What committers to tables do alike: which table a request's rows go to, how they get there, and out again."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Protocol
+
+import msgspec
+import pyarrow as pa
+
+from distcommit.core.errors import ConflictError
+from distcommit.core.interfaces.committer import CommitRequest, CommitterContext
+from distcommit.core.interfaces.ledger import Covered, LedgerRow
+from distcommit.core.work import MAIN_BRANCH
+from distcommit.decoding import converted
+from distcommit.sinks.databases.newest_row import EPOCH, OF, ORDER_COLUMNS, Newer, oldest_first, with_order
+from distcommit.sinks.databases.staged_rows import rows_of, staged_runs
+from distcommit.sinks.databases.table_committer import LEDGER, Key, RefusedError, TableCommitter
+from distcommit.sinks.databases.table_sink import TableSink, tag_of
+
+LEDGER_COLUMNS = "dataset, branch, epoch, base, revoked, commit_id, covered"
+"""Of a ledger, in the order of `as_row`."""
+
+
+class Table(Protocol):
+    """A table that nobody else alters until the transaction ends."""
+
+    @property
+    def shown(self) -> str:
+        """Its name for people, and for the ledger."""
+        ...
+
+    @property
+    def identity(self) -> int:
+        """Another one once the table was dropped and made again, as far as the database tells them apart."""
+        ...
+
+    def fit(self, schema: pa.Schema, *, add_columns: bool) -> None:
+        """Makes sure that rows of that schema, with tags, can go into it.
+
+        Raises:
+            RefusedError: if they can't; what is missing and may not be added is named.
+        """
+        ...
+
+    def copy(self, batches: Sequence[pa.RecordBatch]) -> None:
+        """Adds batches, all of one schema.
+
+        Raises:
+            RefusedError: if a value does not go into its column, or not all rows have come in.
+        """
+        ...
+
+    def upsert(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> None:
+        """Puts each row in the place of the one with the same keys, if it is newer; of several that are sent the last
+        one is.
+
+        Raises:
+            RefusedError: as `copy`.
+        """
+        ...
+
+    def delete(self, tags: Mapping[str, int]) -> int:
+        """Deletes the rows with these tags, all if there are none; how many there were."""
+        ...
+
+
+class LoadingCommitter(TableCommitter):
+    """Puts rows into tables. What its database's tables are, and where its ledger is, a subclass says.
+
+    Attributes:
+        forgotten: the column of the ledger that is to be null if a table is to count as the one that was there.
+    """
+
+    forgotten: ClassVar[str] = "target"
+
+    def __init__(self, settings: TableSink, context: CommitterContext) -> None:
+        self._settings, self._context = settings, context
+        self._targets: dict[Key, tuple[str | None, int | None]] = {}
+
+    @abstractmethod
+    def find(self, name: str, tags: Mapping[str, int]) -> Table | None:
+        """The table, locked against being altered; None if there is none.
+
+        Raises:
+            RefusedError: if what is there does not keep rows as a transaction left them.
+        """
+
+    @abstractmethod
+    def make(self, name: str, rows: pa.Schema, tags: Mapping[str, int], key: Key) -> Table:
+        """Makes the table for rows of that schema, unless somebody else just did; `key`: for whom."""
+
+    @abstractmethod
+    def shown(self, name: str) -> str:
+        """`Table.shown` of a table of that name."""
+
+    @abstractmethod
+    def was_there(self, target: str) -> bool:
+        """Whether the ledger knows of anything that was committed to a table shown so, by anybody."""
+
+    def load(self, request: CommitRequest, row: LedgerRow | None) -> None:
+        table = None
+        for batches, newer in self._runs(request):
+            if table is None:
+                table = self._table(request, row, batches[0].schema)
+                self._targets[request.dataset_urn, request.branch] = (table.shown, table.identity)
+                if self._settings.mode == "replace":
+                    self._delete_older(table, request)
+            table.fit(batches[0].schema, add_columns=self._settings.evolve == "add_columns")
+            if self._settings.mode == "upsert":
+                table.upsert(batches, self._settings.keys, newer)
+            else:
+                table.copy(batches)
+
+    def _runs(self, request: CommitRequest) -> Iterator[tuple[Sequence[pa.RecordBatch], Newer]]:
+        """Yield staged batches of one schema after the other, as they are sent, with what they are newer than."""
+        of = tag_of(self._context.store_id, request.dataset_urn, MAIN_BRANCH)  # of all branches: they share positions
+        for info in request.infos:
+            epochs = info.get("epochs", ())
+            newer = Newer(self._settings.version, bool(epochs), info.get("by_reading", False))
+            for path, checksum in info["files"]:
+                for batches in staged_runs(self._context, path, checksum):
+                    if self._settings.has_order_columns:
+                        epoch = min(epochs, default=request.epoch)
+                        ready = [with_order(batch, of, epoch) for batch in batches]
+                        yield oldest_first(ready, ""), newer
+                    elif self._settings.version:
+                        yield oldest_first(batches, self._settings.version), newer
+                    else:
+                        yield batches, newer
+
+    def unload(self, request: CommitRequest) -> None:
+        urn, epoch = request.dataset_urn, request.epoch
+        if not self._settings.takes_back:
+            raise ConflictError(
+                "what is committed to this table can't be taken back",
+                dataset=urn,
+                epoch=epoch,
+                expected="a sink of mode append with `tags: true`, so that its rows can be told",
+                found=f"mode {self._settings.mode}" + ("" if self._settings.tags else " without tags"),
+                todo="release the dataset with accept",
+            )
+        self.take_out(request, rows_of(request.infos))
+
+    def take_out(self, request: CommitRequest, expected: int) -> None:
+        """Deletes the rows with a request's tags, which it has to have.
+
+        Raises:
+            ConflictError: if there are not as many as expected.
+        """
+        urn, epoch, tags = request.dataset_urn, request.epoch, self._tags(request)
+        name = self._settings.table_of(urn)
+        table = self.find(name, tags)
+        found = 0 if table is None else table.delete(tags)
+        if found != expected:
+            raise ConflictError(
+                "the rows that were committed are not all there any more",
+                dataset=urn,
+                epoch=epoch,
+                expected=f"{expected} rows with its tags in table {name}",
+                found=str(found),
+                todo="release the dataset with accept",
+            )
+
+    def _table(self, request: CommitRequest, row: LedgerRow | None, rows: pa.Schema) -> Table:
+        """The table of a dataset, locked, and made if it is new.
+
+        Raises:
+            RefusedError: if it is not the one that the ledger's row is of, or is missing.
+        """
+        key = (request.dataset_urn, request.branch)
+        name, tags = self._settings.table_of(request.dataset_urn), self._tags(request)
+        table, shown = self.find(name, tags), self.shown(name)
+        _, identity = self._targets.get(key, (None, None))
+        known = row is not None and row.epoch > 0 and identity is not None
+        if table is None and self._settings.create and not known and not self._is_shared_and_was_there(shown):
+            return self.make(name, rows, tags, key)
+        if table is None or (known and table.identity != identity):
+            found = "there is none" if table is None else "it was dropped and made again"
+            why = f"the ledger says that it was there: {found} now" if known or self._settings.create else found
+            raise RefusedError(
+                f"table {shown}: {why}. Nothing was written. Put it back, with its rows, or create it; set"
+                f" {self.forgotten} to null in {LEDGER} if it is to count as the same; then release the dataset with"
+                " retry"
+            )
+        return table
+
+    def _is_shared_and_was_there(self, shown: str) -> bool:
+        return self._settings.shares_tables and self.was_there(shown)
+
+    def _delete_older(self, table: Table, request: CommitRequest) -> None:
+        tags = self._tags(request)
+        tags.pop(EPOCH, None)
+        table.delete(tags)
+
+    def _tags(self, request: CommitRequest) -> dict[str, int]:
+        if not self._settings.tags:
+            return {}
+        key = (request.dataset_urn, request.branch)
+        return {OF: tag_of(self._context.store_id, *key), EPOCH: request.epoch}
+
+
+def as_row(columns: Sequence[Any]) -> LedgerRow:
+    """A ledger's row, of `LEDGER_COLUMNS` first; what is covered as JSON or as what it says."""
+    dataset, branch, epoch, base, revoked, commit_id, covered = columns[:7]
+    plain = msgspec.json.decode(covered) if isinstance(covered, str | bytes) else covered
+    return LedgerRow(
+        dataset_urn=dataset,
+        branch=branch,
+        epoch=epoch,
+        base=base,
+        revoked=revoked,
+        commit_id=commit_id,
+        covered=tuple(converted(plain, list[Covered])),
+    )
+
+
+def with_tags(schema: pa.Schema, tags: Mapping[str, int]) -> pa.Schema:
+    """The schema of rows with columns for tags."""
+    return pa.schema([*schema, *(pa.field(name, pa.int64()) for name in tags)])
+
+
+def tagged(batch: pa.RecordBatch, tags: Mapping[str, int]) -> pa.RecordBatch:
+    """The rows with their tags."""
+    for name, value in tags.items():
+        batch = batch.append_column(name, pa.repeat(pa.scalar(value, pa.int64()), batch.num_rows))
+    return batch
+
+
+def missing_columns(schema: pa.Schema, there: Mapping[str, Any], shown: str, *, add_columns: bool) -> list[pa.Field]:
+    """The columns that a table does not have, to be added.
+
+    Raises:
+        RefusedError: if they may not be, naming them; or if a name is one of the table's but for its case.
+    """
+    missing = [each for each in schema if each.name not in there]
+    known = {name.lower(): name for name in there}
+    same = [each.name for each in missing if each.name.lower() in known]
+    if same:
+        raise RefusedError(
+            f"table {shown} has the column {known[same[0].lower()]!r}, and the records have {same[0]!r}: give them the"
+            " table's name with the converter `rename`, and abandon the dataset; or rename the table's, then release"
+            " the dataset with retry"
+        )
+    if missing and not add_columns:
+        names = ", ".join(repr(each.name) for each in missing)
+        of_order = any(each.name in ORDER_COLUMNS for each in missing)
+        instead = ", or name a `version` column of the records" if of_order else ""
+        raise RefusedError(
+            f"table {shown} has no column {names}; add it, or set `evolve: add_columns`{instead}, then release the"
+            " dataset with retry"
+        )
+    return missing

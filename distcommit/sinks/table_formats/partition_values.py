@@ -1,0 +1,52 @@
+"""A row check of values that can't be those of a partition: a record that has one is rejected by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from distcommit.core.interfaces.constructs import RowChecker
+
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+"""Stands for null in the names of partition folders, and readers take the text itself for null."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionValues(RowChecker):
+    """Rejects records whose values can't be those of their partitions.
+
+    Attributes:
+        fields: the columns; one that a batch does not have is not checked here.
+        is_possible: says of a text whether it can be a partition's value.
+        rule: what it asks for, in a few words.
+    """
+
+    fields: tuple[str, ...]
+    is_possible: Callable[[str, str], bool]
+    rule: str
+
+    def check(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        passes = pa.repeat(pa.scalar(True), batch.num_rows)
+        for field in self.fields:
+            index = batch.schema.get_field_index(field)
+            if index < 0 or not _is_text(batch.schema.field(index).type):
+                continue
+            column = batch.column(index)
+            values = column.dictionary if pa.types.is_dictionary(column.type) else pc.unique(column)
+            texts = [value for value in values.to_pylist() if value is not None]
+            wrong = [value for value in texts if not self.is_possible(field, value)]
+            if wrong:
+                plain = column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
+                passes = pc.and_(passes, pc.invert(pc.is_in(plain, pa.array(wrong, plain.type))))
+        return passes
+
+    def describe(self) -> str:
+        return f"{', '.join(self.fields)}: {self.rule}"
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))

@@ -1,0 +1,80 @@
+"""Answers to commits of data files whose table was altered, dropped or recreated after the files were written.
+
+Each answer ends in a remedy that resolves its case, in the form that `distcommit status` makes a command of. A dataset
+whose first commit meets another table has nothing to lose, and is abandoned. If the store knows of earlier commits,
+they are gone with the table, and the dataset is restarted: it is read from its beginning into the present table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from distcommit.core.interfaces.committer import CommitRequest, FailedForGood
+from distcommit.core.interfaces.ledger import LedgerRow
+from distcommit.core.work import MAIN_BRANCH
+
+_READ_AGAIN = "release the dataset with abandon: the next run reads the same records again"
+_RESTART = "release the dataset with restart: the next run reads it from its beginning, into the present table"
+_BRANCHES = ". The other branches of the job get its records a second time"
+
+
+def was_altered(table: str, problems: Sequence[str]) -> FailedForGood:
+    """Refuse files that do not fit the table as it is now."""
+    return FailedForGood(
+        f"table {table} was altered after the data files were written: {'; '.join(problems[:3])}. Nothing was"
+        f" written. To do: {_READ_AGAIN}, and writes them as the table is now"
+    )
+
+
+def was_dropped(table: str, request: CommitRequest) -> FailedForGood:
+    """Refuse files whose table does not exist any more."""
+    return FailedForGood(f"there is no table {table} any more. {_way_out(request)}")
+
+
+def was_recreated(table: str, request: CommitRequest, wanted: set[str], found: str) -> FailedForGood | None:
+    """Refuse files that were written for another table of that name; None if it is the same.
+
+    Args:
+        table: the name.
+        request: what is to be committed.
+        wanted: identities of the tables that the files were written for.
+        found: identity of the present table.
+    """
+    if wanted <= {found}:
+        return None
+    written = f"its id is {found}, and the files were written for {', '.join(sorted(wanted))}"
+    return FailedForGood(f"table {table} was recreated: {written}. {_way_out(request)}")
+
+
+def was_emptied(
+    table: str, request: CommitRequest, row: LedgerRow | None, *, has_ledger: bool, has_rows: Callable[[], bool]
+) -> FailedForGood | None:
+    """Refuse to go on in a table that knows nothing of the dataset's earlier commits.
+
+    Args:
+        table: its name.
+        request: what is to be committed.
+        row: the dataset's row of the table's ledger, if it has one.
+        has_ledger: whether the table has a ledger of this store.
+        has_rows: finds whether any rows are in the table; asked only where that matters, as it may take long.
+    """
+    if row is not None or not request.bases or 0 in request.bases:
+        return None
+    what = f"table {table} has no ledger row of the dataset, and the store knows that it committed to the table before"
+    if not has_ledger and has_rows():
+        return FailedForGood(
+            f"{what}. The table has rows, which may be the dataset's. Nothing was written. To do: put the old table or"
+            " its ledger back, and release the dataset with retry; if that can't be, drop the table, and release the"
+            " dataset with restart"
+        )
+    return FailedForGood(f"{what}: it was dropped and recreated. {_way_out(request)}")
+
+
+def _way_out(request: CommitRequest) -> str:
+    if 0 in request.bases:
+        return f"Nothing was written. To do: {_READ_AGAIN}"
+    branches = _BRANCHES if request.branch != MAIN_BRANCH else ""
+    return (
+        "Nothing was written. If the old table can be put back, do so, and release the dataset with retry. To do:"
+        f" {_RESTART}{branches}"
+    )

@@ -1,0 +1,178 @@
+"""Task output: one folder for each attempt at a work unit, in which nobody else ever writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from operator import methodcaller
+
+from distcommit.core.interfaces.sink import AttemptIdentity, StagingArea
+from distcommit.core.ports import FileSystem, FolderEntry
+from distcommit.core.support.parallel import in_flight
+from distcommit.core.work import BranchResult, StagedFile, TaskState
+from distcommit.protocol.fold import Fold
+from distcommit.protocol.paths.parts import bucket_number, epoch_name
+from distcommit.protocol.paths.staging import attempt_folder, bucket_folder, work_unit_of
+from distcommit.steps.folders import GuardedFolders
+from distcommit.stores.folders.deletion import delete_tree
+
+_MISSING = -1
+
+
+def prepare_bucket(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> None:
+    """Makes the folder that a bucket's attempts of this run write in. Idempotent."""
+    fs.make_folders(f"{staging_root}/{bucket_folder(epoch, bucket)}")
+
+
+def make_area(
+    fs: FileSystem, staging_root: str, output_root: str, bucket: int, attempt: AttemptIdentity
+) -> StagingArea:
+    """A fresh folder under a name that no other attempt has.
+
+    Raises:
+        FileNotFoundError: if the bucket's folder is gone: the run is over, and this attempt is a zombie.
+    """
+    prefix = attempt_folder(attempt.epoch, bucket, attempt.work_unit_id, attempt.attempt)
+    path = f"{staging_root}/{prefix}"
+    if not fs.make_folder(path):
+        raise FileExistsError(path)
+    return StagingArea(fs, path, prefix, output_root)
+
+
+def list_attempts(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> dict[str, list[str]]:
+    """Attempt folders (relative to the staging root) by work unit."""
+    folder = bucket_folder(epoch, bucket)
+    found: dict[str, list[str]] = {}
+    for entry in fs.list_folder(f"{staging_root}/{folder}"):
+        if entry.is_folder:
+            found.setdefault(work_unit_of(entry.name), []).append(f"{folder}/{entry.name}")
+    return found
+
+
+def remove_attempts(fs: FileSystem, staging_root: str, folders: Sequence[str]) -> int:
+    """Deletes attempt folders with what is in them; returns how many files went. Missing ones are fine."""
+    return sum(in_flight(fs.parallel_calls, lambda folder: delete_tree(fs, f"{staging_root}/{folder}"), folders))
+
+
+def sweep_epoch(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> int:
+    """Deletes all that a bucket's attempts of an older run left; returns how many files went."""
+    folders = [folder for group in list_attempts(fs, staging_root, epoch, bucket).values() for folder in group]
+    files = remove_attempts(fs, staging_root, folders)
+    remove_empty(fs, staging_root, epoch, bucket)
+    return files
+
+
+def staged_buckets(fs: FileSystem, staging_root: str, epoch: int) -> list[int]:
+    """Buckets of which a run's attempts have left anything, whatever the number of buckets was then."""
+    found = (bucket_number(e.name) for e in fs.list_folder(f"{staging_root}/{epoch_name(epoch)}") if e.is_folder)
+    return sorted(bucket for bucket in found if bucket is not None)
+
+
+def remove_empty(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> None:
+    """Removes a bucket's folder and its epoch's if nothing is in them; a zombie then finds no place to write."""
+    remove_empty_bucket(fs, staging_root, epoch, bucket)
+    remove_empty_epoch(fs, staging_root, epoch)
+
+
+def remove_empty_bucket(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> None:
+    """As `remove_empty`, for who does it for many buckets of an epoch, and for that one once after all of them."""
+    fs.delete_folder(f"{staging_root}/{bucket_folder(epoch, bucket)}")
+
+
+def remove_empty_epoch(fs: FileSystem, staging_root: str, epoch: int) -> None:
+    """Removes an epoch's folder if nothing is in it."""
+    fs.delete_folder(f"{staging_root}/{epoch_name(epoch)}")
+
+
+def staged_epochs(fs: FileSystem, staging_root: str) -> list[int]:
+    """Epochs that have anything in task output."""
+    return sorted(epoch for e in fs.list_folder(staging_root) if (epoch := epoch_of(e)) is not None)
+
+
+def epoch_of(entry: FolderEntry) -> int | None:
+    """The epoch whose folder an entry of the staging root is, None if it is no epoch's."""
+    is_number = entry.is_folder and entry.name.isascii() and entry.name.isdecimal()
+    return int(entry.name) if is_number and entry.name == epoch_name(int(entry.name)) else None
+
+
+def swept_epochs(staged: Iterable[int], epoch: int, fold: Fold) -> list[int]:
+    """Of epochs that are staged, those which a run of `epoch` sweeps in a bucket with that fold: older ones, of which
+    nothing is pending, quarantined or revoking there."""
+    kept = {state.sequence.epoch for state in fold.datasets.values() if state.sequence is not None}
+    return [older for older in staged if older < epoch and older not in kept]
+
+
+class StagedFiles:
+    """Which staged files exist, by one listing per folder."""
+
+    def __init__(self, fs: FileSystem, staging_root: str) -> None:
+        self._fs, self._root = fs, staging_root
+        self._folders = GuardedFolders(fs, staging_root)
+        self._listed: dict[str, dict[str, int]] = {}
+        self._whole: set[tuple[str, str, str]] = set()
+
+    def look(self, states: Iterable[TaskState]) -> None:
+        """Lists the folders of all these at once, as many at a time as the file system is worth."""
+        results = [result for state in states for result in state.branches]
+        folders = {file.staged_path.rpartition("/")[0] for result in results for file in result.files}
+        in_flight(self._fs.parallel_calls, self._names_in, sorted(folders))
+
+    def has_all_of(self, state: TaskState) -> bool:
+        """Whether all its files are there and, where the listing tells it, are the very files."""
+        return all(self._has_all_of(state, result) for result in state.branches)
+
+    def _has_all_of(self, state: TaskState, result: BranchResult) -> bool:
+        outputs, whole, seen = result.files, True, 0
+        name_of_result = (state.work_unit_id, state.attempt, result.branch)
+        if outputs and self._is_exactly(outputs):  # nearly always, and told at a fraction of the cost
+            self._whole.add(name_of_result)
+            return True
+        while seen < len(outputs):  # one folder after the other
+            first = outputs[seen]
+            folder, slash, _ = first.staged_path.rpartition("/")
+            target, target_slash, _ = first.final_path.rpartition("/")
+            staged_in, final_in = folder + slash, target + target_slash
+            names, begin = self._names_in(folder), seen
+            while seen < len(outputs):
+                file = outputs[seen]
+                name, final_name = file.staged_path[len(staged_in) :], file.final_path[len(final_in) :]
+                if "/" in name or not file.staged_path.startswith(staged_in):
+                    break
+                file_id = names.get(name, _MISSING)
+                if file_id != file.file_id and (file_id == _MISSING or (file_id and file.file_id)):
+                    return False
+                whole = whole and name == final_name and file.final_path.startswith(final_in)
+                seen += 1
+            whole = whole and len(names) == seen - begin
+        if whole:
+            self._whole.add(name_of_result)
+        return True
+
+    def _is_exactly(self, outputs: Sequence[StagedFile]) -> bool:
+        """Whether the folder of the first output holds exactly these files, under their final names and for one
+        folder."""
+        first = outputs[0]
+        folder, slash, _ = first.staged_path.rpartition("/")
+        target, target_slash, _ = first.final_path.rpartition("/")
+        staged_in, final_in = folder + slash, target + target_slash
+        paths = [file.staged_path for file in outputs]
+        names = [path[len(staged_in) :] for path in paths]
+        return (
+            dict(zip(names, [file.file_id for file in outputs], strict=True)) == self._names_in(folder)
+            and all(map(methodcaller("startswith", staged_in), paths))
+            and [file.final_path for file in outputs] == [final_in + name for name in names]
+        )
+
+    def are_whole(self, state: TaskState, result: BranchResult) -> bool:
+        """Whether each folder of a branch of a task state that `has_all_of` found there holds exactly its files, under
+        their final names and all for one folder: such folders may be renamed as one."""
+        return (state.work_unit_id, state.attempt, result.branch) in self._whole
+
+    def _names_in(self, folder: str) -> dict[str, int]:
+        """File ids by name; folders count as missing files."""
+        found = self._listed.get(folder)
+        if found is None:
+            path = f"{self._root}/{folder}"
+            self._folders.check(path)
+            entries = self._fs.list_folder(path)
+            found = self._listed[folder] = {e.name: _MISSING if e.is_folder else e.file_id for e in entries}
+        return found

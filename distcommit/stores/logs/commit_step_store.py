@@ -1,0 +1,300 @@
+"""The default CommitStepStore: sequences in the commit log, for people who bring their own steps.
+
+The engine's executors work on the same logs through the same functions.
+"""
+
+from __future__ import annotations
+
+import logging
+import posixpath
+import uuid
+from collections.abc import Sequence
+from functools import partial
+
+from distcommit.core.errors import (
+    ConfigurationError,
+    ConflictError,
+    CorruptError,
+    TransientError,
+    UnknownVersionError,
+)
+from distcommit.core.interfaces.steps import CommitStep, StepContext
+from distcommit.core.ports import FileSystem
+from distcommit.core.records.log_records import (
+    DatasetState,
+    DatasetStatus,
+    SealedSequence,
+    SequenceName,
+)
+from distcommit.core.urn import check_urn, folder_of
+from distcommit.core.watermark import Watermark
+from distcommit.protocol import next_record
+from distcommit.protocol.paths.store import STORE_MARKER
+from distcommit.steps.registry import dump_steps, load_steps
+from distcommit.steps.sequence import CommitSequence, CommitStepStore
+from distcommit.steps.watermark import as_one_move
+from distcommit.stores.logs.fencing import fence_bucket, fence_job, require_fence
+from distcommit.stores.logs.log import CommitLog
+from distcommit.stores.logs.sequence_end import OpenStore, SequenceEnd
+from distcommit.stores.operator import operator_actions
+from distcommit.stores.operator.operator_actions import Release
+from distcommit.stores.state.job_store import JobStore, Roots, open_store, remove_store
+
+logger = logging.getLogger(__name__)
+
+_WHO = "LogCommitStepStore"
+
+
+class LogCommitStepStore(CommitStepStore):
+    """Commit steps in commit logs below one folder, one sub-folder for each job.
+
+    `create` fences, and so does the first operation that changes anything: a process that opened the job earlier can
+    seal nothing any more. Steps that are put live in this process until they are sealed. The moves of the
+    watermark among a sequence's steps (`CommitStep.move`), each for partitions of its own, make one: it is compared at
+    the seal, and takes effect in the record that closes.
+
+    A sequence of which a step is lost is quarantined by its `commit`, and so is one that processes of as many epochs
+    as `max_attempts` could not redo: `get_commit_sequence` skips it until it is released. The process that sealed a
+    sequence may try it any number of times, and an outage of the target counts for nobody, as in a job's runs.
+
+    A bucket whose log is corrupt stops its own datasets alone: what touches them raises CorruptError.
+
+    Args:
+        fs: the file system of all folders.
+        folder: where the stores are.
+        context: the roots that file steps stay below.
+        buckets: logs per job, for new stores.
+        max_attempts: failed redos of a sequence before it is quarantined, as a job's `replay.max_attempts`.
+    """
+
+    def __init__(
+        self, fs: FileSystem, folder: str, context: StepContext, buckets: int = 4, max_attempts: int = 3
+    ) -> None:
+        self._fs, self._folder, self._context, self._buckets = fs, folder, context, buckets
+        self._max_attempts = max_attempts
+        self._open: dict[str, OpenStore] = {}
+
+    def create(self, store: str, urn: str | None = None) -> bool:
+        """Opens the job, making its store if there is none, and fences it. With `urn`: makes room for its steps.
+
+        Raises:
+            FencedError: if another process fenced it at the same moment.
+        """
+        if store not in self._open:
+            new = not self.exists(store)
+            opened = open_store(self._fs, self._roots(store), store, self._buckets if new else None, create=True)
+            self._open[store] = self._fence(opened)
+            if urn is None:
+                return new
+        if urn is None or urn in self._open[store].unsealed:
+            return False
+        self._open[store].unsealed[check_urn(urn)] = []
+        return True
+
+    def exists(self, store: str, urn: str | None = None) -> bool:
+        """As the interface says. Reads only: nobody is fenced."""
+        if urn is not None:
+            return self.exists(store) and self._sequence(store, urn) is not None
+        return self._fs.status(f"{self._roots(store).store}/{STORE_MARKER}") is not None
+
+    def remove(self, store: str, urn: str | None = None) -> bool:
+        if not self.exists(store):
+            return False
+        opened = self._opened(store)
+        if urn is not None:
+            if self._sequence(store, urn) is not None:
+                raise _pending(store, self._look(store, urn))
+            return bool(opened.unsealed.pop(urn, None))
+        for bucket in range(opened.store.buckets):
+            for state in self._log(opened, bucket).refresh().datasets.values():
+                if state.status is not DatasetStatus.IDLE:
+                    raise _pending(store, state)
+        remove_store(self._fs, opened.store.roots.store)
+        del self._open[store]
+        return True
+
+    def put(self, store: str, urn: str, step: CommitStep) -> bool:
+        opened = self._opened(store)
+        if self._sequence(store, urn) is not None:
+            raise _pending(store, self._look(store, urn))
+        opened.unsealed.setdefault(check_urn(urn), []).append(step)
+        return True
+
+    def seal(self, store: str, urn: str) -> None:
+        opened = self._next_round(self._opened(store), urn)
+        steps = opened.unsealed.get(urn, [])
+        if self._sequence(store, urn) is not None:
+            raise _pending(store, self._look(store, urn))
+        if not steps:
+            raise ConfigurationError(
+                "there are no steps to seal", store=store, dataset=urn, todo="put the dataset's steps first"
+            )
+        moves = [step.move for step in steps if step.move is not None]
+        log = self._log(opened, opened.store.bucket_of(urn))
+        low, high = as_one_move(urn, moves, log.refresh().state_of(urn).watermark)
+        sequence = SealedSequence(
+            dataset_urn=urn,
+            epoch=opened.epoch,
+            low=low,
+            high=high,
+            steps=dump_steps(step for step in steps if step.move is None),
+        )
+        fold = log.settle(partial(next_record.seal, epoch=opened.epoch, sequences=(sequence,)))
+        state = fold.state_of(urn)
+        if state.sequence != sequence and state.done_epoch != opened.epoch:
+            raise ConflictError(
+                "this sequence can't be sealed",
+                store=store,
+                dataset=urn,
+                expected=f"epoch {opened.epoch} to be the newest, the dataset idle and not sealed by it, watermark"
+                f" {sequence.low}",
+                found=f"epoch {fold.fence_epoch}, {state.status.value}, sealed by epoch {state.closed_epoch}, watermark"
+                f" {state.watermark}",
+                todo="look at what is stored, then create the store again and plan anew",
+            )
+        del opened.unsealed[urn]
+
+    def get_commit_sequence(self, store: str, urn: str) -> CommitSequence | None:
+        state = self._look(store, urn)
+        if state.open is None or state.open.held or state.status is not DatasetStatus.PENDING:
+            return None
+        sequence = state.open.sequence
+        opened, name = self._opened(store), SequenceName(urn, sequence.epoch)
+        log = self._log(opened, opened.store.bucket_of(urn))
+        log.make_durable()
+        end = SequenceEnd(opened, log, name)
+        try:
+            steps = tuple(load_steps(sequence.steps, self._context))
+        except UnknownVersionError:
+            raise
+        except CorruptError as error:
+            end.quarantine(str(error))
+            raise
+        return CommitSequence(
+            urn, steps, end.close, end.lose, partial(end.fail, steps, self._context, self._max_attempts)
+        )
+
+    def release(self, store: str, urn: str, how: str, who: str = "") -> None:
+        """Lets a quarantined dataset go: "retry", its sequence can be committed again; "accept", it counts as done as
+        it is, and its watermark moves; "abandon", it is undone, and its watermark stays; "restart", it is undone, and
+        its watermark is forgotten. A release is recorded.
+
+        Args:
+            store: the job.
+            urn: the dataset.
+            how: one of these.
+            who: the person, for the record.
+
+        Raises:
+            ConflictError: if the dataset is neither quarantined nor (but for "retry") being abandoned already, or if it
+                can't be abandoned; it is quarantined as before.
+            TransientError: if it is accepted, and what is prepared for it at a target could not be rolled back.
+            DistcommitError: if a step can't be undone now; releasing it with "abandon" again goes on.
+        """
+        if how not in [*Release]:
+            raise ConfigurationError("there is no such way to release", expected=", ".join(Release), found=how)
+        left = operator_actions.release(
+            self._opened(store).store, urn, Release(how), who or _WHO, self._context.committers
+        )
+        if left:
+            raise _left_in_doubt(store, urn, left)
+
+    def quarantine(self, store: str, urn: str, who: str = "") -> None:
+        """Lets nobody commit a pending sequence any more until it is released, as one that can never be committed.
+
+        Raises:
+            ConflictError: if the dataset is not pending.
+        """
+        operator_actions.quarantine(self._opened(store).store, urn, who or _WHO)
+
+    def watermark(self, store: str, urn: str) -> Watermark | None:
+        """The dataset's watermark; moves when a sequence is closed. Reads only."""
+        return self._look(store, urn).watermark
+
+    def _next_round(self, opened: OpenStore, urn: str) -> OpenStore:
+        """A dataset is sealed once in an epoch: for its next sequence a process that is not fenced begins a new one."""
+        fold = self._log(opened, opened.store.bucket_of(urn)).refresh()
+        if fold.state_of(urn).closed_epoch < opened.epoch or fold.state_of(urn).sequence is not None:
+            return opened
+        job_log = opened.store.job_log(opened.epoch)
+        require_fence(job_log.refresh(), opened.epoch, job_log.folder)
+        again = self._fence(opened.store)
+        opened.run_id, opened.epoch = again.run_id, again.epoch
+        opened.logs, opened.unfenced = again.logs, again.unfenced
+        return opened
+
+    def _fence(self, store: JobStore) -> OpenStore:
+        run_id = uuid.uuid4().hex
+        opened = OpenStore(store, run_id, fence_job(store, run_id))
+        for bucket in range(store.buckets):
+            log = opened.logs[bucket] = store.bucket_log(bucket, opened.epoch)
+            try:
+                fence_bucket(log, opened.epoch, run_id)
+            except CorruptError as error:
+                logger.warning("a bucket can't be fenced: %s", error, extra={"job": store.job, "bucket": bucket})
+                opened.unfenced.add(bucket)
+        return opened
+
+    def _sequence(self, store: str, urn: str) -> SealedSequence | None:
+        return self._look(store, urn).sequence
+
+    def _look(self, store: str, urn: str) -> DatasetState:
+        """What is stored of a dataset, without fencing anybody."""
+        opened = self._open.get(store)
+        if opened is not None:
+            fold = self._log(opened, opened.store.bucket_of(urn)).refresh()
+            if not fold.moved_to:  # else it goes on elsewhere
+                return fold.state_of(urn)
+        found = open_store(self._fs, self._roots(store), store, create=False)
+        return found.bucket_log(found.bucket_of(urn)).refresh().state_of(urn)
+
+    def _opened(self, store: str) -> OpenStore:
+        if store not in self._open:
+            if not self.exists(store):
+                raise ConfigurationError("there is no such commit step store", store=store, todo="create it first")
+            self.create(store)
+        return self._open[store]
+
+    def _log(self, opened: OpenStore, bucket: int) -> CommitLog:
+        if bucket not in opened.logs:
+            opened.logs[bucket] = opened.store.bucket_log(bucket, opened.epoch)
+        if bucket in opened.unfenced:  # it could not be read; restored since, it has to be fenced before it is used
+            fence_bucket(opened.logs[bucket], opened.epoch, opened.run_id)
+            opened.unfenced.remove(bucket)
+        return opened.logs[bucket]
+
+    def _roots(self, store: str) -> Roots:
+        folder = posixpath.join(self._folder, folder_of(check_urn(store)))
+        return Roots(folder, self._context.staging_root, self._context.output_root)
+
+
+def _left_in_doubt(store: str, urn: str, steps: Sequence[CommitStep]) -> TransientError:
+    attempts = dict.fromkeys(attempt for step in steps for attempt in step.prepared_by)
+    return TransientError(
+        "the dataset is released as it is, and what is prepared for it at a target could not be rolled back",
+        store=store,
+        dataset=urn,
+        expected="a target that rolls it back now",
+        found=", ".join(map(repr, steps)),
+        todo=f"roll back by hand, at the target, what these attempts have prepared: {', '.join(attempts)}",
+    )
+
+
+def _pending(store: str, state: DatasetState) -> ConflictError:
+    urn, names = state.dataset_urn, f"{store!r}, {state.dataset_urn!r}"
+    pending = state.status is DatasetStatus.PENDING
+    ways = (
+        "'retry', 'accept' or 'abandon'"
+        if state.status is DatasetStatus.QUARANTINED
+        else "'abandon', which goes on, or 'accept'"
+    )
+    return ConflictError(
+        f"a sealed sequence is {state.status.value}",
+        store=store,
+        dataset=urn,
+        expected="no sequence that is not done",
+        found=state.reason,
+        todo=f"get_commit_sequence({names}).commit(); if that can never be, quarantine({names}) first"
+        if pending
+        else f"release({names}, how) with {ways}",
+    )

@@ -1,0 +1,108 @@
+"""How a sequence of the commit step store ends: closed, lost, or with a failed redo counted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from distcommit.core.errors import DistcommitError, LostError, plain_text
+from distcommit.core.interfaces.steps import CommitStep, StepContext
+from distcommit.core.records.log_records import DatasetStatus, SequenceName
+from distcommit.core.support.io_batching import alone
+from distcommit.protocol import next_record
+from distcommit.protocol.fold import Fold
+from distcommit.steps.failures import judging
+from distcommit.stores.logs.fencing import require_fence
+from distcommit.stores.logs.generation import require_not_moved
+from distcommit.stores.logs.log import CommitLog
+from distcommit.stores.state.job_store import JobStore
+
+
+@dataclass(slots=True)
+class OpenStore:
+    """One job's store in this process: its logs fenced for one epoch, and the steps that are not sealed yet."""
+
+    store: JobStore
+    run_id: str
+    epoch: int
+    logs: dict[int, CommitLog] = field(default_factory=dict)
+    unfenced: set[int] = field(default_factory=set)
+    unsealed: dict[str, list[CommitStep]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceEnd:
+    """Records in its bucket's log what became of one sealed sequence."""
+
+    opened: OpenStore
+    log: CommitLog
+    name: SequenceName
+
+    def close(self) -> None:
+        """Record that all effects are durable."""
+        fold = self.log.settle(partial(next_record.close, epoch=self.opened.epoch, names=(self.name,)))
+        if fold.sequence(self.name) is not None:
+            require_fence(fold, self.opened.epoch, self.log.folder)
+        require_not_moved(self.opened.store, fold)
+
+    def quarantine(self, reason: str) -> None:
+        """Record that the sequence can never be finished."""
+        self._count(reason, for_good=True, max_attempts=1)
+
+    def lose(self, error: LostError) -> LostError:
+        """Quarantine a sequence of which a step is lost, and return the error to be raised."""
+        self.quarantine(str(error))
+        store, urn = self.opened.store.job, self.name.dataset_urn
+        ids = {key: value for key, value in error.ids.items() if key not in ("store", "dataset")}
+        todo = f"restore what is named and call release({store!r}, {urn!r}, 'retry'), then commit; or release it with"
+        return LostError(
+            error.what,
+            expected=error.expected,
+            found=error.found,
+            todo=f"{todo} 'accept' (what it has not published is lost) or 'abandon'",
+            store=store,
+            dataset=urn,
+            **ids,
+        )
+
+    def fail(
+        self, steps: Sequence[CommitStep], context: StepContext, max_attempts: int, error: DistcommitError
+    ) -> DistcommitError:
+        """Count a failed redo once for this epoch, and return the error to be raised.
+
+        The commit by the process that sealed the sequence is not a redo. An outage of the target is not counted.
+        """
+        opened, name = self.opened, self.name
+        if name.epoch >= opened.epoch:
+            return error
+        bucket = opened.store.bucket_of(name.dataset_urn)
+        failure = alone(judging({name: error}, {name: steps}, context, bucket))[name]
+        if failure.outage or failure.not_for_us:
+            return error
+        fold = self._count(failure.reason, for_good=failure.lost, max_attempts=max_attempts)
+        if fold.state_of(name.dataset_urn).status is not DatasetStatus.QUARANTINED:
+            return error
+        fields = {"expected": error.expected, "found": error.found, **error.ids}
+        todo = (
+            f"the dataset is quarantined after {max_attempts} failed redos: correct the cause, then call"
+            f" release({opened.store.job!r}, {name.dataset_urn!r}, how) with 'retry', 'accept' or 'abandon'"
+        )
+        return type(error).rebuilt(error.what, {**fields, "todo": todo})
+
+    def _count(self, reason: str, *, for_good: bool, max_attempts: int) -> Fold:
+        fold = self.log.settle(
+            partial(
+                next_record.fail,
+                epoch=self.opened.epoch,
+                name=self.name,
+                reason=plain_text(reason),
+                for_good=for_good,
+                max_attempts=max_attempts,
+            )
+        )
+        is_open = fold.sequence(self.name) is not None
+        if is_open and fold.state_of(self.name.dataset_urn).status is DatasetStatus.PENDING:
+            require_fence(fold, self.opened.epoch, self.log.folder)
+        require_not_moved(self.opened.store, fold)
+        return fold

@@ -1,0 +1,90 @@
+"""Small files of a job that can't be read: which they are, and setting them aside.
+
+The store's marker, its newest record of settings, and the claims of staging and output. A run needs each of them, and
+`distcommit rebuild` writes each again from what the others and the job file say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from distcommit.core.errors import CorruptError, DistcommitError, UnknownVersionError
+from distcommit.core.ports import FileSystem
+from distcommit.protocol.paths.parts import CLAIM_FOLDER, OWNER
+from distcommit.protocol.paths.store import set_aside_by, set_aside_root
+from distcommit.stores.folders.ownership import read_owner
+from distcommit.stores.state.fixed_settings import read_settings
+from distcommit.stores.state.job_store import JobStore, Roots
+
+SETTINGS_RECORD = "the record of settings"
+_REPLACED = ".replaced"
+CLAIMS = {"output": "the claim of the output", "staging": "the claim of staging"}
+
+
+class Unreadable(NamedTuple):
+    """A file that can't be read. `is_damaged`: whether its bytes are not those that were written."""
+
+    name: str
+    error: str
+    is_damaged: bool
+
+
+def unreadable_files(store: JobStore) -> Iterator[Unreadable]:
+    """Yield the files beside a store's logs that can't be read. Reads only."""
+    try:
+        read_settings(store)
+    except (DistcommitError, OSError) as error:
+        yield _unreadable(SETTINGS_RECORD, error)
+    for root, name in CLAIMS.items():
+        try:
+            read_owner(store.fs, getattr(store.roots, root))
+        except (DistcommitError, OSError) as error:
+            yield _unreadable(name, error)
+
+
+def is_damaged(error: Exception) -> bool:
+    """Return whether stored bytes are not those that were written; another version's are."""
+    return isinstance(error, CorruptError) and not isinstance(error, UnknownVersionError)
+
+
+def claim_path(root: str) -> str:
+    """Return where the claim of a folder is."""
+    return f"{root}/{CLAIM_FOLDER}/{OWNER}"
+
+
+def set_file_aside(fs: FileSystem, roots: Roots, path: str, run_id: str) -> None:
+    """Move a file into the store's folder of what was set aside. After a crash the file may be in both places."""
+    folder = f"{roots.store}/{set_aside_by(run_id)}"
+    fs.make_folders(folder)
+    fs.put_if_absent(f"{folder}/{_name_aside(path)}", fs.read(path))
+    fs.sync([folder], roots.store)
+    fs.delete(path)
+
+
+def note_replaced(fs: FileSystem, roots: Roots, path: str) -> None:
+    """Record beside each copy of a file that was set aside that the file exists again. The file has to be durable."""
+    for copy in _copies_without_file(fs, roots, path):
+        fs.put_if_absent(f"{copy}{_REPLACED}", b"")
+
+
+def is_only_set_aside(fs: FileSystem, roots: Roots, path: str) -> bool:
+    """Return whether a repair set the file aside and died before it wrote the file again. Reads only."""
+    return fs.status(path) is None and any(_copies_without_file(fs, roots, path))
+
+
+def _copies_without_file(fs: FileSystem, roots: Roots, path: str) -> Iterator[str]:
+    """Yield the paths of copies that no note says the file was written again after."""
+    base, name = set_aside_root(roots.store), _name_aside(path)
+    for run in fs.list_folder(base):
+        found = {entry.name for entry in fs.list_folder(f"{base}/{run.name}")} if run.is_folder else set()
+        if name in found and f"{name}{_REPLACED}" not in found:
+            yield f"{base}/{run.name}/{name}"
+
+
+def _name_aside(path: str) -> str:
+    return "-".join(path.rpartition(f"/{CLAIM_FOLDER}/")[0].rpartition("/")[2:] + path.rpartition("/")[2:])
+
+
+def _unreadable(name: str, error: Exception) -> Unreadable:
+    return Unreadable(name, str(error) or type(error).__name__, is_damaged(error))

@@ -1,0 +1,69 @@
+"""Small JSON files of ours: readable, versioned, and closed by a line with the checksum of what stands above it.
+
+{"version": 1, ...}
+xxh3 0123456789abcdef
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+from xxhash import xxh3_64_hexdigest
+
+from distcommit.core.errors import CorruptError, UnknownVersionError
+from distcommit.decoding import from_json
+
+Document = TypeVar("Document", bound=msgspec.Struct)
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding bytes that are not ours may raise."""
+
+_LABEL = b"xxh3 "
+_RESTORE = "restore the file from a backup"
+
+
+class _Version(msgspec.Struct):
+    version: int
+
+
+def encode_document(document: msgspec.Struct) -> bytes:
+    """The file's bytes; the document has a field `version`."""
+    body = msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+    return body + _LABEL + xxh3_64_hexdigest(body).encode() + b"\n"
+
+
+def decode_document(
+    data: bytes,
+    kind: type[Document],
+    version: int,
+    what: str,
+    path: str,
+    *,
+    todo: str = _RESTORE,
+) -> Document:
+    """Decode a document of that version; `what`, `path` and `todo` are for the error.
+
+    Raises:
+        UnknownVersionError: if it is of another version, and whole.
+        CorruptError: if it is torn, foreign or altered, its version too.
+    """
+    body, label, check = data.rpartition(_LABEL)
+    if not label or check != xxh3_64_hexdigest(body).encode() + b"\n":
+        raise _corrupt(what, path, f"bytes that do not match their checksum: {data[:80]!r}", todo)
+    try:
+        found = from_json(body, _Version).version
+        if found == version:
+            return from_json(body, kind)
+    except UNREADABLE as error:
+        raise _corrupt(what, path, f"{error}: {data[:80]!r}", todo) from error
+    raise UnknownVersionError(
+        f"{what} has an unknown format version",
+        path=path,
+        expected=str(version),
+        found=str(found),
+        todo="run the version of distcommit that wrote it",
+    )
+
+
+def _corrupt(what: str, path: str, found: str, todo: str) -> CorruptError:
+    return CorruptError(f"{what} is corrupt", path=path, found=found, todo=todo)

@@ -1,0 +1,60 @@
+"""The record of a work unit whose construct does not return from native code, by the process that kills its worker.
+
+The record is a failed attempt of its own. It names no staged file and not the attempt that is killed: what that attempt
+has staged is cleaned up as after any worker that died. If the worker should still finish its attempt before it is
+killed, that success wins, once, as after any other failed attempt.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from distcommit.core.errors import StuckError, error_text
+from distcommit.core.work import TaskState
+from distcommit.stores.state.task_states import TaskStateWriter
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The failure of a work unit, to be recorded in the process beside the worker."""
+
+    writer: TaskStateWriter
+    bucket: int
+    state: TaskState
+
+    def put(self) -> None:
+        """Record it durably.
+
+        Raises:
+            OSError: if the store can't be written.
+        """
+        for answer in self.writer.append({self.bucket: [self.state]}).values():
+            if isinstance(answer, OSError):
+                raise answer
+
+
+def failure_of(store: bytes, work_unit: bytes, construct: str) -> Failure:
+    """Return the failure of a work unit whose construct does not return.
+
+    Args:
+        store: the pickled redaction and writer of task states.
+        work_unit: the pickled bucket and state.
+        construct: the name of the construct.
+    """
+    _, writer = pickle.loads(store)
+    bucket, state = pickle.loads(work_unit)
+    error = StuckError(
+        "a construct does not return from native code, and its worker was killed",
+        dataset=state.dataset_urn,
+        work_unit=state.work_unit_id,
+        construct=construct,
+        expected="an end within limits.construct_seconds",
+        found="no end after twice that time",
+        todo="correct the construct or the records, or raise the limit; nothing of the work unit is lost",
+    )
+    failed = replace(state, error=error_text(error), finished_ms=time.time_ns() // 1_000_000)
+    return Failure(writer, bucket, failed)
