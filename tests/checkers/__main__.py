@@ -18,6 +18,7 @@ from tests.checkers.peers import peers
 from tests.checkers.planted import planted
 from tests.checkers.planted_table import planted_table
 from tests.checkers.soak import soak
+from tests.checkers.structure import SMALL, executed, structure
 from tests.servers.spark_start import start_cheaply
 from tests.simulation import fault_histories, fault_orders
 from tests.simulation.explore import explore, replay
@@ -219,6 +220,36 @@ def fuzz_command(
         for failure in found["failures"]:
             typer.echo(f"  {failure}")
     raise typer.Exit(1 if found["failures"] else 0)
+
+
+@app.command("structure")
+def structure_command(
+    traced: Annotated[bool, typer.Option(help="Also count the functions that a small run executes.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Count the product's modules, lines, folders, import contracts, and its longest module, class and function."""
+    found = structure()
+    run = executed() if traced else None
+    if as_json:
+        typer.echo(msgspec.json.encode({"structure": found, "executed": run}).decode())
+        return
+    for name in found.lines:
+        typer.echo(f"{name:<14} {found.modules[name]:>5} modules {found.lines[name]:>8,} lines")
+    typer.echo(f"{'all':<14} {sum(found.modules.values()):>5} modules {sum(found.lines.values()):>8,} lines")
+    typer.echo(f"largest folder:    {found.largest_folder.name}, {found.largest_folder.lines} siblings")
+    typer.echo(f"below {SMALL} lines:    {found.small_share:.1%} of modules")
+    typer.echo(f"import contracts:  {found.contracts}")
+    for what, longest in (
+        ("module", found.longest_module),
+        ("class", found.longest_class),
+        ("function", found.longest_function),
+    ):
+        typer.echo(f"longest {what + ':':<10} {longest.name}, {longest.lines} lines")
+    if run is not None:
+        typer.echo(
+            f"a run of {run.records} records into {run.files} file: "
+            f"{run.functions} functions in {run.modules} modules executed"
+        )
 
 
 def _report(found: dict[str, Any], counted: str, at_least: int, *, as_json: bool) -> None:

@@ -23,9 +23,12 @@ from distcommit.app.job_file.built_in import Section, types_of
 from distcommit.core.interfaces.committer import SinkCommitter
 from distcommit.core.interfaces.sink import Sink, SinkWriter
 from distcommit.core.interfaces.source import Extraction, Extractor, Source
+from tests.checkers.structure import structure
 
 MODULE, CLASS, FUNCTION = 400, 250, 60
 """Lines, at most."""
+FOLDER = 19
+"""Modules and packages side by side, at most."""
 ROOT = Path(distcommit.__file__).parent
 
 
@@ -59,6 +62,10 @@ def too_large(path: str, source: str) -> Iterator[str]:
 def test_no_part_of_what_is_installed_or_simulated_is_too_large_to_be_read() -> None:
     assert len([*simulated()]) > 60
     assert not [found for path, source in (*installed(), *simulated()) for found in too_large(path, source)]
+
+
+def test_no_folder_has_more_siblings_than_a_reader_takes_in() -> None:
+    assert structure().largest_folder.lines <= FOLDER, structure().largest_folder
 
 
 def test_what_is_too_large_is_found() -> None:
