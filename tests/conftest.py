@@ -4,6 +4,8 @@ start cheaply."""
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections.abc import Generator
 from pathlib import Path
 
@@ -48,9 +50,42 @@ class _Skipped:
             self.ids.add(report.nodeid)
 
 
+class _TemporaryFolder:
+    """One folder for the temporary files of the session, of its servers and of killed processes, deleted at the end.
+
+    It stays if a test failed, and the summary names it.
+    """
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="dct-"))  # short: paths of Unix sockets have at most 107 bytes
+        self.path.chmod(0o1777)  # PostgreSQL runs as another user
+        self.failed = False
+        self._before = os.environ.get("TMPDIR")
+        os.environ["TMPDIR"] = str(self.path)
+        tempfile.tempdir = None
+
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        self.failed = exitstatus not in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self.failed:
+            terminalreporter.write_line(f"temporary files of this session: {self.path}")
+
+    def pytest_unconfigure(self) -> None:
+        if self._before is None:
+            del os.environ["TMPDIR"]
+        else:
+            os.environ["TMPDIR"] = self._before
+        tempfile.tempdir = None
+        if not self.failed:
+            shutil.rmtree(self.path, ignore_errors=True)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_SKIPPED] = _Skipped()
     config.pluginmanager.register(config.stash[_SKIPPED])
+    if not hasattr(config, "workerinput") and not config.option.collectonly:
+        config.pluginmanager.register(_TemporaryFolder())
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

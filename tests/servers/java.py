@@ -102,6 +102,7 @@ def java_command(
         "-XX:-UsePerfData",
         "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
         "-Djava.net.preferIPv4Stack=true",
+        f"-Djava.io.tmpdir={tempfile.gettempdir()}",
         "-cp",
         f"{conf_dir}:{jars(server)}/*" if conf_dir else f"{jars(server)}/*",
         main_class,

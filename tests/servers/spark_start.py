@@ -50,7 +50,7 @@ def start_cheaply() -> None:
     if "SPARK_CONF_DIR" in os.environ or "SPARK_SUBMIT_OPTS" in os.environ or java is None:
         return
     archive = _archive(java)
-    options = f"{_ALWAYS} -XX:SharedArchiveFile={archive}"
+    options = f"{_ALWAYS} -XX:SharedArchiveFile={archive} -Djava.io.tmpdir={tempfile.gettempdir()}"
     # An archive is for one class path, on which all folders are empty: the options can't come from a file in this one.
     os.environ["SPARK_CONF_DIR"] = str(archive.parent / "conf")
     os.environ["SPARK_DAEMON_JAVA_OPTS"] = options
