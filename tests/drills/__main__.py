@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Annotated
 
@@ -27,21 +30,44 @@ class DrillsResult(msgspec.Struct):
     by_name: dict[str, Drilled]
 
 
-def run_drills(names: Iterable[str], say: Callable[[str], None]) -> DrillsResult:
-    """Runs them one after the other, each in a folder of its own."""
+def run_drills(names: Iterable[str], processes: int, say: Callable[[str], None]) -> DrillsResult:
+    """Run drills, each in a folder of its own, and report each as it ends.
+
+    Args:
+        names: the drills.
+        processes: if more than 1, so many run at a time, each in a process of its own. Most of a drill is waiting.
+        say: gets the lines of a finished drill.
+    """
     start_cheaply()
     found: dict[str, Drilled] = {}
-    for name in names:
-        begun_s = time.monotonic()
-        with tempfile.TemporaryDirectory(prefix=f"{name}-", ignore_cleanup_errors=True) as folder:
-            found[name] = one(name, Path(folder).resolve())
-        found[name].seconds = round(time.monotonic() - begun_s, 1)
-        result = found[name]
-        say(f"{'resolved' if result.resolved else 'NOT RESOLVED'}: {name}, {result.seconds} s")
-        for line in (result.told, *(typed.command for typed in result.typed), *result.problems, result.skipped):
-            if line:
-                say(f"    {line}")
+    with ThreadPoolExecutor(processes) as pool:
+        run_one = _in_a_process if processes > 1 else _in_this_process
+        started = {pool.submit(run_one, name): name for name in names}
+        for ended in as_completed(started):
+            name, result = started[ended], ended.result()
+            found[name] = result
+            say(f"{'resolved' if result.resolved else 'NOT RESOLVED'}: {name}, {result.seconds} s")
+            for line in (result.told, *(typed.command for typed in result.typed), *result.problems, result.skipped):
+                if line:
+                    say(f"    {line}")
     return DrillsResult(len(found), sum(result.resolved for result in found.values()), found)
+
+
+def _in_this_process(name: str) -> Drilled:
+    begun_s = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix=f"{name}-", ignore_cleanup_errors=True) as folder:
+        result = one(name, Path(folder).resolve())
+    result.seconds = round(time.monotonic() - begun_s, 1)
+    return result
+
+
+def _in_a_process(name: str) -> Drilled:
+    command = [sys.executable, "-m", "tests.drills", "--only", name, "--json"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    lines = ended.stdout.splitlines()
+    if not lines:
+        return Drilled(problems=[f"exit code {ended.returncode}: {ended.stderr[-3000:]}"])
+    return msgspec.json.decode(lines[-1], type=DrillsResult).by_name[name]
 
 
 def one(name: str, folder: Path) -> Drilled:
@@ -63,13 +89,14 @@ def main(
     only: Annotated[
         list[str] | None, typer.Option("--only", metavar="NAME", help="This one. Can be given again.")
     ] = None,
+    processes: Annotated[int, typer.Option(min=1, help="How many drills run at a time.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Each is told by `distcommit status`, and resolved by the command that it prints. Exits 1 if any is not."""
     logging.disable(logging.CRITICAL)
     if unknown := [name for name in only or () if name not in drills()]:
         raise typer.BadParameter(f"{unknown} are none of {', '.join(drills())}")
-    result = run_drills(only or drills(), lambda line: typer.echo(line, err=True))
+    result = run_drills(only or drills(), processes, lambda line: typer.echo(line, err=True))
     if as_json:
         typer.echo(msgspec.json.encode(result).decode())
     else:
