@@ -17,6 +17,7 @@ from distcommit.core.interfaces.committer import (
     Committed,
     FailedForGood,
     RetryLater,
+    SealRequest,
     SinkCommitter,
 )
 from distcommit.core.interfaces.constructs import (
@@ -34,7 +35,6 @@ from distcommit.core.interfaces.sink import (
     AttemptIdentity,
     Origin,
     Prepared,
-    SealRequest,
     Sink,
     SinkWriter,
     StagingArea,

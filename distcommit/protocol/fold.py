@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
+from distcommit.core.records.job_records import Head, Rebucket
 from distcommit.core.records.log_records import (
     Checkpoint,
     DatasetState,
     DatasetStatus,
-    Head,
     OpenSequence,
-    Rebucket,
     SealedSequence,
     SequenceName,
 )

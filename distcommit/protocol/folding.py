@@ -6,26 +6,21 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
+from distcommit.core.records.job_records import Cut, CutPhase, Decide, Generation, Heads, Rebucket
 from distcommit.core.records.log_records import (
     ByHand,
     Checkpoint,
-    Cut,
-    CutPhase,
     DatasetState,
-    Decide,
     Done,
     Dropped,
     Failed,
     Fence,
     Gate,
-    Generation,
     HandAction,
-    Heads,
     Intent,
     Left,
     Moved,
     OpenSequence,
-    Rebucket,
     Rebuilt,
     Record,
     SealedSequence,

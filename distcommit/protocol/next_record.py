@@ -12,27 +12,21 @@ from collections.abc import Callable, Iterable, Mapping
 
 from msgspec.structs import replace
 
+from distcommit.core.records.job_records import Cut, CutPhase, Decide, Generation, Head, Heads, Rebucket
 from distcommit.core.records.log_records import (
     ByHand,
     Checkpoint,
-    Cut,
-    CutPhase,
     DatasetState,
-    Decide,
     Done,
     Dropped,
     Failed,
     Fence,
     Gate,
-    Generation,
     HandAction,
-    Head,
-    Heads,
     Intent,
     Left,
     LeftSequence,
     Moved,
-    Rebucket,
     Rebuilt,
     Record,
     SealedSequence,

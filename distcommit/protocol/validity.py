@@ -10,24 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, assert_never
 
+from distcommit.core.records.job_records import Cut, Decide, Generation, Head, Heads, Rebucket
 from distcommit.core.records.log_records import (
     ByHand,
     Checkpoint,
-    Cut,
     DatasetStatus,
-    Decide,
     Done,
     Dropped,
     Failed,
     Fence,
-    Generation,
     HandAction,
-    Head,
-    Heads,
     Intent,
     Left,
     Moved,
-    Rebucket,
     Rebuilt,
     Record,
     SequenceName,

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from distcommit.core.interfaces.committer import CommitRequest, CommitterContext, SinkCommitter
-from distcommit.core.interfaces.sink import SealRequest
+from distcommit.core.interfaces.committer import CommitRequest, CommitterContext, SealRequest, SinkCommitter
 from distcommit.core.interfaces.steps import CommitStep, StepContext, class_name
 from distcommit.sinks.files.sink import FileSink
 from distcommit.steps.registry import register
@@ -166,7 +165,7 @@ def sink_without_abort(folder: Path) -> Drilled:
         situation.type(f"distcommit quarantine {situation.path} {NAME}")
         printed = Printed(situation)
         release = f"distcommit release {situation.path} {NAME}"
-        printed.refused(f"{release} abandon", "this sink can't take back a commit", 3)
+        printed.refused(f"{release} abandon", "this sink cannot roll back a commit", 3)
         Rows(folder).do("DROP TRIGGER refuse")
         printed.type(f"{release} retry")
         situation.run(0)

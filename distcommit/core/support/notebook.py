@@ -1,4 +1,4 @@
-"""How notebooks show a result: as a table of what is in it."""
+"""Display of results in notebooks as HTML tables."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ _CELL = "text-align:left;vertical-align:top"
 
 
 class Shown:
-    """Mixed into a result that is a Struct: notebooks show it as a table, without what holds nothing. Whatever names
-    and messages are in it, they stand there as text."""
+    """Mixin that displays a Struct as a table without its empty fields. Names and messages are escaped."""
 
     __slots__ = ()
 
@@ -35,7 +34,6 @@ def _shown(value: Any) -> str:
 
 
 def _table(rows: Sequence[tuple[Any, str]]) -> str:
-    """Names, each with what is under it."""
     lines = (
         f'<tr><th scope="row" style="{_CELL}">{escape(printable(name))}</th><td style="{_CELL}">{cell}</td></tr>'
         for name, cell in rows
@@ -44,7 +42,7 @@ def _table(rows: Sequence[tuple[Any, str]]) -> str:
 
 
 def _rows(values: Sequence[Any]) -> str:
-    """The first of them, things of one kind with a column for each of their fields in which any holds something."""
+    """Return the first rows as a table with a column for each field that is set in any row."""
     shown = values[:_MOST_ROWS]
     more = f"<p>and {len(values) - len(shown):,} more</p>" if len(values) > len(shown) else ""
     if not all(isinstance(each, Mapping) for each in shown):
@@ -66,7 +64,7 @@ def _rows(values: Sequence[Any]) -> str:
 
 
 def _holds(value: Any) -> bool:
-    """Whether there is anything to show: yes or no always is."""
+    """Return whether a value is worth a cell: booleans always, others unless empty."""
     if isinstance(value, Mapping):
         return any(map(_holds, value.values()))
     return isinstance(value, bool) or value not in (None, "", 0, [], ())

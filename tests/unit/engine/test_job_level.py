@@ -16,7 +16,7 @@ import pytest
 from distcommit.app.inspection.status import NextRun, read_status
 from distcommit.core.errors import FencedError
 from distcommit.core.ports import FolderEntry
-from distcommit.core.records.log_records import Decide
+from distcommit.core.records.job_records import Decide
 from distcommit.core.support.io_batching import alone
 from distcommit.engine.committing.committer import BucketCommitter
 from distcommit.engine.committing.drain import drain_partition
