@@ -1,4 +1,9 @@
-"""What each record of a log does to the state of it, if it is valid where it stands."""
+"""Folding: the effect of each record on the state of its log.
+
+The fold of a log is computed by `apply` for each record in order. It starts at the newest checkpoint, which holds the
+whole state. A record that `protocol.validity` rejects changes nothing, so folding the same records always gives the
+same state.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +43,8 @@ from distcommit.protocol.validity import BY_HAND, PENDING, QUARANTINED, valid
 
 
 def apply(number: int, record: Record, fold: Fold) -> None:
-    """Moves `fold` past the record that stands at `number`; an invalid one is noted and changes nothing else."""
+    """Advance `fold` past the record with that number. An invalid record is added to `fold.ignored` and has no other
+    effect."""
     fold.number = number
     if not valid(record, fold):
         fold.ignored.append((number, type(record).__name__))
@@ -99,7 +105,7 @@ def _begin_at(number: int, record: Checkpoint, fold: Fold) -> None:
 
 
 def _apply_of_job(record: Cut | Heads | Rebucket | Moved | Generation, fold: Fold) -> None:
-    """Anchors, and moves from one number of buckets to another."""
+    """Apply records of log heads and of moves to another generation."""
     match record:
         case Cut():
             fold.heads |= {head.bucket: head for head in record.heads}
@@ -114,7 +120,7 @@ def _apply_of_job(record: Cut | Heads | Rebucket | Moved | Generation, fold: Fol
         case Moved():
             fold.moved_to = record.generation
         case Generation():
-            if fold.under_way is not None:  # `valid` has seen it
+            if fold.under_way is not None:  # guaranteed by `valid`
                 fold.generation, fold.buckets = fold.under_way.generation, fold.under_way.buckets
             fold.under_way, fold.heads = None, {}
         case _:
@@ -146,6 +152,7 @@ def _by_hand(fold: Fold, record: ByHand) -> None:
 
 
 def _end_as_done(fold: Fold, name: SequenceName) -> None:
+    """Close a sequence as done: the watermark moves, and the dataset is idle."""
     state, sequence = fold.state_of(name.dataset_urn), _open(fold, name.dataset_urn).sequence
     high = sequence.high if sequence.high is not None else state.watermark
     incarnation = high.incarnation if high is not None else ""
@@ -172,8 +179,8 @@ def _end_as_done(fold: Fold, name: SequenceName) -> None:
 
 
 def _after_accept(state: DatasetState, sequence: SealedSequence) -> TargetEpochs:
-    """What targets may have once a sequence was accepted: nobody knows whether it was committed, or will be by a
-    zombie."""
+    """Return the epochs that targets may have after a sequence was accepted. It is unknown whether it was committed, or
+    will be by a zombie, so both states are possible."""
     both = dict(state.targets)
     for branch, done in sequence.targets.items():
         before = state.bases(branch)
@@ -189,8 +196,10 @@ def _counted(before: FailedReading | None, epoch: int, now: UnreadDataset) -> Fa
 def _still_unread(
     unread: FailedReading | None, before: Watermark | None, after: Watermark | None, *, in_part: bool
 ) -> FailedReading | None:
-    """What is left of it once a watermark has moved: nothing, or if only a part of the plan was sealed, the partitions
-    in which it has not moved."""
+    """Return the remaining read failure after a watermark has moved.
+
+    Nothing remains, unless only a part of the plan was sealed. Then the partitions remain whose position has not moved.
+    """
     if unread is None or after == before:
         return unread
     if not in_part or before is None or after is None or after.incarnation != unread.expected_high.incarnation:
@@ -204,7 +213,10 @@ def _still_unread(
 
 
 def _set(fold: Fold, urn: str, watermark: Watermark | None, who: str) -> None:
-    """Set a dataset's watermark. None forgets what its targets have, too: the dataset begins anew, at any target."""
+    """Set a dataset's watermark by an operator's action.
+
+    None also discards the epochs that its targets have: the dataset starts over, at any target.
+    """
     state = fold.state_of(urn)
     origin, skipped = state.origin, state.skipped
     if watermark is not None:
@@ -225,8 +237,8 @@ def _set(fold: Fold, urn: str, watermark: Watermark | None, who: str) -> None:
 
 def _open(fold: Fold, urn: str) -> OpenSequence:
     found = fold.state_of(urn).open
-    if found is None:  # `valid` has seen it
-        raise AssertionError(f"{urn} has no sequence")
+    if found is None:  # guaranteed by `valid`
+        raise AssertionError(f"{urn} has no open sequence")
     return found
 
 

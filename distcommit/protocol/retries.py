@@ -1,4 +1,4 @@
-"""What the next run reads of a dataset that could not be read."""
+"""Retries across runs: the range that the next run reads of a dataset that could not be read."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ from distcommit.protocol.readiness import CommitPolicy
 
 
 class RetryPolicy(StrEnum):
-    """Whether what could not be read is read again by itself, up to where it was to end, before anything newer.
+    """When an unread range is read again, up to its planned end, before anything newer.
 
-    Always; if a dataset is committed as a whole or not at all (ON_FULL); if parts of it are committed (ON_PARTIAL); or
-    never: then the next run plans it up to the source's newest end.
+    Otherwise the next run plans the dataset up to the source's newest end.
     """
 
     ALWAYS = "always"
+    """For every dataset."""
     ON_FULL = "on_full"
+    """For datasets that are committed completely or not at all."""
     ON_PARTIAL = "on_partial"
+    """For datasets of which parts may be committed."""
     NEVER = "never"
+    """For no dataset."""
 
     def applies_to(self, policy: CommitPolicy) -> bool:
-        """Whether it says so of datasets that are committed by that policy."""
+        """Return whether it applies to datasets with that commit policy."""
         match self:
             case RetryPolicy.ALWAYS:
                 return True

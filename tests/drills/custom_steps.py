@@ -244,7 +244,7 @@ def step_of_an_unknown_type(folder: Path) -> Drilled:
 
 @drill("restore the log from a backup and release the dataset with retry")
 def step_that_can_not_be_read(folder: Path) -> Drilled:
-    return _of_another_program(folder, "other", "a stored commit step can't be read")
+    return _of_another_program(folder, "other", "a stored commit step is damaged")
 
 
 @drill("steps/rename.py:after_failed_rename | restore the file named", quick=True)

@@ -153,7 +153,7 @@ def test_a_batch_form_that_answers_too_seldom_fails_its_own_sequences() -> None:
     done: list[str] = []
     outcomes = execute_sequences({"a": [Miscounting(done, "one")], "b": [Said(done, "two")]}, verify_first=False)
     assert ([*outcomes.failed], done) == (["a"], ["two"])
-    assert "answered 0 times for 1 steps" in str(outcomes.failed["a"])
+    assert "returned 0 results for 1 steps" in str(outcomes.failed["a"])
 
 
 def context(place: Path, *, nested: bool = False) -> StepContext:
