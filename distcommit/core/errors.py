@@ -116,6 +116,17 @@ def reason_text(text: object, limit: int = 2000) -> str:
     return plain_text(redacted(plain_text(text, 10 * limit)), limit)
 
 
+def add_ids(error: BaseException, **ids: object) -> None:
+    """Add the names of the objects involved to an error, unless it has them.
+
+    An error that is not a DistcommitError gets them as a note, which tracebacks show.
+    """
+    if isinstance(error, DistcommitError):
+        error.ids |= {name: str(value) for name, value in ids.items() if name not in error.ids}
+    else:
+        error.add_note(", ".join(f"{name}={printable(value)}" for name, value in ids.items()))
+
+
 def _rebuild(kind: type[DistcommitError], what: str, fields: dict[str, str]) -> DistcommitError:
     return kind.rebuilt(what, fields)
 

@@ -104,7 +104,12 @@ def execute_sequences(
             these has failed, the others are held back.
     """
     outcomes: Outcomes[Name] = Outcomes()
-    left = {name: _batches(steps, is_whole=name in wholes) for name, steps in sequences.items()}
+    left: dict[Name, list[list[CommitStep]]] = {}
+    for name, steps in sequences.items():
+        try:
+            left[name] = _batches(steps, is_whole=name in wholes)
+        except Exception as error:  # noqa: BLE001 - a step class may be the user's
+            outcomes.failed[name] = step_error(error, steps[0])
     while due := _due(left, wholes, outcomes):
         by_kind: dict[tuple[type[CommitStep], str, Hashable], list[Name]] = {}
         for name in due:

@@ -8,17 +8,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
-from distcommit.core.errors import DistcommitError, LostError
+from distcommit.core.errors import DistcommitError, LostError, add_ids
 from distcommit.core.interfaces.steps import CommitStep
 from distcommit.steps.execution import execute_sequences
 
-
-def _lost_as_it_is(error: LostError) -> LostError:
-    return error
+Kind = TypeVar("Kind", bound=DistcommitError)
 
 
-def _failed_as_it_is(error: DistcommitError) -> DistcommitError:
+def _unchanged(error: Kind) -> Kind:
     return error
 
 
@@ -38,8 +37,8 @@ class CommitSequence:
     dataset_urn: str
     steps: tuple[CommitStep, ...]
     close: Callable[[], None] = field(repr=False)
-    lose: Callable[[LostError], LostError] = field(repr=False, default=_lost_as_it_is)
-    fail: Callable[[DistcommitError], DistcommitError] = field(repr=False, default=_failed_as_it_is)
+    lose: Callable[[LostError], LostError] = field(repr=False, default=_unchanged)
+    fail: Callable[[DistcommitError], DistcommitError] = field(repr=False, default=_unchanged)
 
     def commit(self) -> bool:
         """Verify and execute the steps in order, make all effects durable, and close the sequence.
@@ -56,10 +55,10 @@ class CommitSequence:
         outcomes = execute_sequences({self.dataset_urn: self.steps}, verify_first=True)
         lost, failed = outcomes.lost.get(self.dataset_urn), outcomes.failed.get(self.dataset_urn)
         if lost is not None:
-            ids = {**lost.ids, "dataset": self.dataset_urn}
-            error = LostError(lost.what, expected=lost.expected, found=lost.found, todo=lost.todo, **ids)
-            raise self.lose(error) from lost
+            add_ids(lost, dataset=self.dataset_urn)
+            raise self.lose(lost) from lost
         if failed is not None:
+            add_ids(failed, dataset=self.dataset_urn)
             raise self.fail(failed) from failed
         self.close()
         return True

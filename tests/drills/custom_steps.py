@@ -141,7 +141,7 @@ def _refuse(rows: SqliteTables) -> None:
     )
 
 
-@drill("being abandoned, which was not finished", "mend the sink's target, then abandon the dataset again", quick=True)
+@drill("being abandoned, which was not finished", "repair the sink's target, then abandon the dataset again", quick=True)
 def abandoning_that_was_not_finished(folder: Path) -> Drilled:
     with _job(folder, SqliteSink) as situation:
         rows = Rows(folder)
@@ -149,7 +149,7 @@ def abandoning_that_was_not_finished(folder: Path) -> Drilled:
         situation.run(1)
         situation.type(f"distcommit quarantine {situation.path} {NAME}")
         printed = Printed(situation)
-        printed.refused(f"distcommit release {situation.path} {NAME} abandon", "a sink could not take back a commit")
+        printed.refused(f"distcommit release {situation.path} {NAME} abandon", "a sink's committer failed in abort()")
         command = printed.problem("being abandoned, which was not finished")["command"]
         rows.do("DROP TRIGGER refuse")
         printed.type(command)
