@@ -141,7 +141,9 @@ def _refuse(rows: SqliteTables) -> None:
     )
 
 
-@drill("being abandoned, which was not finished", "repair the sink's target, then abandon the dataset again", quick=True)
+@drill(
+    "being abandoned, which was not finished", "repair the sink's target, then abandon the dataset again", quick=True
+)
 def abandoning_that_was_not_finished(folder: Path) -> Drilled:
     with _job(folder, SqliteSink) as situation:
         rows = Rows(folder)

@@ -1,4 +1,4 @@
-"""Processes that end before a line of some modules that they come to, with nothing cleaned up."""
+"""Processes that are killed before a line of some modules, without any cleanup."""
 
 from __future__ import annotations
 
@@ -23,60 +23,65 @@ from distcommit.sinks import base, databases, table_formats
 from distcommit.sinks.base.committer_sink import CommitterSink
 
 SHARED = [*base.__path__, *databases.__path__, *table_formats.__path__]
-"""The folders of what sinks share."""
+"""The folders of code that sinks share."""
 _DIED, _FAILED = 17, 18
 _LONGEST_S = 120
 _NEVER = 1 << 62
 
 
 class Nursery:
-    """A process that has used no client, and so has no thread and no connection: what it forks begins anew.
+    """A fork server: a process that has used no client, so that its children start without threads and connections.
 
-    A process that is forked from one which has used clients may wait for ever for a lock that one of their threads held
-    at that moment.
+    A child of a process that has used clients could wait forever for a lock that one of their threads held during the
+    fork.
     """
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
 
     def killed_at(self, line: int, places: Collection[str], act: Callable[..., None], *arguments: Any) -> bool:
-        """Does it in a process that ends, with nothing cleaned up, before the `line`th line that it comes to in these
-        places. Returns whether it ended so; False if it came to its end.
+        """Call `act` in a process that is killed before the `line`th line that it executes in these places.
 
         Args:
-            line: which one, from 1 on.
-            places: files, and folders whose own files they are.
-            act: a function that other processes can import, such as `commit_all`.
-            arguments: the function's.
+            line: the number of the line, from 1.
+            places: files, and folders whose direct files count.
+            act: an importable function, such as `commit_all`.
+            arguments: the function's arguments.
+
+        Returns:
+            True if the process was killed, False if it ended first.
 
         Raises:
-            AssertionError: if it failed by itself, or did not end within two minutes.
+            AssertionError: if the process failed by itself, or did not end within two minutes.
         """
         code, _ = self._asked(line, places, act, *arguments)
         return code == _DIED
 
     def failed_at(self, line: int, places: Collection[str], act: Callable[..., None], *arguments: Any) -> bool:
-        """Does it in a process in which that line raises an OSError, as of a connection that breaks. Returns whether it
-        came to the line. Raises as `killed_at`, but if the action raises after that line."""
+        """Call `act` in a process in which that line raises an OSError, like a broken connection.
+
+        Returns whether the line was reached. Raises like `killed_at`, except for errors after that line.
+        """
         code, lines = self._asked(-line, places, act, *arguments)
         return code == _DIED or lines >= line
 
     def lines_of(self, places: Collection[str], act: Callable[..., None], *arguments: Any) -> int:
-        """Does it, and how many lines of these places it comes to. Raises as `killed_at`."""
+        """Call `act` in a process and return the number of lines that it executes in these places. Raises like
+        `killed_at`."""
         _, lines = self._asked(_NEVER, places, act, *arguments)
         return lines
 
     def _asked(self, line: int, *asked: Any) -> tuple[int, int]:
         self._pipe.send((line, *asked))
-        assert self._pipe.poll(_LONGEST_S), f"what should end before line {line} took over {_LONGEST_S} s"
+        assert self._pipe.poll(_LONGEST_S), f"a process that must end before line {line} took over {_LONGEST_S} s"
         code, lines = cast("tuple[int, int]", self._pipe.recv())
-        assert code in (0, _DIED), f"it failed by itself, exit code {code}; its standard error says why"
+        assert code in (0, _DIED), f"the process failed by itself with exit code {code}; see its standard error"
         return code, lines
 
 
 @contextmanager
 def nursery(preloaded: Sequence[str]) -> Iterator[Nursery]:
-    """Starts one, which imports those modules once for all that it forks; ends it, and what it forked, at the end."""
+    """Start a fork server that imports the modules once. At the end, end it and its children."""
     clean = multiprocessing.get_context("spawn")
     pipe, its_end = clean.Pipe()
     process = clean.Process(target=_nurse, args=(its_end, tuple(preloaded)))
@@ -100,7 +105,7 @@ def _nurse(pipe: Connection, preloaded: Sequence[str]) -> None:
             return
         tells, told = os.pipe()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of threads of libraries' own, which no lock is shared
+            warnings.simplefilter("ignore", DeprecationWarning)  # threads of libraries, which share no lock
             child = os.fork()
         if child == 0:
             _act_until(line, frozenset(places), act, arguments, told)
@@ -111,7 +116,7 @@ def _nurse(pipe: Connection, preloaded: Sequence[str]) -> None:
 
 
 def commit_all(sink: CommitterSink, context: StepContext, requests: Sequence[CommitRequest]) -> None:
-    """Commits them by a committer of their own."""
+    """Commit the requests with one committer."""
     committer = sink.open_committer(context.for_committers)
     committer.commit(requests)
     committer.close()
@@ -120,8 +125,8 @@ def commit_all(sink: CommitterSink, context: StepContext, requests: Sequence[Com
 def _act_until(
     line: int, places: Collection[str], act: Callable[..., None], arguments: Sequence[Any], told: int
 ) -> NoReturn:
-    """Does it in this process, which ends with it, or before that line, of whichever thread. If it comes to its end it
-    writes there how many lines it came to."""
+    """Call `act` in this process, which then ends, or is killed before that line in any thread. If it ends by itself,
+    write the number of executed lines to `told`."""
     left, fails = [abs(line)], line < 0
 
     @cache
@@ -145,7 +150,7 @@ def _act_until(
         act(*arguments)
         sys.settrace(None)
         os.write(told, str(abs(line) - left[0]).encode())
-    except BaseException:  # noqa: BLE001 - nothing may come back from here
+    except BaseException:  # noqa: BLE001 - this function must not return
         if fails and left[0] <= 0:
             os._exit(_DIED)
         traceback.print_exc()
