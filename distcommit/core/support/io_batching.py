@@ -4,7 +4,7 @@ Committing a bucket waits for the storage several times: to put a log segment, t
 sync for eight buckets takes about as long as a sync for one. So work on a bucket is a generator. Where it would wait,
 it yields a *request*, and it is sent the answer::
 
-    def close(log: CommitLog) -> Work[None]:
+    def close(log: CommitLog) -> BatchedWork[None]:
         is_put = yield PutIfAbsent(fs, path, data)
 
 The runner resumes each generator until it has yielded a request or has ended. Then it answers all requests of one class
@@ -51,7 +51,7 @@ class _Ended(Generic[Result]):
     outcome: Result | Exception
 
 
-def named(work: Work[Result], **ids: object) -> Work[Result]:
+def with_ids(work: Work[Result], **ids: object) -> Work[Result]:
     """Add ids, such as the bucket, to every error that leaves the work."""
     try:
         return (yield from work)
@@ -61,7 +61,7 @@ def named(work: Work[Result], **ids: object) -> Work[Result]:
 
 
 def in_step(works: Sequence[Work[Result]], threads: int = 1) -> list[Result]:
-    """Run the works, batching their requests. Return their results in order; see `outcomes_in_step`.
+    """Run the works, batching their requests. Return their results in order; see `run_batched_outcomes`.
 
     Raises:
         Exception: the first error of a work, once all have ended.

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from distcommit.core.errors import DistcommitError, FencedError
-from distcommit.core.support.io_batching import Work, in_step, named
+from distcommit.core.support.io_batching import Work, in_step, with_ids
 from distcommit.engine.committing.committer import BucketCommitter
 from distcommit.engine.committing.dataset_outcomes import rows_of
 from distcommit.engine.committing.snapshot_writer import seen_bucket
@@ -55,7 +55,7 @@ def _finish(settings: RunSettings, partition: int, *, seal: bool) -> Report[Drai
         with ProgressFile(settings, "drain", partition, lambda: _progress_of(tally.counts)) as progress:
             for attempt in range(_TRIES):
                 works = [
-                    named(_finish_bucket(settings, tables, bucket, anchor, times, seal=seal), bucket=bucket)
+                    with_ids(_finish_bucket(settings, tables, bucket, anchor, times, seal=seal), bucket=bucket)
                     for bucket in left
                 ]
                 with times.committing():

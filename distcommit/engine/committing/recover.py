@@ -11,7 +11,7 @@ import msgspec
 from distcommit.core.errors import DistcommitError, FencedError, StaleStoreError, TransientError
 from distcommit.core.ports import OutsideRootError
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
-from distcommit.core.support.io_batching import Work, in_step, named
+from distcommit.core.support.io_batching import Work, in_step, with_ids
 from distcommit.engine.committing.aborted_attempts import sweep_lost
 from distcommit.engine.committing.committer import BucketCommitter
 from distcommit.engine.committing.sealing import step_context
@@ -79,7 +79,7 @@ def recover_partition(settings: RunSettings, partition: int) -> RecoverReport:
         )
         rows: list[RunDataset] = []
         works = [
-            named(_recover_bucket(settings, seen, bucket, rows, times), bucket=bucket)
+            with_ids(_recover_bucket(settings, seen, bucket, rows, times), bucket=bucket)
             for bucket in settings.buckets_of(partition)
         ]
         with times.committing():

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from distcommit.core.errors import DistcommitError
-from distcommit.core.support.io_batching import Request, Work, alone, in_step, named, outcomes_in_step
+from distcommit.core.support.io_batching import Request, Work, alone, in_step, outcomes_in_step, with_ids
 
 
 class Asks(Request):
@@ -119,7 +119,7 @@ class AsksTyped(Asks):
 
 
 def test_shared_error_names_the_bucket_of_each_work() -> None:
-    works = [named(asking(AsksTyped(1)), bucket=bucket) for bucket in (3, 4)]
+    works = [with_ids(asking(AsksTyped(1)), bucket=bucket) for bucket in (3, 4)]
     assert [str(outcome) for outcome in outcomes_in_step(works)] == [
         "a folder cannot be synced [path=/log, bucket=3]",
         "a folder cannot be synced [path=/log, bucket=4]",
@@ -127,7 +127,7 @@ def test_shared_error_names_the_bucket_of_each_work() -> None:
 
 
 def test_shared_foreign_error_notes_the_bucket_of_each_work() -> None:
-    outcomes = outcomes_in_step([named(asking(Asks(13)), bucket=bucket, dataset="a") for bucket in (3, 4)])
+    outcomes = outcomes_in_step([with_ids(asking(Asks(13)), bucket=bucket, dataset="a") for bucket in (3, 4)])
     assert [(type(error), str(error)) for error in outcomes] == [(OSError, "all of them")] * 2
     assert [getattr(error, "__notes__", None) for error in outcomes] == [
         ["bucket=3, dataset=a"],
@@ -136,11 +136,11 @@ def test_shared_foreign_error_notes_the_bucket_of_each_work() -> None:
 
 
 def test_named_work_returns_its_result_and_keeps_names_that_the_error_has() -> None:
-    assert alone(named(asking(Asks(1)), bucket=3)) == [2]
+    assert alone(with_ids(asking(Asks(1)), bucket=3)) == [2]
 
     def failing() -> Work[None]:
         yield Asks(1)
         raise DistcommitError("failed", bucket=5)
 
     with pytest.raises(DistcommitError, match=r"failed \[bucket=5\]"):
-        alone(named(failing(), bucket=3))
+        alone(with_ids(failing(), bucket=3))
