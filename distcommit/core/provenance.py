@@ -19,11 +19,11 @@ class Provenance:
     Attributes:
         partition_column: the column with the partition.
         offset_column: the column with the offset.
-        thing_of: function that returns the offset space of a dataset (a Kafka topic) from its URN alone, independent of
-            the job's configuration at that time. By default each dataset has an offset space of its own.
+        thing_of: function that returns a dataset's offset space (a Kafka topic) from its URN alone, independent of the
+            job's configuration at that time. By default each dataset has an offset space of its own.
         unique_incarnations: whether an incarnation is globally unique (a Kafka topic id), so that datasets with the
             same incarnation share an offset space, whatever their URNs.
-        counts_reading: whether an offset numbers the records as they were read (rows of a list, of files) and is not a
+        counts_reading: whether an offset numbers the records in reading order (rows of a list, of files) and is not a
             place in the source. Once a watermark is forgotten, other records get the same offsets, and newer ones get
             lower offsets.
     """

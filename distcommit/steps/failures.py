@@ -31,7 +31,7 @@ class Failure:
         kind: the error's class, or `outage`.
         reason: the error's text.
         lost: whether no run can ever finish it.
-        not_for_us: whether another version of the program or the sink is needed, so that no attempt is counted.
+        not_for_us: whether it needs another version of the program or the sink, so that no attempt is counted.
         outage: whether its target is down, so that no attempt is counted.
     """
 

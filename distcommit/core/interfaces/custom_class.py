@@ -37,7 +37,7 @@ def make_named(kind: type[Kind], section: str, class_name: str, options: Mapping
         raise
     except BaseException as error:  # also SystemExit: importing a class must not end the process
         raise ConfigurationError(
-            f"the {section}'s class can't be used",
+            f"the {section}'s class cannot be used",
             class_name=class_name,
             expected=f"package.module:Class, importable by driver and executors, made from {section}.options",
             found=error_text(error),

@@ -29,11 +29,11 @@ class RowCheckerContract(ABC):
 
     @abstractmethod
     def make_checker(self) -> RowChecker:
-        """The checker."""
+        """Return the checker."""
 
     @abstractmethod
     def passing(self) -> pa.RecordBatch:
-        """Records that all pass: two or more."""
+        """Return two or more records that all pass."""
 
     @abstractmethod
     def failing(self) -> pa.RecordBatch:
