@@ -36,7 +36,7 @@ def test_what_was_skipped_or_had_nothing_to_try_says_why() -> None:
     assert "| passes (1) |" in text
     assert "| skipped (2) |" in text
     assert "1. Nothing to try: no groups.\n2. no broker here" in text
-    assert "| killed at any line it is committed by the next | by `pytest -m slow` |" in text
+    assert "| commit killed at any line is committed by the next | by `pytest -m slow` |" in text
 
 
 @pytest.mark.parametrize("name", sorted({"file-systems", *parts()}))

@@ -159,7 +159,7 @@ def abandoning_that_was_not_finished(folder: Path) -> Drilled:
         return printed.ended()
 
 
-@drill("or give the sink's committer `abort`", quick=True)
+@drill("or implement `abort` in the sink's committer", quick=True)
 def sink_without_abort(folder: Path) -> Drilled:
     with _job(folder, WithoutAbort) as situation:
         _refuse(Rows(folder))
@@ -239,7 +239,7 @@ def _of_another_program(folder: Path, version: str, says: str) -> Drilled:
         return printed.ended()
 
 
-@drill("import the module that registers it before the store is read")
+@drill("import the module that registers the type before the store is read")
 def step_of_an_unknown_type(folder: Path) -> Drilled:
     return _of_another_program(folder, "without", "a stored commit step has a type that is not registered")
 
