@@ -14,27 +14,27 @@ _KIND = re.compile(r"(?:work unit .* only: )?(\w+): ", re.DOTALL)
 def is_outage(text: str) -> bool:
     """Return whether the cause lies outside the data and the source's program: a transient error, a failed storage or
     connection, or no report at all."""
-    found = _KIND.match(text)
-    return found is None or found[1] in {"OSError", *_names(TransientError), *_names(ConnectionError), "TimeoutError"}
+    match = _KIND.match(text)
+    return match is None or match[1] in {"OSError", *_names(TransientError), *_names(ConnectionError), "TimeoutError"}
 
 
 def is_permanent(text: str) -> bool:
     """Return whether a retry would fail the same way, because the job's settings or the records are wrong."""
-    found = _KIND.match(text)
+    match = _KIND.match(text)
     permanent = (ConfigurationError, QualityError, RecordError)
-    return found is not None and any(found[1] in _names(kind) for kind in permanent)
+    return match is not None and any(match[1] in _names(kind) for kind in permanent)
 
 
 def has_ended_its_worker(text: str) -> bool:
     """Return whether a construct did not return, so that the task's worker was killed."""
-    found = _KIND.match(text)
-    return found is not None and found[1] == StuckError.__name__
+    match = _KIND.match(text)
+    return match is not None and match[1] == StuckError.__name__
 
 
 def is_record(text: str, what: str) -> bool:
     """Return whether a record failed its work unit with an error that begins with `what`."""
-    found = _KIND.match(text)
-    return found is not None and found[1] in _names(RecordError) and text[found.end() :].startswith(what)
+    match = _KIND.match(text)
+    return match is not None and match[1] in _names(RecordError) and text[match.end() :].startswith(what)
 
 
 def _names(kind: type[BaseException]) -> Iterator[str]:

@@ -81,10 +81,10 @@ def _escape(character: str) -> str:
 def plain_text(text: object, limit: int = 2000) -> str:
     """Return a storable text of any object: valid UTF-8, `shortened` to `limit` characters."""
     try:
-        found = str(text)
+        converted = str(text)
     except Exception:  # noqa: BLE001 - a custom class
-        found = f"<a {type(text).__name__} without a text>"
-    return shortened(found, limit).encode("utf-8", "backslashreplace").decode()
+        converted = f"<a {type(text).__name__} without a text>"
+    return shortened(converted, limit).encode("utf-8", "backslashreplace").decode()
 
 
 def shortened(text: str, limit: int) -> str:

@@ -62,9 +62,9 @@ def at_or_past(position: Position, other: Position) -> bool:
     if isinstance(position, int | float) and isinstance(other, int | float):
         return position >= other
     if isinstance(position, tuple) and isinstance(other, tuple):
-        for one, another in zip(position, other, strict=False):
-            if one != another:
-                return at_or_past(one, another)
+        for element, other_element in zip(position, other, strict=False):
+            if element != other_element:
+                return at_or_past(element, other_element)
         return len(position) >= len(other)
     return False
 

@@ -99,9 +99,9 @@ class TimestampWatermark(WatermarkType[datetime]):
 
     def from_position(self, position: Position) -> datetime:
         if isinstance(position, str):
-            found = datetime.fromisoformat(position)
-            if found.tzinfo is not None and self.to_position(found) == position:
-                return found
+            time = datetime.fromisoformat(position)
+            if time.tzinfo is not None and self.to_position(time) == position:
+                return time
         raise ValueError(f"{position!r} is not a time such as 2013-11-24T05:06:07.000000Z")
 
 
@@ -114,12 +114,12 @@ class CompositeWatermark(WatermarkType[tuple[Any, ...]]):
 
     def to_position(self, value: tuple[Any, ...]) -> Position:
         self._require(value)
-        return tuple(_scalar(part.to_position(each)) for part, each in zip(self.parts, value, strict=False))
+        return tuple(_scalar(part.to_position(item)) for part, item in zip(self.parts, value, strict=False))
 
     def from_position(self, position: Position) -> tuple[Any, ...]:
         if isinstance(position, tuple):
             self._require(position)
-            return tuple(part.from_position(each) for part, each in zip(self.parts, position, strict=False))
+            return tuple(part.from_position(item) for part, item in zip(self.parts, position, strict=False))
         raise ValueError(f"{position!r} is not a list")
 
     def _require(self, value: tuple[Any, ...]) -> None:

@@ -43,11 +43,13 @@ MOST_SCHEMAS = 100
 """Number of schema ids that are kept for a dataset and converter."""
 
 
-def added_schemas(*found: SchemaIds) -> SchemaIds:
+def added_schemas(*groups: SchemaIds) -> SchemaIds:
     """Merge schema ids, keeping the newest hundred of each converter."""
-    names = dict.fromkeys(name for ids in found for name in ids)
-    each = {name: [*dict.fromkeys(one for ids in found for one in ids.get(name, ()))] for name in names}
-    return {name: tuple(ids[-MOST_SCHEMAS:]) for name, ids in each.items()}
+    names = dict.fromkeys(name for ids in groups for name in ids)
+    by_converter = {
+        name: [*dict.fromkeys(schema_id for ids in groups for schema_id in ids.get(name, ()))] for name in names
+    }
+    return {name: tuple(ids[-MOST_SCHEMAS:]) for name, ids in by_converter.items()}
 
 
 FILTERED = "nothing was made of it, on purpose"
@@ -86,19 +88,19 @@ def merged(skipped: Iterable[SkippedRange]) -> tuple[SkippedRange, ...]:
     A range that overlaps or continues the previous range of the same partition, incarnation and kind is joined with it.
     The joined range has the later reason.
     """
-    found: list[SkippedRange] = []
+    ranges: list[SkippedRange] = []
     newest: dict[tuple[str, bool, bool, str], int] = {}
-    for each in skipped:
-        kind = (each.partition, each.is_hole, each.is_filtered, each.incarnation)
+    for range_ in skipped:
+        kind = (range_.partition, range_.is_hole, range_.is_filtered, range_.incarnation)
         index = newest.get(kind)
-        before = found[index] if index is not None else each
-        if index is not None and at_or_past(each.low, before.low) and at_or_past(before.high, each.low):
-            high = each.high if at_or_past(each.high, before.high) else before.high
-            found[index] = replace(before, high=high, reason=each.reason)
+        before = ranges[index] if index is not None else range_
+        if index is not None and at_or_past(range_.low, before.low) and at_or_past(before.high, range_.low):
+            high = range_.high if at_or_past(range_.high, before.high) else before.high
+            ranges[index] = replace(before, high=high, reason=range_.reason)
         else:
-            newest[kind] = len(found)
-            found.append(each)
-    return tuple(found)
+            newest[kind] = len(ranges)
+            ranges.append(range_)
+    return tuple(ranges)
 
 
 def positions_lost(skipped: Iterable[SkippedRange]) -> int:
@@ -114,10 +116,10 @@ def positions_lost(skipped: Iterable[SkippedRange]) -> int:
 
 def lost_ranges(skipped: Iterable[SkippedRange]) -> list[str]:
     """Describe the first hundred ranges that were given up."""
-    lost = (each for each in skipped if not each.is_hole)
+    lost = (range_ for range_ in skipped if not range_.is_hole)
     return [
-        f"partition {each.partition!r}, {shown(each.low)} to {shown(each.high)}: {each.reason}"
-        for each in islice(lost, _LISTED)
+        f"partition {range_.partition!r}, {shown(range_.low)} to {shown(range_.high)}: {range_.reason}"
+        for range_ in islice(lost, _LISTED)
     ]
 
 

@@ -80,8 +80,10 @@ class Fold:
 
     def pending(self) -> list[OpenSequence]:
         """Return the sequences that must be executed, or dropped if they are held and were never decided."""
-        found = (state.open for state in self.datasets.values())
-        return [each for each in found if each is not None and each.status is DatasetStatus.PENDING]
+        open_sequences = (state.open for state in self.datasets.values())
+        return [
+            sequence for sequence in open_sequences if sequence is not None and sequence.status is DatasetStatus.PENDING
+        ]
 
     def checkpoint(self, decided_from: int = 0) -> Checkpoint:
         """Return the whole fold as a record. Decisions of epochs below `decided_from` are no longer needed and left

@@ -71,12 +71,12 @@ def apply(number: int, record: Record, fold: Fold) -> None:
             status = QUARANTINED if record.quarantine else PENDING
             _update_open(fold, urn, status=status, tried_epochs=tried, reason=record.reason, outage=False)
         case Left():
-            for left in record.sequences:
-                _update_open(fold, left.dataset_urn, reason=left.reason, outage=record.outage)
+            for unfinished in record.sequences:
+                _update_open(fold, unfinished.dataset_urn, reason=unfinished.reason, outage=record.outage)
         case Unread():
-            for one in record.datasets:
-                unread = _counted(fold.state_of(one.dataset_urn).unread, record.epoch, one)
-                _update(fold, one.dataset_urn, unread=unread)
+            for failure in record.datasets:
+                unread = _counted(fold.state_of(failure.dataset_urn).unread, record.epoch, failure)
+                _update(fold, failure.dataset_urn, unread=unread)
         case Dropped():
             for name in record.sequences:
                 _update(fold, name.dataset_urn, open=None)
@@ -133,8 +133,8 @@ def _by_hand(fold: Fold, record: ByHand) -> None:
         case HandAction.ACCEPT | HandAction.GIVEN_UP:
             targets = _after_accept(fold.state_of(urn), _open(fold, urn).sequence)
             _end_as_done(fold, record.sequence)
-            known = merged((*fold.state_of(urn).skipped, *record.skipped))
-            _update(fold, urn, accepted_epochs=(record.sequence.epoch,), targets=targets, skipped=known)
+            skipped = merged((*fold.state_of(urn).skipped, *record.skipped))
+            _update(fold, urn, accepted_epochs=(record.sequence.epoch,), targets=targets, skipped=skipped)
         case HandAction.ABANDONED:
             _update(fold, urn, open=None)
         case HandAction.RETRY:
@@ -204,12 +204,12 @@ def _still_unread(
         return unread
     if not in_part or before is None or after is None or after.incarnation != unread.expected_high.incarnation:
         return None
-    left = {
+    remaining = {
         partition: high
         for partition, high in unread.expected_high.positions.items()
         if before.positions.get(partition) == after.positions.get(partition)
     }
-    return replace(unread, expected_high=replace(unread.expected_high, positions=left)) if left else None
+    return replace(unread, expected_high=replace(unread.expected_high, positions=remaining)) if remaining else None
 
 
 def _set(fold: Fold, urn: str, watermark: Watermark | None, who: str) -> None:
@@ -236,10 +236,10 @@ def _set(fold: Fold, urn: str, watermark: Watermark | None, who: str) -> None:
 
 
 def _open(fold: Fold, urn: str) -> OpenSequence:
-    found = fold.state_of(urn).open
-    if found is None:  # guaranteed by `valid`
+    open_sequence = fold.state_of(urn).open
+    if open_sequence is None:  # guaranteed by `valid`
         raise AssertionError(f"{urn} has no open sequence")
-    return found
+    return open_sequence
 
 
 def _update_open(fold: Fold, urn: str, **changes: object) -> None:

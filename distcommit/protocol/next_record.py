@@ -76,14 +76,14 @@ def seal(fold: Fold, epoch: int, sequences: Iterable[SealedSequence], gate: Gate
 
 def close(fold: Fold, epoch: int, names: Iterable[SequenceName]) -> Done | None:
     """Record that the effects of these sequences are durable, for those that are not closed."""
-    left = tuple(name for name in names if may_close(fold, epoch, name))
-    return Done(epoch, left) if left else None
+    remaining = tuple(name for name in names if may_close(fold, epoch, name))
+    return Done(epoch, remaining) if remaining else None
 
 
 def drop(fold: Fold, epoch: int, names: Iterable[SequenceName]) -> Dropped | None:
     """Drop those of these held sequences of older runs that are still pending and were never decided."""
-    left = tuple(name for name in names if valid(Dropped(epoch, (name,)), fold))
-    return Dropped(epoch, left) if left else None
+    remaining = tuple(name for name in names if valid(Dropped(epoch, (name,)), fold))
+    return Dropped(epoch, remaining) if remaining else None
 
 
 def fail(
@@ -101,11 +101,11 @@ def fail(
 def leave(fold: Fold, epoch: int, left: Iterable[LeftSequence], *, outage: bool) -> Left | None:
     """Record why sequences stay pending, for those whose recorded reason is another one."""
     unrecorded = []
-    for one in left:
-        open_now = fold.state_of(one.dataset_urn).open
-        is_recorded = open_now is not None and (open_now.reason, open_now.outage) == (one.reason, outage)
-        if not is_recorded and valid(Left(epoch, (one,), outage), fold):
-            unrecorded.append(one)
+    for entry in left:
+        open_now = fold.state_of(entry.dataset_urn).open
+        is_recorded = open_now is not None and (open_now.reason, open_now.outage) == (entry.reason, outage)
+        if not is_recorded and valid(Left(epoch, (entry,), outage), fold):
+            unrecorded.append(entry)
     return Left(epoch, tuple(unrecorded), outage) if unrecorded else None
 
 
@@ -113,11 +113,11 @@ def unread(fold: Fold, epoch: int, found: Iterable[UnreadDataset], *, stop_after
     """Record that the run could not read these datasets, once. Stop a dataset after `stop_after` failed runs in a row
     (0: never)."""
     unrecorded = []
-    for one in found:
-        if valid(Unread(epoch, (one,)), fold):
-            before = fold.state_of(one.dataset_urn).unread
-            failed_runs = (before.failed_runs if before else 0) + (0 if one.outage else 1)
-            unrecorded.append(replace(one, stops=0 < stop_after <= failed_runs and not one.outage))
+    for dataset in found:
+        if valid(Unread(epoch, (dataset,)), fold):
+            before = fold.state_of(dataset.dataset_urn).unread
+            failed_runs = (before.failed_runs if before else 0) + (0 if dataset.outage else 1)
+            unrecorded.append(replace(dataset, stops=0 < stop_after <= failed_runs and not dataset.outage))
     return Unread(epoch, tuple(unrecorded)) if unrecorded else None
 
 
@@ -152,10 +152,10 @@ def set_watermarks(
     fold: Fold, wanted: Mapping[str, Watermark], before: Mapping[str, Watermark | None], who: str
 ) -> SetWatermarks | None:
     """Set the watermarks of idle datasets, all or none: none if one of them is not the one that the operator saw."""
-    left = {urn: watermark for urn, watermark in wanted.items() if not is_set(fold, urn, watermark)}
-    record = SetWatermarks(left, who)
-    as_before = all(fold.state_of(urn).watermark == before[urn] for urn in left)
-    return record if left and as_before and valid(record, fold) else None
+    remaining = {urn: watermark for urn, watermark in wanted.items() if not is_set(fold, urn, watermark)}
+    record = SetWatermarks(remaining, who)
+    as_before = all(fold.state_of(urn).watermark == before[urn] for urn in remaining)
+    return record if remaining and as_before and valid(record, fold) else None
 
 
 def is_rebuilt(fold: Fold, epoch: int, state: DatasetState) -> bool:
@@ -184,9 +184,9 @@ def cut(fold: Fold, epoch: int, phase: CutPhase, seen: Iterable[Head]) -> Cut | 
     A head never goes back: if an operator action has recorded a newer one since the run read the log, it stays. The
     head of a bucket that was not read stays too, and is marked as not whole.
     """
-    found = {head.bucket: head for head in seen}
-    buckets = sorted(fold.heads.keys() | found.keys())
-    record = Cut(epoch, phase, tuple(_newest_head(fold.heads.get(b), found.get(b)) for b in buckets))
+    by_bucket = {head.bucket: head for head in seen}
+    buckets = sorted(fold.heads.keys() | by_bucket.keys())
+    record = Cut(epoch, phase, tuple(_newest_head(fold.heads.get(b), by_bucket.get(b)) for b in buckets))
     is_there = epoch == (fold.began_epoch if phase is CutPhase.BEGAN else fold.ended_epoch)
     return record if not is_there and valid(record, fold) else None
 
@@ -272,7 +272,9 @@ def beginnings(
     for state in sorted(renamed(states, named_now) if named_now else states, key=lambda state: state.dataset_urn):
         urn = state.dataset_urn
         within[bucket_of(urn)].append(replace(state, schemas=ids[urn]) if urn in ids else state)
-    return [Checkpoint(newest.fence_epoch, newest.fence_run_id, (), tuple(mine), 0) for mine in within]
+    return [
+        Checkpoint(newest.fence_epoch, newest.fence_run_id, (), tuple(bucket_states), 0) for bucket_states in within
+    ]
 
 
 def switch(fold: Fold, epoch: int, generation: int) -> Generation | None:

@@ -62,16 +62,16 @@ def renamed(states: Iterable[DatasetState], named_now: NamedNow, *, only_ahead: 
     Raises:
         ConflictError: if parts of one dataset belong to different incarnations.
     """
-    found = {state.dataset_urn: state for state in states}
+    result = {state.dataset_urn: state for state in states}
     read: dict[str, _Read] = {}
-    for urn, state in sorted(found.items()):
+    for urn, state in sorted(result.items()):
         for partition, position in sorted(state.watermark.positions.items()) if state.watermark else ():
             now = named_now(urn, partition)
             if now != urn:
                 read.setdefault(now, _Read()).add(state, partition, position)
-    for urn, each in read.items():
-        found[urn] = _gone_on(found.get(urn) or DatasetState(urn), each, only_ahead=only_ahead)
-    return list(found.values())
+    for urn, reading in read.items():
+        result[urn] = _gone_on(result.get(urn) or DatasetState(urn), reading, only_ahead=only_ahead)
+    return list(result.values())
 
 
 def _gone_on(state: DatasetState, read: _Read, *, only_ahead: bool) -> DatasetState:

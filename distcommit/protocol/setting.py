@@ -37,7 +37,7 @@ def reach_after(state: DatasetState, watermark: Watermark, why: str) -> Reach:
             if at != was:
                 skipped.append(SkippedRange(partition, was, at, why, incarnation=incarnation))
         elif was is not None and at_or_past(was, at):
-            skipped = [each for skip in skipped for each in _up_to(skip, partition, at, incarnation)]
+            skipped = [part for skip in skipped for part in _up_to(skip, partition, at, incarnation)]
             first = origin.get(partition)
             origin |= {partition: at} if first is not None and at_or_past(first, at) else {}
         else:
@@ -59,7 +59,7 @@ def readings_after(state: DatasetState, watermark: Watermark | None) -> tuple[Ea
     before = state.reached
     if before is None or watermark is None or before.incarnation in ("", watermark.incarnation):
         return state.earlier
-    others = (each for each in state.earlier if each.watermark.incarnation != before.incarnation)
+    others = (reading for reading in state.earlier if reading.watermark.incarnation != before.incarnation)
     return (*others, EarlierReading(before, state.origin))
 
 

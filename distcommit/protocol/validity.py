@@ -86,7 +86,7 @@ def objection(record: Record, fold: Fold) -> str:
         case Failed():
             return _not_newest(record.epoch, fold) or _not_all((record.sequence,), fold, (PENDING,))
         case Left():
-            names = [SequenceName(left.dataset_urn, left.epoch) for left in record.sequences]
+            names = [SequenceName(entry.dataset_urn, entry.epoch) for entry in record.sequences]
             return _not_newest(record.epoch, fold) or _not_all(names, fold, (PENDING,))
         case Unread():
             return _not_newest(record.epoch, fold) or _unfit_unread(record, fold)
@@ -229,11 +229,11 @@ def _not_idle(urns: Iterable[str], fold: Fold) -> str:
 
 def _not_all(names: Iterable[SequenceName], fold: Fold, allowed: tuple[DatasetStatus, ...]) -> str:
     """Return why the names are not distinct open sequences, each with an allowed status; empty if they are."""
-    seen: set[str] = set()
+    urns: set[str] = set()
     for name in names:
         state = fold.state_of(name.dataset_urn)
-        if fold.sequence(name) is None or state.status not in allowed or name.dataset_urn in seen:
-            found = f"epoch {state.sequence.epoch} is {state.status.value}" if state.sequence else "there is none"
-            return f"{name.dataset_urn} has no {' or '.join(allowed)} sequence of epoch {name.epoch}: {found}"
-        seen.add(name.dataset_urn)
+        if fold.sequence(name) is None or state.status not in allowed or name.dataset_urn in urns:
+            actual = f"epoch {state.sequence.epoch} is {state.status.value}" if state.sequence else "there is none"
+            return f"{name.dataset_urn} has no {' or '.join(allowed)} sequence of epoch {name.epoch}: {actual}"
+        urns.add(name.dataset_urn)
     return ""

@@ -59,7 +59,7 @@ def _weekday(text: str) -> str:
     if (span := re.fullmatch(r"(\w+)-(\w+)", named)) is not None and span[1] in _DAYS and span[2] in _DAYS:
         first, last = _DAYS.index(span[1]), _DAYS.index(span[2])
         days = range(first, last + 1) if first <= last else [*range(first, 7), *range(last + 1)]
-        return ",".join(str(each) for each in days)
+        return ",".join(str(day) for day in days)
     return named
 
 

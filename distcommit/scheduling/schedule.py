@@ -129,10 +129,10 @@ class Schedule:
         A new job's missed firings are those since `last_ms`, the start of its last run by the wall clock, if there was
         one. A changed plan applies from the next firing on.
         """
-        known, timetable = self.entries.get(name), plan.timetable
-        if known is not None:
-            fires = known.fires if known.plan.timetable == timetable else timetable.first(moment, moment.wall_ms)
-            return self._with(name, replace(known, plan=plan, fires=fires, leaves=False))
+        entry, timetable = self.entries.get(name), plan.timetable
+        if entry is not None:
+            fires = entry.fires if entry.plan.timetable == timetable else timetable.first(moment, moment.wall_ms)
+            return self._with(name, replace(entry, plan=plan, fires=fires, leaves=False))
         fires = timetable.first(moment, last_ms)
         if plan.missed is Missed.SKIP and fires <= timetable.now(moment) and last_ms is not None:
             fires = timetable.after(timetable.now(moment))
@@ -143,7 +143,7 @@ class Schedule:
         entry = self.entries.get(name)
         if entry is not None and entry.began_ms is not None:
             return self._with(name, replace(entry, leaves=True, due_ms=None, is_triggered=False))
-        return replace(self, entries={each: entry for each, entry in self.entries.items() if each != name})
+        return replace(self, entries={other: entry for other, entry in self.entries.items() if other != name})
 
     def paused(self, name: str, *, is_paused: bool) -> Schedule:
         """Suspend or resume the scheduled runs of a job."""
@@ -159,8 +159,8 @@ class Schedule:
 
     def begun(self, name: str, moment: Moment) -> Schedule:
         """Record the start of a run."""
-        known = self.entries[name]
-        return self._with(name, Entry(known.plan, known.fires, began_ms=moment.steady_ms, is_paused=known.is_paused))
+        entry = self.entries[name]
+        return self._with(name, Entry(entry.plan, entry.fires, began_ms=moment.steady_ms, is_paused=entry.is_paused))
 
     def silent(self, name: str, *, is_silent: bool) -> Schedule:
         """Record whether the job's storage does not respond."""
@@ -181,7 +181,7 @@ class Schedule:
         """
         entry = replace(self.entries[name], began_ms=None)
         if entry.leaves:
-            return replace(self, entries={each: it for each, it in self.entries.items() if each != name})
+            return replace(self, entries={other: it for other, it in self.entries.items() if other != name})
         if was_held:
             again = entry.due_ms is None and entry.plan.missed is Missed.RUN
             due_ms = moment.steady_ms if again else entry.due_ms

@@ -102,13 +102,14 @@ class Cron:
 
     def after(self, time: int) -> int:
         now = datetime.fromtimestamp(time / 1000, self._zone)
-        wall, found = now.replace(tzinfo=None), list[int]()
+        wall, firings = now.replace(tzinfo=None), list[int]()
         comes_again = max(_offset(now) - _offset(now.replace(fold=1)), timedelta())  # length of the repeated hour
-        for each in CronSim(self.expression, wall - comes_again):  # without a zone, because CronSim loses half hours
-            later = [moment for moment in self._moments(each) if moment > time]
-            found += later
-            if later and each > wall:
-                return min(found)
+        # without a zone, because CronSim loses half hours
+        for wall_time in CronSim(self.expression, wall - comes_again):
+            later = [moment for moment in self._moments(wall_time) if moment > time]
+            firings += later
+            if later and wall_time > wall:
+                return min(firings)
         raise ValueError(f"{self.expression!r} never fires, because no date matches it")
 
     def _moments(self, wall: datetime) -> list[int]:
@@ -122,8 +123,12 @@ class Cron:
     def _shown(self, wall: datetime) -> list[int]:
         """Return the moments at which the wall clock shows a time: none in a gap, two in a repeated hour."""
         both = [wall.replace(tzinfo=self._zone, fold=fold) for fold in (0, 1)]
-        known = [each for each in both if each.astimezone(UTC).astimezone(self._zone).replace(tzinfo=None) == wall]
-        return [round(each.timestamp() * 1000) for each in known]
+        valid = [
+            candidate
+            for candidate in both
+            if candidate.astimezone(UTC).astimezone(self._zone).replace(tzinfo=None) == wall
+        ]
+        return [round(candidate.timestamp() * 1000) for candidate in valid]
 
     @cached_property
     def _zone(self) -> ZoneInfo | timezone:

@@ -69,30 +69,30 @@ def cancellable(launch: Launch, spark: SparkSession, settings: RunSettings) -> I
     """
     store, epoch = settings.store, settings.epoch
     ended = threading.Event()
-    asked: list[CancelRequest] = []
+    requests: list[CancelRequest] = []
 
     def require_wanted() -> None:
-        if asked:
+        if requests:
             raise RunCancelledError(
                 "the run was cancelled",
                 job=store.job,
                 epoch=epoch,
-                by=asked[0].who,
+                by=requests[0].who,
                 todo="none; the run publishes nothing more, and the next run replays its sealed commits",
             )
 
     def watch() -> None:
         while not ended.wait(_EVERY_S):
             try:
-                request = asked[0] if asked else read_cancel(store.fs, store.roots.store, epoch)
+                request = requests[0] if requests else read_cancel(store.fs, store.roots.store, epoch)
             except (DistcommitError, OSError) as error:
                 logger.warning("the cancel request cannot be read: %s", error, extra={"epoch": epoch})
                 continue
             if request is None:
                 continue
-            if not asked:
+            if not requests:
                 logger.warning("the run was cancelled by %s", request.who, extra={"epoch": epoch})
-                asked.append(request)
+                requests.append(request)
             _interrupt(spark, settings.run_id)
 
     thread = threading.Thread(target=watch, name="cancellation", daemon=True)

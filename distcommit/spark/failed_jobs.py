@@ -24,13 +24,13 @@ _SIGNALS = {
 
 def what_died(failure: str) -> str:
     """Return the process that died, if Spark's failure text names one; else empty."""
-    if found := _EXECUTOR_LOST.search(failure):
-        reason = plain_text(found[2] or "Spark reports no reason", 300).rstrip(". ")
+    if match := _EXECUTOR_LOST.search(failure):
+        reason = plain_text(match[2] or "Spark reports no reason", 300).rstrip(". ")
         code = _EXIT_CODE.search(reason)
         signal = _SIGNALS.get(int(code[1][:9]), "") if code else ""
-        return f"executor {found[1]} died: {reason}" + (f" ({signal})" if signal else "")
-    if found := _JVM_MEMORY.search(failure):
-        return f"an executor's JVM ran out of memory: {plain_text(found[1] or 'no details', 300)}"
+        return f"executor {match[1]} died: {reason}" + (f" ({signal})" if signal else "")
+    if match := _JVM_MEMORY.search(failure):
+        return f"an executor's JVM ran out of memory: {plain_text(match[1] or 'no details', 300)}"
     if "Traceback (most recent call last)" in failure and re.search(r"^MemoryError", failure, re.MULTILINE):
         return "a Python worker ran out of memory (MemoryError)"
     if _WORKER_DIED.search(failure):

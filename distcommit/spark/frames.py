@@ -66,11 +66,11 @@ def staged_frames(spark: SparkSession, source: SparkSource, store: JobStore) -> 
 
 def _stored(store: JobStore, datasets: tuple[str, ...]) -> Mapping[str, DatasetState]:
     """Return the stored states before the run's replay, which only moves watermarks forward."""
-    found: dict[str, DatasetState] = {}
+    states: dict[str, DatasetState] = {}
     for bucket in {store.planning_bucket(urn) for urn in datasets}:
         with suppress(DistcommitError, OSError):  # the run itself reports the error
-            found |= store.bucket_log(bucket).refresh().datasets
-    return found
+            states |= store.bucket_log(bucket).refresh().datasets
+    return states
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,27 +119,27 @@ class _Reading:
 
     def _kind(self, read: DataFrame) -> Kind:
         types = {field.name: field.dataType for field in read.schema.fields}
-        found = types.get(self.source.watermark)
-        kind = _KINDS.get(found.typeName()) if found is not None else None
+        field_type = types.get(self.source.watermark)
+        kind = _KINDS.get(field_type.typeName()) if field_type is not None else None
         if kind is None:
             raise SourceError(
                 "the dataset has no suitable watermark column",
                 dataset=self.urn,
                 expected=f"column {self.source.watermark!r} of integers or timestamps",
-                found=f"type {found.simpleString()}" if found is not None else f"columns {', '.join(types)}",
+                found=f"type {field_type.simpleString()}" if field_type is not None else f"columns {', '.join(types)}",
                 todo="set source.watermark to another column, or cast it in the reader's options (`query` of jdbc)",
             )
         return kind
 
     def _typed(self, error: PySparkException | Py4JJavaError) -> DistcommitError:
-        found = failure_text(str(error)) or type(error).__name__
+        cause = failure_text(str(error)) or type(error).__name__
         if password := self.source.reader_options(self.urn).get("password"):
-            found = found.replace(password, "***")
+            cause = cause.replace(password, "***")
         return TransientError(
             "Spark cannot read the dataset",
             dataset=self.urn,
             format=self.source.format,
-            found=reason_text(found, 1000),
+            found=reason_text(cause, 1000),
             todo="correct the reader's options, add its jars (spark.conf), or repair its source; then run again",
         )
 

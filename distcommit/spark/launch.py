@@ -141,8 +141,8 @@ def over_connect(spark: SparkSession) -> bool:
 
 def _require_package(spark: SparkSession, failure: str) -> None:
     """Raise the typed error if a job failed because the executors' Python cannot run this program."""
-    found = _CAN_NOT_RUN.search(failure)
-    if found is None:
+    match = _CAN_NOT_RUN.search(failure)
+    if match is None:
         return
     try:
         python = spark.sparkContext.pythonExec
@@ -152,7 +152,7 @@ def _require_package(spark: SparkSession, failure: str) -> None:
         "the executors' Python cannot run distcommit",
         python=python,
         expected=f"Python {sys.version_info.major}.{sys.version_info.minor} with distcommit and its requirements",
-        found=" ".join(found[0].split()),
+        found=" ".join(match[0].split()),
         todo="install it on every node and set spark.pyspark.python to that Python, or ship it with the job by"
         " spark.submit.pyFiles or spark.archives: conf/README.md, Your cluster",
     )

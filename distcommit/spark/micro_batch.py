@@ -25,20 +25,20 @@ def query_id_of(batch: DataFrame) -> str:
         ConfigurationError: if the caller is not a query's `foreachBatch`.
     """
     try:
-        found = batch.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
+        query_id = batch.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
     except PySparkAttributeError as error:
         raise ConfigurationError(
             "micro-batches cannot be committed over Spark Connect",
             found=str(error),
             todo="run the streaming query in a session without spark.remote",
         ) from error
-    if not found:
+    if not query_id:
         raise ConfigurationError(
             "Job.on_batch was not called by a streaming query",
             expected=f"the property {_QUERY_ID}, which Spark sets where it calls foreachBatch",
             todo="use stream.writeStream.foreachBatch(job.on_batch), or call on_batch once in your own function",
         )
-    return str(found)
+    return str(query_id)
 
 
 @contextmanager

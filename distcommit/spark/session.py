@@ -75,8 +75,8 @@ def check_java() -> None:
     text = (answer.stderr or answer.stdout).strip()
     version = re.search(r'version "(?:1\.)?(\d+)', text)
     if answer.returncode or version is None or int(version[1]) < MINIMUM_JAVA:
-        found = text.splitlines()[0] if text else f"exit code {answer.returncode}"
-        raise ConfigurationError("Spark needs a newer Java", path=java, expected=expected, found=found, todo=todo)
+        actual = text.splitlines()[0] if text else f"exit code {answer.returncode}"
+        raise ConfigurationError("Spark needs a newer Java", path=java, expected=expected, found=actual, todo=todo)
 
 
 def active_session() -> SparkSession | None:
@@ -122,7 +122,7 @@ def not_started(error: Exception, master: str) -> DistcommitError:
         text, answers = str(error), True
     except Exception as silence:  # noqa: BLE001 - py4j asks the JVM for the text, and the JVM is gone
         text, answers = f"{type(error).__name__}: {silence}", False
-    found, what = (text.strip().splitlines() or [type(error).__name__])[0], "Spark does not start"
+    first_line, what = (text.strip().splitlines() or [type(error).__name__])[0], "Spark does not start"
     lost = (Py4JError, OSError, EOFError)
     if (
         not answers
@@ -132,16 +132,16 @@ def not_started(error: Exception, master: str) -> DistcommitError:
         return ProcessLostError(
             "the JVM died while Spark started",
             master=master,
-            found=found,
+            found=first_line,
             todo="start again. If it recurs, look for a killed Java process (memory), or correct"
             " spark.driver.memory and the Java options of spark.conf; the log above has details",
         )
     causes = re.findall(r"^(?:Caused by)?: ([\w.$]+)", text, re.MULTILINE)
     if causes and _NOT_OF_SETTINGS.match(causes[-1]):
         todo = "check that the cluster of spark.master, its ports and disks work, and start again"
-        return TransientError(what, master=master, found=found, todo=todo)
+        return TransientError(what, master=master, found=first_line, todo=todo)
     return ConfigurationError(
-        what, master=master, found=found, todo="correct spark.master and spark.conf; the log above has details"
+        what, master=master, found=first_line, todo="correct spark.master and spark.conf; the log above has details"
     )
 
 

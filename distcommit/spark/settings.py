@@ -48,10 +48,9 @@ class SparkSettings(BaseModel):
     @property
     def catalogs(self) -> dict[str, frozenset[str]]:
         """Return the identities of the catalogs whose address is in `conf`, by name."""
-        found = {name[len(_CATALOG) :].removesuffix(".uri"): uri for name, uri in self.conf.items() if _is_uri(name)}
+        uris = {name[len(_CATALOG) :].removesuffix(".uri"): uri for name, uri in self.conf.items() if _is_uri(name)}
         return {
-            name: catalog_addresses(uri, self.conf.get(f"{_CATALOG}{name}.warehouse", ""))
-            for name, uri in found.items()
+            name: catalog_addresses(uri, self.conf.get(f"{_CATALOG}{name}.warehouse", "")) for name, uri in uris.items()
         }
 
 

@@ -104,25 +104,25 @@ def execute_sequences(
             these has failed, the others are held back.
     """
     outcomes: Outcomes[Name] = Outcomes()
-    left: dict[Name, list[list[CommitStep]]] = {}
+    remaining: dict[Name, list[list[CommitStep]]] = {}
     for name, steps in sequences.items():
         try:
-            left[name] = _batches(steps, is_whole=name in wholes)
+            remaining[name] = _batches(steps, is_whole=name in wholes)
         except Exception as error:  # noqa: BLE001 - a step class may be the user's
             outcomes.failed[name] = step_error(error, steps[0])
-    while due := _due(left, wholes, outcomes):
+    while due := _due(remaining, wholes, outcomes):
         by_kind: dict[tuple[type[CommitStep], str, Hashable], list[Name]] = {}
         for name in due:
-            kind, sink = _kind_of(left[name][0])
+            kind, sink = _kind_of(remaining[name][0])
             by_kind.setdefault((kind, sink, wholes.get(name) if sink else None), []).append(name)
         for (kind, _, whole), names in by_kind.items():
-            groups = {name: left[name].pop(0) for name in names}
+            groups = {name: remaining[name].pop(0) for name in names}
             _execute_kind(kind, groups, outcomes, verify_first=verify_first, whole=whole is not None)
     return outcomes
 
 
 def _due(
-    left: Mapping[Name, Sequence[list[CommitStep]]], wholes: Mapping[Name, Hashable], outcomes: Outcomes[Name]
+    remaining: Mapping[Name, Sequence[list[CommitStep]]], wholes: Mapping[Name, Hashable], outcomes: Outcomes[Name]
 ) -> list[Name]:
     """Return the sequences to continue.
 
@@ -130,15 +130,15 @@ def _due(
     them failed on the way, the others are held back.
     """
     going = [
-        name for name, kinds in left.items() if kinds and name not in outcomes.failed and name not in outcomes.lost
+        name for name, kinds in remaining.items() if kinds and name not in outcomes.failed and name not in outcomes.lost
     ]
     if not wholes:
         return going
     culprits = {wholes[name]: name for failed in (outcomes.failed, outcomes.lost) for name in failed if name in wholes}
-    expected = {(wholes[name], _kind_of(kind)) for name in going if name in wholes for kind in left[name][1:]}
+    expected = {(wholes[name], _kind_of(kind)) for name in going if name in wholes for kind in remaining[name][1:]}
     due, waiting = [], []
     for name in going:
-        kind = _kind_of(left[name][0])
+        kind = _kind_of(remaining[name][0])
         if name not in wholes or not kind[1]:
             due.append(name)
         elif wholes[name] in culprits:

@@ -75,7 +75,7 @@ def judging(
         context: the environment of the steps.
         bucket: the bucket of the sequences.
     """
-    found: dict[SequenceName, Failure] = {}
+    failures: dict[SequenceName, Failure] = {}
     answers: dict[str, str] = {}
     for name, error in failed.items():
         outage = ""
@@ -90,5 +90,5 @@ def judging(
                     else:
                         answers[sink] = yield OutputProbe(context, bucket)
                 outage = outage or answers[sink]
-        found[name] = judged(error, outage)
-    return found
+        failures[name] = judged(error, outage)
+    return failures

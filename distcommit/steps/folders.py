@@ -57,12 +57,12 @@ class GuardedFolders:
         if self.seems_there(folder):
             return
         try:
-            made = self._fs.make_folder(folder)
+            is_new = self._fs.make_folder(folder)
         except FileNotFoundError:  # a sweep has deleted the empty parent meanwhile
             self.forget(above)
             self.make(above)
-            made = self._fs.make_folder(folder)
-        if not made and self._fs.has_links:
+            is_new = self._fs.make_folder(folder)
+        if not is_new and self._fs.has_links:
             self._look_first = True
             self._is_there(folder)
         self._safe.add(folder)
@@ -100,9 +100,9 @@ class GuardedFolders:
         for folder in folders:
             missing = folder
             while missing not in self._safe and missing not in (
-                known := by_depth.setdefault(missing.count("/"), set())
+                level_folders := by_depth.setdefault(missing.count("/"), set())
             ):
-                known.add(missing)
+                level_folders.add(missing)
                 missing = _above(missing)
         failed: dict[str, OSError | ConfigurationError] = {}
 

@@ -47,10 +47,10 @@ class OutputProbe(Request):
             for root in (staging, output):
                 with contextlib.suppress(OSError, DistcommitError):
                     fs.delete(f"{root}/{name}")
-            found = f"{type(error).__name__}: {error}".replace(name, ANY_OUTPUT_PROBE)
+            actual = f"{type(error).__name__}: {error}".replace(name, ANY_OUTPUT_PROBE)
             return plain_text(
                 f"a file of {PROBE_BYTES // 1024} KB cannot be written in {staging} and renamed into {output}; found"
-                f" {found}. To do: repair the storage (space, quota, permissions, connection) and run again",
+                f" {actual}. To do: repair the storage (space, quota, permissions, connection) and run again",
                 1000,
             )
         return ""

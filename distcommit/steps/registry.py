@@ -23,12 +23,12 @@ def register(kind: StepType) -> StepType:
     Raises:
         ConfigurationError: if another class has that name.
     """
-    known = _types.setdefault(kind.type_name, kind)
-    if (known.__module__, known.__qualname__) != (kind.__module__, kind.__qualname__):
+    registered = _types.setdefault(kind.type_name, kind)
+    if (registered.__module__, registered.__qualname__) != (kind.__module__, kind.__qualname__):
         raise ConfigurationError(
             "two classes of commit steps have the same type name",
             type_name=kind.type_name,
-            expected=repr(known),
+            expected=repr(registered),
             found=repr(kind),
             todo="give the newer class another type_name; stored steps are read by that name",
         )

@@ -200,8 +200,8 @@ class FsRenameCommitStep(CommitStep):
         fs, folder = self.context.fs, parent_of(path)
         try:
             GuardedFolders(fs, root).check(folder)
-            found = fs.status(path)
-            if found is not None and self._is_ours(path, found):
+            status = fs.status(path)
+            if status is not None and self._is_ours(path, status):
                 fs.delete(path)
             self._sync_what_is_left(folder, root)
         except OSError as error:
@@ -237,11 +237,11 @@ class FsRenameCommitStep(CommitStep):
             return Verdict.DONE
         return Lost(f"{self._identity()} at {self.source} or {self.target}", "no file at either path")
 
-    def _is_ours(self, path: str, found: FileStatus) -> bool:
+    def _is_ours(self, path: str, status: FileStatus) -> bool:
         f = self.file
-        if found.is_folder or found.size_bytes != f.size_bytes:
+        if status.is_folder or status.size_bytes != f.size_bytes:
             return False
-        if f.file_id and (found.file_id, found.mtime_ns) == (f.file_id, f.mtime_ns):
+        if f.file_id and (status.file_id, status.mtime_ns) == (f.file_id, f.mtime_ns):
             return True
         try:
             return self.context.fs.checksum(path) == f.checksum
@@ -320,18 +320,18 @@ def _by_folder(steps: Sequence[FsRenameCommitStep]) -> list[tuple[str, str, list
     return rows
 
 
-def _described(found: FileStatus) -> str:
-    if found.is_folder:
+def _described(status: FileStatus) -> str:
+    if status.is_folder:
         return "a folder"
-    return f"{found.size_bytes} bytes, id {found.file_id}, mtime {found.mtime_ns} ns"
+    return f"{status.size_bytes} bytes, id {status.file_id}, mtime {status.mtime_ns} ns"
 
 
 def _identify(context: StepContext, staged_path: str, final_path: str) -> StagedFile:
     path = f"{context.staging_root}/{staged_path}"
-    found = context.fs.status(path)
-    if found is None or found.is_folder:
+    status = context.fs.status(path)
+    if status is None or status.is_folder:
         raise ConfigurationError(
             "a staged file is missing", path=path, todo="write and sync the file before its step is created"
         )
     checksum = context.fs.checksum(path)
-    return StagedFile(staged_path, final_path, found.size_bytes, checksum, found.file_id, found.mtime_ns)
+    return StagedFile(staged_path, final_path, status.size_bytes, checksum, status.file_id, status.mtime_ns)

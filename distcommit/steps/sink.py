@@ -70,10 +70,10 @@ class SinkCommitStep(CommitStep):
         return self.request.attempts if self.sink.discards else ()
 
     def to_row(self) -> list[Any]:
-        asked = self.request
-        infos, bases, attempts = list(asked.infos), list(asked.bases), list(asked.attempts)
-        names = [self.sink.name, asked.dataset_urn, asked.epoch]
-        return [*names, infos, asked.branch, bases, asked.infos_version, attempts]
+        request = self.request
+        infos, bases, attempts = list(request.infos), list(request.bases), list(request.attempts)
+        names = [self.sink.name, request.dataset_urn, request.epoch]
+        return [*names, infos, request.branch, bases, request.infos_version, attempts]
 
     @classmethod
     def from_row(cls, row: list[Any], version: int, context: StepContext) -> Self:
@@ -209,23 +209,23 @@ class SinkCommitStep(CommitStep):
         Raises:
             SinkUnavailableError: if a newer version of the sink made the infos, or `upgraded` cannot convert them.
         """
-        asked, version = self.request, self.sink.infos_version
-        if asked.infos_version == version:
-            return asked
-        found = f"infos of version {asked.infos_version}"
+        request, version = self.request, self.sink.infos_version
+        if request.infos_version == version:
+            return request
+        actual = f"infos of version {request.infos_version}"
         try:
-            if asked.infos_version < version:
-                infos = tuple(self.sink.upgraded(info, asked.infos_version) for info in asked.infos)
-                return replace(asked, infos=infos, infos_version=version)
+            if request.infos_version < version:
+                infos = tuple(self.sink.upgraded(info, request.infos_version) for info in request.infos)
+                return replace(request, infos=infos, infos_version=version)
         except Exception as error:  # noqa: BLE001 - a custom sink
-            found += f": {type(error).__name__}: {error}"
+            actual += f": {type(error).__name__}: {error}"
         raise SinkUnavailableError(
             "a stored commit is of another version of the sink",
-            dataset=asked.dataset_urn,
-            epoch=asked.epoch,
+            dataset=request.dataset_urn,
+            epoch=request.epoch,
             sink=self.sink.name,
             expected=f"infos of version {version}, or of an older version that the sink's `upgraded` accepts",
-            found=found,
+            found=actual,
             todo="run the version of the sink that wrote it, or a newer one; nothing was lost",
         )
 
@@ -237,8 +237,8 @@ class SinkCommitStep(CommitStep):
         """
         if not self.prepared_by:
             return
-        asked = self.request
-        lost = [LostAttempt(asked.epoch, "", attempt, attempt, asked.infos) for attempt in asked.attempts]
+        request = self.request
+        lost = [LostAttempt(request.epoch, "", attempt, attempt, request.infos) for attempt in request.attempts]
         self._roll_back("discard", lambda committer: committer.discard(lost))
 
     def _error(self, outcome: CommitOutcome) -> DistcommitError | None:

@@ -31,8 +31,8 @@ def make_named(kind: type[Kind], section: str, class_name: str, options: Mapping
     """
     module, _, name = class_name.partition(":")
     try:
-        found = getattr(importlib.import_module(module), name)
-        made = found(**_typed(found, options))
+        class_ = getattr(importlib.import_module(module), name)
+        instance = class_(**_typed(class_, options))
     except (DistcommitError, KeyboardInterrupt):
         raise
     except BaseException as error:  # also SystemExit: importing a class must not end the process
@@ -42,11 +42,11 @@ def make_named(kind: type[Kind], section: str, class_name: str, options: Mapping
             expected=f"package.module:Class, importable by driver and executors, made from {section}.options",
             found=error_text(error),
         ) from error
-    if not isinstance(made, kind):
+    if not isinstance(instance, kind):
         raise ConfigurationError(
             f"the {section}'s class is not a subclass of distcommit.{kind.__name__}", class_name=class_name
         )
-    return made
+    return instance
 
 
 @contextmanager
@@ -78,14 +78,14 @@ def custom_code(section: str, class_name: str, *contract: type[Exception]) -> It
         ) from error
 
 
-def _typed(found: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+def _typed(class_: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     """Convert the options to the types of the class's parameters, where these are known.
 
     Raises:
         TypeError: if an option has another type.
     """
     try:
-        hints = get_type_hints(found.__init__)
+        hints = get_type_hints(class_.__init__)
     except (NameError, TypeError, AttributeError):  # names that are imported for type checkers only
         hints = {}
     return {name: _as_said(name, hints[name], value) if name in hints else value for name, value in options.items()}
@@ -100,5 +100,5 @@ def _as_said(name: str, kind: Any, value: Any) -> Any:
     try:
         return reader.validate_python(value)
     except ValidationError as error:
-        why = "; ".join(each["msg"] for each in error.errors())
+        why = "; ".join(detail["msg"] for detail in error.errors())
         raise TypeError(f"option {name} is a {type(value).__name__}: {why}") from None

@@ -55,11 +55,11 @@ def extract_of(unit: WorkUnit, of_source: Extract | None) -> Extract | None:
     Raises:
         SourceError: if the property is not an `Extract`.
     """
-    found = unit.properties.get(EXTRACT)
-    if found is None:
+    stored = unit.properties.get(EXTRACT)
+    if stored is None:
         return of_source
     try:
-        return from_json(found, Extract)
+        return from_json(stored, Extract)
     except msgspec.DecodeError as error:
         raise SourceError(
             "a property of a work unit is invalid",

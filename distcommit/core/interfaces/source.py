@@ -202,10 +202,10 @@ def kept_incarnations(states: Mapping[str, DatasetState], now: Mapping[str, str]
     Raises:
         ConfigurationError: if the source of a dataset with a watermark was recreated. Nothing was written.
     """
-    found: dict[str, str] = {}
+    incarnations: dict[str, str] = {}
     for urn, state in states.items():
         there, before = now.get(urn, ""), state.reached.incarnation if state.reached else ""
-        found[urn] = before or there if state.watermark is not None else there or before
+        incarnations[urn] = before or there if state.watermark is not None else there or before
         if state.watermark is not None and before and there not in ("", before):
             raise ConfigurationError(
                 "the source of this dataset was recreated since its watermark was stored",
@@ -215,7 +215,7 @@ def kept_incarnations(states: Mapping[str, DatasetState], now: Mapping[str, str]
                 todo="set the watermark to null first; positions that are set after that count in the new one. Nothing"
                 " was written",
             )
-    return found
+    return incarnations
 
 
 class Source(ABC):

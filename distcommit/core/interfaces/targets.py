@@ -51,8 +51,8 @@ class Target:
     def _is_apart_from(self, addresses: frozenset[str]) -> bool:
         """Return whether both have addresses and these differ, or they are different warehouses of one REST catalog."""
         for is_warehouse in (False, True):
-            ours = {each for each in self.systems - {ICEBERG} if each.startswith(_WAREHOUSE) is is_warehouse}
-            theirs = {each for each in addresses if each.startswith(_WAREHOUSE) is is_warehouse}
+            ours = {address for address in self.systems - {ICEBERG} if address.startswith(_WAREHOUSE) is is_warehouse}
+            theirs = {address for address in addresses if address.startswith(_WAREHOUSE) is is_warehouse}
             if ours and theirs and ours.isdisjoint(theirs):
                 return True
         return False
@@ -64,8 +64,8 @@ class Target:
 
 def broker_addresses(brokers: str) -> frozenset[str]:
     """Return the addresses of a comma-separated list of Kafka brokers."""
-    found = (broker.strip().rpartition("://")[2].lower() for broker in brokers.split(","))
-    return frozenset(_address(host or port, port if host else "9092") for host, _, port in map(_parted, found) if port)
+    urls = (broker.strip().rpartition("://")[2].lower() for broker in brokers.split(","))
+    return frozenset(_address(host or port, port if host else "9092") for host, _, port in map(_parted, urls) if port)
 
 
 def database_address(url: str) -> frozenset[str]:
@@ -89,8 +89,8 @@ def catalog_addresses(uri: str, warehouse: str) -> frozenset[str]:
         return database_address(f"{scheme}:{rest}")
     parts = urlsplit(f"{scheme}:{rest}")
     host = _address((parts.hostname or "").lower(), str(parts.port or _PORTS.get(scheme, 0)))
-    found = f"{host}{parts.path.rstrip('/')}"
-    return frozenset({found, f"{_WAREHOUSE}{warehouse}"} if warehouse else {found})
+    address = f"{host}{parts.path.rstrip('/')}"
+    return frozenset({address, f"{_WAREHOUSE}{warehouse}"} if warehouse else {address})
 
 
 def is_within(folder: str, other: str) -> bool:

@@ -63,9 +63,9 @@ class FlowCounts(Struct, frozen=True):
     def of(cls, state: TaskState) -> FlowCounts:
         """Return the counts of one attempt."""
         checks = [
-            CheckCounts(result.branch, each.checker, each.mandatory, *((1, 0) if each.passed else (0, 1)))
+            CheckCounts(result.branch, check.checker, check.mandatory, *((1, 0) if check.passed else (0, 1)))
             for result in state.branches
-            for each in result.checks
+            for check in result.checks
         ]
         failures = [
             BranchFailures(result.branch, result.error_construct, 1)
@@ -90,11 +90,11 @@ class FlowCounts(Struct, frozen=True):
 def _summed(counts: Iterable[Counted], names: int) -> Iterable[Counted]:
     """Add up counts with equal leading fields, which name them."""
     sums: dict[tuple[object, ...], Counted] = {}
-    for each in counts:
-        values = astuple(each)
-        known = sums.get(values[:names])
-        if known is not None:
-            added = map(sum, zip(astuple(known)[names:], values[names:], strict=True))
-            each = type(each)(*values[:names], *added)  # noqa: PLW2901 - the running sum
-        sums[values[:names]] = each
+    for count in counts:
+        values = astuple(count)
+        total = sums.get(values[:names])
+        if total is not None:
+            added = map(sum, zip(astuple(total)[names:], values[names:], strict=True))
+            count = type(count)(*values[:names], *added)  # noqa: PLW2901 - the running sum
+        sums[values[:names]] = count
     return sums.values()

@@ -33,7 +33,9 @@ class Freshness:
     @property
     def smallest_s(self) -> float:
         """Return the smallest target of all, 0 if there is none."""
-        return min((each for each in (self.target_s, *(target for _, target in self.targets)) if each), default=0)
+        return min(
+            (seconds for seconds in (self.target_s, *(target for _, target in self.targets)) if seconds), default=0
+        )
 
     def target_of(self, dataset_urn: str) -> float:
         """Return the dataset's target in seconds, 0 if it has none."""

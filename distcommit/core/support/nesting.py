@@ -28,7 +28,7 @@ def too_deep(schema: pa.Schema) -> str:
             kind, levels = waiting.pop()
             if levels > MOST_LEVELS:
                 return str(field.name)
-            waiting += [(each, levels + more) for each, more in _within(kind)]
+            waiting += [(nested, levels + more) for nested, more in _within(kind)]
     return ""
 
 
@@ -50,7 +50,7 @@ def fixed_bytes(schema: pa.Schema) -> int:
     while waiting:
         kind = waiting.pop()
         size += getattr(kind, "byte_width", 0) if not kind.num_fields and str(kind).startswith("fixed_size_bin") else 0
-        waiting += [each for each, _ in _within(kind)]
+        waiting += [nested for nested, _ in _within(kind)]
     return size
 
 
@@ -58,7 +58,7 @@ def _within(kind: pa.DataType) -> Iterator[tuple[pa.DataType, int]]:
     """Yield the types directly inside a type, each with its additional levels."""
     kind = getattr(kind, "storage_type", kind)
     if hasattr(kind, "key_type"):
-        yield from ((each, 2) for each in (kind.key_type, kind.item_type))
+        yield from ((nested, 2) for nested in (kind.key_type, kind.item_type))
     elif hasattr(kind, "value_type"):
         yield kind.value_type, 2
     else:

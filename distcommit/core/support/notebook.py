@@ -25,7 +25,7 @@ class Shown:
 
 def _shown(value: Any) -> str:
     if isinstance(value, Mapping):
-        return _table([(name, _shown(found)) for name, found in value.items() if _holds(found)])
+        return _table([(name, _shown(item)) for name, item in value.items() if _holds(item)])
     if isinstance(value, Sequence) and not isinstance(value, str):
         return _rows(value)
     if isinstance(value, float):
@@ -45,20 +45,17 @@ def _rows(values: Sequence[Any]) -> str:
     """Return the first rows as a table with a column for each field that is set in any row."""
     shown = values[:_MOST_ROWS]
     more = f"<p>and {len(values) - len(shown):,} more</p>" if len(values) > len(shown) else ""
-    if not all(isinstance(each, Mapping) for each in shown):
+    if not all(isinstance(row, Mapping) for row in shown):
         return "<br>".join(map(_shown, shown)) + more
-    names = dict.fromkeys(
-        name for each in shown for name, found in each.items() if found is not False and _holds(found)
-    )
+    names = dict.fromkeys(name for row in shown for name, item in row.items() if item is not False and _holds(item))
     head = "".join(f'<th scope="col" style="{_CELL}">{escape(printable(name))}</th>' for name in names)
     body = "".join(
         "<tr>"
         + "".join(
-            f'<td style="{_CELL}">{_shown(each[name])}</td>' if _holds(each.get(name)) else "<td></td>"
-            for name in names
+            f'<td style="{_CELL}">{_shown(row[name])}</td>' if _holds(row.get(name)) else "<td></td>" for name in names
         )
         + "</tr>"
-        for each in shown
+        for row in shown
     )
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
 

@@ -57,5 +57,5 @@ def ahead(calls: int, act: Callable[[Item], Result], items: Iterable[Item]) -> G
             while begun:
                 yield begun.popleft().result()
         finally:
-            for each in begun:
-                each.cancel()
+            for future in begun:
+                future.cancel()

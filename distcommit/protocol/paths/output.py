@@ -33,8 +33,8 @@ def mark_name(epoch: int, mark: str) -> str:
 
 def mark_of(name: str) -> tuple[int, str] | None:
     """Return the epoch and the mark of a run marker's name, None for any other name."""
-    found = _MARK.fullmatch(name)
-    return (int(found[1]), found[2]) if found else None
+    match = _MARK.fullmatch(name)
+    return (int(match[1]), match[2]) if match else None
 
 
 def published_folder(dataset_urn: str, branch: str = MAIN_BRANCH) -> str:

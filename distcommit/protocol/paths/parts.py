@@ -36,5 +36,5 @@ def work_unit_name(bucket: int, number: int) -> str:
 
 def bucket_of_work_unit(work_unit_id: str) -> int | None:
     """Return the bucket of a work unit's dataset, None if the text is not such an id."""
-    found = _WORK_UNIT.fullmatch(work_unit_id)
-    return int(found[1]) if found else None
+    match = _WORK_UNIT.fullmatch(work_unit_id)
+    return int(match[1]) if match else None

@@ -82,8 +82,8 @@ def numbered_name(number: int) -> str:
 
 def number_of(name: str) -> int | None:
     """Return the number of a numbered document, None for any other name."""
-    found = _NUMBERED.fullmatch(name)
-    return int(found[1]) if found else None
+    match = _NUMBERED.fullmatch(name)
+    return int(match[1]) if match else None
 
 
 def partition_name(partition: int, partitions: int) -> str:
@@ -93,14 +93,14 @@ def partition_name(partition: int, partitions: int) -> str:
 
 def partition_of(name: str) -> tuple[int, int] | None:
     """Return the partition of such a folder name and the number of partitions, None for any other name."""
-    found = _PARTITION.fullmatch(name)
-    return (int(found[1]), int(found[2])) if found else None
+    match = _PARTITION.fullmatch(name)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def holds_bucket(name: str, bucket: int) -> bool:
     """Return whether a folder name is that of the partition that owns the bucket."""
-    known = partition_of(name)
-    return known is not None and bucket % known[1] == known[0]
+    partition = partition_of(name)
+    return partition is not None and bucket % partition[1] == partition[0]
 
 
 def log_folder(generation: int, bucket: int) -> str:
@@ -133,8 +133,8 @@ def cut_name(epoch: int, phase: int) -> str:
 
 def cut_of(name: str) -> tuple[int, int] | None:
     """Return the epoch and the phase of a snapshot manifest's name, None for any other name."""
-    found = _CUT.fullmatch(name)
-    return (int(found[1]), int(found[2])) if found else None
+    match = _CUT.fullmatch(name)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def piece_name(epoch: int, bucket: int, number: int, checksum: str) -> str:
@@ -151,8 +151,8 @@ def piece_name(epoch: int, bucket: int, number: int, checksum: str) -> str:
 
 def piece_epoch(name: str) -> int | None:
     """Return the epoch of a snapshot delta's name, None for any other name."""
-    found = _PIECE.fullmatch(name)
-    return int(found[1]) if found else None
+    match = _PIECE.fullmatch(name)
+    return int(match[1]) if match else None
 
 
 def record_name(epoch: int, what: str = "") -> str:
@@ -162,9 +162,9 @@ def record_name(epoch: int, what: str = "") -> str:
 
 def record_of(name: str) -> tuple[int, str] | None:
     """Return the epoch and kind of a run's file name, None for any other name."""
-    found = _RECORD.fullmatch(name)
-    known = (int(found[1]), found[2] or "") if found and name.isascii() else None
-    return known if known and record_name(*known) == name else None
+    match = _RECORD.fullmatch(name)
+    record = (int(match[1]), match[2] or "") if match and name.isascii() else None
+    return record if record and record_name(*record) == name else None
 
 
 def trigger_name(request_id: str) -> str:
@@ -240,8 +240,8 @@ def run_times_name(phase: str, task: int, writer: str) -> str:
 
 def run_times_writer(name: str) -> str | None:
     """Return the writer of such a file name, None for any other name."""
-    found = _RUN_TIMES.fullmatch(name)
-    return found[1] if found else None
+    match = _RUN_TIMES.fullmatch(name)
+    return match[1] if match else None
 
 
 def progress_name(job: str, task: int, writer: str, number: int) -> str:

@@ -177,12 +177,12 @@ class CommitStepStoreContract(ABC):
     @pytest.fixture
     def store(self, reopen: Callable[[], CommitStepStore]) -> CommitStepStore:
         """Return a new store with the job `job`."""
-        made = reopen()
-        assert not made.exists("job")
-        assert made.create("job")
-        assert not made.create("job")
-        assert made.exists("job")
-        return made
+        opened = reopen()
+        assert not opened.exists("job")
+        assert opened.create("job")
+        assert not opened.create("job")
+        assert opened.exists("job")
+        return opened
 
     def sealed(self, store: CommitStepStore, place: Path, urn: str, *names: str) -> CommitSequence:
         """Put notes, seal them, and return the sequence."""

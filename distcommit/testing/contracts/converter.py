@@ -67,14 +67,14 @@ class ConverterContract(ABC):
 
     def converter(self) -> Converter:
         """Return the converter as an executor receives it, after pickling."""
-        made: Converter = pickle.loads(pickle.dumps(self.make_converter()))
-        return made
+        sent: Converter = pickle.loads(pickle.dumps(self.make_converter()))
+        return sent
 
     def converted(self, converter: Converter, batch: pa.RecordBatch) -> tuple[list[tuple[int, Any]], dict[int, str]]:
         """Convert a batch and check the results. Return the rows with their records, in order of rows, and the
         rejections."""
         announced = converter.convert_schema(batch.schema)
-        made: list[tuple[int, Any]] = []
+        results: list[tuple[int, Any]] = []
         rejected: dict[int, str] = {}
         for piece in converter.convert(batch):
             piece.records.validate(full=True)
@@ -88,11 +88,13 @@ class ConverterContract(ABC):
             rejected.update(piece.rejected)
             for field in piece.records.schema:
                 assert field.nullable or not piece.records.column(field.name).null_count, f"null in {field.name}"
-            kept = [name for name in piece.records.schema.names if name not in self.varying]
-            made += zip(rows, piece.records.select(kept).to_pylist(), strict=True)
+            columns = [name for name in piece.records.schema.names if name not in self.varying]
+            results += zip(rows, piece.records.select(columns).to_pylist(), strict=True)
         if not converter.makes_several:
-            assert all(count == 1 for count in Counter(row for row, _ in made).values()), "several records of one row"
-        good = [(row, record) for row, record in made if row not in rejected]
+            assert all(count == 1 for count in Counter(row for row, _ in results).values()), (
+                "several records of one row"
+            )
+        good = [(row, record) for row, record in results if row not in rejected]
         return sorted(good, key=lambda pair: pair[0]), rejected
 
     def hostile_batch(self) -> pa.RecordBatch:
@@ -110,8 +112,8 @@ class ConverterContract(ABC):
     def test_convertible_records_are_not_rejected(self) -> None:
         batch = self.make_batch()
         assert batch.num_rows >= 3
-        made, rejected = self.converted(self.converter(), batch)
-        assert made
+        results, rejected = self.converted(self.converter(), batch)
+        assert results
         assert not rejected
 
     def test_empty_batch_gives_no_records(self) -> None:
@@ -122,13 +124,13 @@ class ConverterContract(ABC):
         """Also for a slice of a larger batch: only the slice is converted."""
         for batch in (self.make_batch(), self.hostile_batch()):
             converter = self.converter()
-            made, rejected = self.converted(converter, batch)
+            results, rejected = self.converted(converter, batch)
             alone, turned_away = [], []
             for row in range(batch.num_rows):
                 records, reasons = self.converted(converter, batch.slice(row, 1))
                 alone += [(row, record) for _, record in records]
                 turned_away += [row] * len(reasons)
-            assert repr(alone) == repr(made)  # NaN is not equal to itself
+            assert repr(alone) == repr(results)  # NaN is not equal to itself
             assert turned_away == sorted(rejected)
 
     def test_hostile_values_are_converted_or_rejected_without_raising(self) -> None:

@@ -52,11 +52,11 @@ class OpenedFileSystem(ABC):
 
     def told_of(self, fs: FileSystem, path: str, closed: FileStatus) -> FileStatus:
         """Return the status of a closed file, which must be the one that closing returned if files have ids."""
-        found = fs.status(path)
-        assert found is not None
-        assert (found.size_bytes, found.file_id, found.is_folder) == (closed.size_bytes, closed.file_id, False)
-        assert found == closed or not closed.file_id
-        return found
+        status = fs.status(path)
+        assert status is not None
+        assert (status.size_bytes, status.file_id, status.is_folder) == (closed.size_bytes, closed.file_id, False)
+        assert status == closed or not closed.file_id
+        return status
 
     def race(self, act: Callable[[int], None], lost: type[OSError]) -> list[bool]:
         """Call `act` eight times concurrently, with numbers. Return for each whether it succeeded; the others raised

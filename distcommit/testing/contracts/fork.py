@@ -42,18 +42,18 @@ class ForkContract(ABC):
     @pytest.fixture
     def fork(self) -> ForkOperator:
         """Return the fork operator as an executor receives it, pickled after use."""
-        made = self.make_fork()
-        made.choose(self.batch(), self.branches())
-        travelled: ForkOperator = pickle.loads(pickle.dumps(made))
-        return travelled
+        used = self.make_fork()
+        used.choose(self.batch(), self.branches())
+        sent: ForkOperator = pickle.loads(pickle.dumps(used))
+        return sent
 
     @staticmethod
     def chosen(fork: ForkOperator, batch: pa.RecordBatch, branches: Sequence[str]) -> list[set[str]]:
         """Return for each row its branches."""
-        found = fork.choose(batch, branches)
-        assert found.keys() <= set(branches), "an unknown branch"
+        masks = fork.choose(batch, branches)
+        assert masks.keys() <= set(branches), "an unknown branch"
         rows: list[set[str]] = [set() for _ in range(batch.num_rows)]
-        for branch, mask in found.items():
+        for branch, mask in masks.items():
             assert mask is None or isinstance(mask, pa.BooleanArray), f"not a BooleanArray: {type(mask)}"
             assert mask is None or len(mask) == batch.num_rows
             for row, goes in enumerate([True] * batch.num_rows if mask is None else mask.to_pylist()):

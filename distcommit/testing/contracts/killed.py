@@ -103,14 +103,14 @@ def _nurse(pipe: Connection, preloaded: Sequence[str]) -> None:
             line, places, act, *arguments = pipe.recv()
         except EOFError:
             return
-        tells, told = os.pipe()
+        read_end, write_end = os.pipe()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # threads of libraries, which share no lock
             child = os.fork()
         if child == 0:
-            _act_until(line, frozenset(places), act, arguments, told)
-        os.close(told)
-        with open(tells) as lines:
+            _act_until(line, frozenset(places), act, arguments, write_end)
+        os.close(write_end)
+        with open(read_end) as lines:
             come_to = int(lines.read() or 0)
         pipe.send((os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), come_to))
 
@@ -123,11 +123,11 @@ def commit_all(sink: CommitterSink, context: StepContext, requests: Sequence[Com
 
 
 def _act_until(
-    line: int, places: Collection[str], act: Callable[..., None], arguments: Sequence[Any], told: int
+    line: int, places: Collection[str], act: Callable[..., None], arguments: Sequence[Any], write_end: int
 ) -> NoReturn:
     """Call `act` in this process, which then ends, or is killed before that line in any thread. If it ends by itself,
     write the number of executed lines to `told`."""
-    left, fails = [abs(line)], line < 0
+    remaining, fails = [abs(line)], line < 0
 
     @cache
     def is_there(file: str) -> bool:
@@ -137,10 +137,10 @@ def _act_until(
         if not is_there(frame.f_code.co_filename):
             return None
         if event == "line":
-            left[0] -= 1
-            if not left[0] and not fails:
+            remaining[0] -= 1
+            if not remaining[0] and not fails:
                 os._exit(_DIED)
-            if not left[0]:
+            if not remaining[0]:
                 raise OSError(errno.EIO, "a connection that breaks")
         return trace
 
@@ -149,9 +149,9 @@ def _act_until(
         sys.settrace(trace)
         act(*arguments)
         sys.settrace(None)
-        os.write(told, str(abs(line) - left[0]).encode())
+        os.write(write_end, str(abs(line) - remaining[0]).encode())
     except BaseException:  # noqa: BLE001 - this function must not return
-        if fails and left[0] <= 0:
+        if fails and remaining[0] <= 0:
             os._exit(_DIED)
         traceback.print_exc()
         sys.stderr.flush()

@@ -18,9 +18,9 @@ class ObjectStoreContract(FileSystemContract):
         assert fs.make_folder(f"{root}/missing/deep")
         assert fs.status(f"{root}/missing") is None
         assert fs.put_if_absent(path, b"x")
-        found = fs.status(f"{root}/missing")
-        assert found is not None
-        assert found.is_folder
+        status = fs.status(f"{root}/missing")
+        assert status is not None
+        assert status.is_folder
         assert [(entry.name, entry.is_folder) for entry in fs.list_folder(root)] == [("missing", True)]
         assert fs.delete(path)
         assert fs.status(f"{root}/missing") is None

@@ -42,18 +42,18 @@ class RowCheckerContract(ABC):
     @pytest.fixture
     def checker(self) -> RowChecker:
         """Return the checker as an executor receives it, pickled after use."""
-        made = self.make_checker()
-        made.check(self.passing())
-        travelled: RowChecker = pickle.loads(pickle.dumps(made))
-        return travelled
+        used = self.make_checker()
+        used.check(self.passing())
+        sent: RowChecker = pickle.loads(pickle.dumps(used))
+        return sent
 
     @staticmethod
     def answers(checker: RowChecker, batch: pa.RecordBatch) -> list[bool]:
         """Return for each row whether it passes."""
-        found = checker.check(batch)
-        assert isinstance(found, pa.BooleanArray), f"not a BooleanArray: {type(found)}"
-        assert len(found) == batch.num_rows
-        return [answer is True for answer in found.to_pylist()]
+        mask = checker.check(batch)
+        assert isinstance(mask, pa.BooleanArray), f"not a BooleanArray: {type(mask)}"
+        assert len(mask) == batch.num_rows
+        return [answer is True for answer in mask.to_pylist()]
 
     def test_checker_accepts_valid_records_and_rejects_others(self, checker: RowChecker) -> None:
         assert all(self.answers(checker, self.passing()))

@@ -292,14 +292,14 @@ class SinkContract(KnownBases, TakenBack):
 
 def _groups_elsewhere(sink: CommitterSink) -> list[str]:
     """Return the commit groups of the same datasets, as a new process computes them."""
-    asked = "import pickle, sys; sink, names = pickle.load(sys.stdin.buffer); print([*map(sink.commit_group, names)])"
+    program = "import pickle, sys; sink, names = pickle.load(sys.stdin.buffer); print([*map(sink.commit_group, names)])"
     seed = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
     done = subprocess.run(
-        [sys.executable, "-c", asked],
+        [sys.executable, "-c", program],
         input=pickle.dumps((sink, _NAMES)),
         env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
         stdout=subprocess.PIPE,
         check=True,
     )
-    found: list[str] = ast.literal_eval(done.stdout.decode())
-    return found
+    groups: list[str] = ast.literal_eval(done.stdout.decode())
+    return groups

@@ -54,8 +54,8 @@ class SourceContract(ABC):
     @pytest.fixture
     def source(self) -> Source:
         """Return the source as an executor receives it, after pickling."""
-        made: Source = pickle.loads(pickle.dumps(self.make_source()))
-        return made
+        sent: Source = pickle.loads(pickle.dumps(self.make_source()))
+        return sent
 
     @pytest.fixture
     def extractor(self, source: Source) -> Iterator[Extractor]:
@@ -67,10 +67,10 @@ class SourceContract(ABC):
 
     @staticmethod
     def planned(
-        found: Iterable[Planned],
+        elements: Iterable[Planned],
     ) -> list[DatasetPlan | DatasetProblem]:
         """Return the plans and problems of datasets."""
-        return [planned for planned in found if not isinstance(planned, SourceFact | PassedOver)]
+        return [planned for planned in elements if not isinstance(planned, SourceFact | PassedOver)]
 
     def plan(self, source: Source, states: Mapping[str, DatasetState] | None = None) -> dict[str, DatasetPlan]:
         """Return the plans of all datasets. A problem fails the test."""
@@ -180,7 +180,7 @@ class SourceContract(ABC):
                 batches = sum(1 for _ in extractor.extract(small))
                 for count in sorted({1, batches // 2, batches}) if batches else ():
                     extraction = extractor.extract(small)
-                    found = self.rows_by_partition(source, islice(iter(extraction), count))
+                    first_rows = self.rows_by_partition(source, islice(iter(extraction), count))
                     try:
                         reached = extraction.actual_high()
                     except DistcommitError:
@@ -188,7 +188,7 @@ class SourceContract(ABC):
                     assert unit.can_end_at(reached)
                     assert all(at_or_past(reached.positions[h.partition], h.high) for h in extraction.holes())
                     rest = self.rows_by_partition(source, extractor.extract(replace(unit, low=reached)))
-                    both = {name: [*found.get(name, ()), *rest.get(name, ())] for name in whole}
+                    both = {name: [*first_rows.get(name, ()), *rest.get(name, ())] for name in whole}
                     assert self.comparable(source, both) == self.comparable(source, whole)
 
     @staticmethod
@@ -201,11 +201,11 @@ class SourceContract(ABC):
     @staticmethod
     def rows_by_partition(source: Source, batches: Iterable[pa.RecordBatch]) -> dict[object, list[object]]:
         """Return the records in order, by partition."""
-        found: dict[object, list[object]] = {}
+        rows: dict[object, list[object]] = {}
         for batch in batches:
             for row in batch.to_pylist():
-                found.setdefault(row[source.provenance.partition_column] if source.provenance else "", []).append(row)
-        return found
+                rows.setdefault(row[source.provenance.partition_column] if source.provenance else "", []).append(row)
+        return rows
 
     def test_provenance_columns_match_the_work_unit(self, source: Source, extractor: Extractor) -> None:
         if source.provenance is None:

@@ -44,10 +44,10 @@ class TaskCheckerContract(ABC):
     @pytest.fixture
     def checker(self) -> TaskChecker:
         """Return the checker as an executor receives it, pickled after use."""
-        made = self.make_checker()
-        self.judged(made.begin(), self.passes())
-        travelled: TaskChecker = pickle.loads(pickle.dumps(made))
-        return travelled
+        used = self.make_checker()
+        self.judged(used.begin(), self.passes())
+        sent: TaskChecker = pickle.loads(pickle.dumps(used))
+        return sent
 
     @staticmethod
     def judged(check: TaskCheck, attempt: Attempt, rows: int = 0) -> bool:

@@ -64,8 +64,8 @@ class TriedSink(ABC):
 
     def sink(self, place: Path) -> CommitterSink:
         """Return the sink as an executor receives it, after pickling."""
-        made: CommitterSink = pickle.loads(pickle.dumps(self.make_sink(place)))
-        return made
+        sent: CommitterSink = pickle.loads(pickle.dumps(self.make_sink(place)))
+        return sent
 
     def context(self, place: Path) -> StepContext:
         """Return the context of steps and committers."""

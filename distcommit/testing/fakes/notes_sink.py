@@ -63,8 +63,8 @@ class NotesCommitter(AggregatedCommitter[Sequence[CommitRequest]]):
 
     def put(self, request: CommitRequest) -> CommitOutcome:
         key = self.context.store_id, request.dataset_urn, request.branch
-        found = self.db.execute("SELECT row FROM ledger WHERE (store, dataset, branch) = (?, ?, ?)", key).fetchone()
-        row = from_json(found[0], LedgerRow) if found else None
+        stored = self.db.execute("SELECT row FROM ledger WHERE (store, dataset, branch) = (?, ?, ?)", key).fetchone()
+        row = from_json(stored[0], LedgerRow) if stored else None
         outcome = ledgers.answered(row, request)
         if outcome is not None:
             return outcome

@@ -128,8 +128,8 @@ class SqliteCommitter(SinkCommitter):
                     self._put(request, row)
 
     def ledger(self) -> Iterator[LedgerRow]:
-        found = self._db.execute("SELECT row FROM ledger WHERE store = ?", (self._context.store_id,))
-        return (from_json(row, LedgerRow) for (row,) in found)
+        rows = self._db.execute("SELECT row FROM ledger WHERE store = ?", (self._context.store_id,))
+        return (from_json(row, LedgerRow) for (row,) in rows)
 
     def visible_rows(self, dataset_urn: str, branch: str) -> int | None:
         count = "SELECT count(*) FROM records WHERE (store, dataset, branch) = (?, ?, ?)"
@@ -164,8 +164,8 @@ class SqliteCommitter(SinkCommitter):
     def _row(self, request: CommitRequest) -> LedgerRow | None:
         """Return the ledger row of the dataset and branch."""
         where = "SELECT row FROM ledger WHERE (store, dataset, branch) = (?, ?, ?)"
-        found = self._db.execute(where, self._key(request)).fetchone()
-        return from_json(found[0], LedgerRow) if found else None
+        stored = self._db.execute(where, self._key(request)).fetchone()
+        return from_json(stored[0], LedgerRow) if stored else None
 
     def _load(self, request: CommitRequest) -> None:
         for info in request.infos:
