@@ -40,11 +40,11 @@ class CommitGroups:
             group, again = self.sink.commit_group(urn), self.sink.commit_group(urn)
         except Exception as error:
             text = str(error) if isinstance(error, DistcommitError) else error_text(error)
-            raise _no_group(self.sink, urn, text) from error
+            raise _invalid_group(self.sink, urn, text) from error
         if not _is_group(group):
-            raise _no_group(self.sink, urn, f"{type(group).__name__}: {plain_text(repr(group), 60)}")
+            raise _invalid_group(self.sink, urn, f"{type(group).__name__}: {plain_text(repr(group), 60)}")
         if again != group:
-            raise _no_group(self.sink, urn, f"{group!r} on one call, {plain_text(repr(again), 60)} on the next")
+            raise _invalid_group(self.sink, urn, f"{group!r} on one call, {plain_text(repr(again), 60)} on the next")
         return group
 
     def bucket_of(self, urn: str, buckets: int) -> int:
@@ -70,7 +70,7 @@ def _is_group(group: object) -> bool:
         return False
 
 
-def _no_group(sink: Sink, urn: str, found: str) -> ConfigurationError:
+def _invalid_group(sink: Sink, urn: str, found: str) -> ConfigurationError:
     return ConfigurationError(
         "the sink returned an invalid commit group for a dataset",
         dataset=urn,

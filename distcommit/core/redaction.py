@@ -56,8 +56,8 @@ def is_public(key: str, value: str) -> bool:
 def redact(values: Iterable[str]) -> None:
     """Redact these values in this process from now on, also in their URL, JSON and `repr` forms."""
     _values.update(form for value in values for form in _forms(value) if len(form) >= _SHORTEST)
-    if _values and not isinstance(logging.getLogRecordFactory(), _Records):
-        logging.setLogRecordFactory(_Records(logging.getLogRecordFactory()))
+    if _values and not isinstance(logging.getLogRecordFactory(), _RedactingRecords):
+        logging.setLogRecordFactory(_RedactingRecords(logging.getLogRecordFactory()))
 
 
 def redacted(text: str) -> str:
@@ -71,7 +71,7 @@ def _forms(value: str) -> Iterator[str]:
     yield from (value, value.strip(), quote(value, safe=""), unquote(value), repr(value)[1:-1], json.dumps(value)[1:-1])
 
 
-class _Records:
+class _RedactingRecords:
     """Log record factory that redacts the records of another factory."""
 
     def __init__(self, before: Any) -> None:

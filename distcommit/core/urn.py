@@ -12,7 +12,7 @@ from hashlib import blake2b, sha256
 from distcommit.core.errors import ConfigurationError, plain_text
 
 MAX_URN_BYTES = 1024
-_KEPT = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.@=")
+_UNESCAPED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.@=")
 _MAX_FOLDER_BYTES = 200
 _PLAIN = re.compile(r"[A-Za-z0-9@=-][A-Za-z0-9_.@=-]*")
 
@@ -24,17 +24,17 @@ def check_urn(urn: str) -> str:
         ConfigurationError: if it is not text, is empty, exceeds 1,024 bytes or is not valid Unicode.
     """
     if type(urn) is not str:
-        raise _no_name(f"a {type(urn).__name__}: {plain_text(urn, 60)}")
+        raise _invalid_urn(f"a {type(urn).__name__}: {plain_text(urn, 60)}")
     try:
         size = len(urn.encode())
     except UnicodeEncodeError:
         size = 0
     if not 0 < size <= MAX_URN_BYTES:
-        raise _no_name(f"{len(urn)} characters: {urn[:60]!r}")
+        raise _invalid_urn(f"{len(urn)} characters: {urn[:60]!r}")
     return urn
 
 
-def _no_name(found: str) -> ConfigurationError:
+def _invalid_urn(found: str) -> ConfigurationError:
     return ConfigurationError(
         "a dataset URN is invalid",
         expected=f"text of 1 to {MAX_URN_BYTES} bytes of valid UTF-8",
@@ -65,7 +65,7 @@ def folder_of(urn: str) -> str:
         return urn
     raw = urn.encode()
     name = "".join(
-        chr(byte) if byte in _KEPT and not (index == 0 and byte in b"._") else f"%{byte:02X}"
+        chr(byte) if byte in _UNESCAPED and not (index == 0 and byte in b"._") else f"%{byte:02X}"
         for index, byte in enumerate(raw)
     )
     if len(name) <= _MAX_FOLDER_BYTES:

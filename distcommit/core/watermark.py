@@ -16,7 +16,7 @@ before `(7, "a")`. The source defines the meaning of a position; see `core.water
 """
 
 
-_SHOWN = 80
+_MAX_CHARACTERS = 80
 
 
 class Watermark(Struct, frozen=True, array_like=True):
@@ -81,7 +81,7 @@ def shown(position: Position) -> str:
     if not isinstance(position, tuple):
         return str(position)
     text = msgspec.json.encode(position).decode()
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    return text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]}..."
 
 
 def shown_in_short(positions: Mapping[str, Position]) -> str:

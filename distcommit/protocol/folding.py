@@ -51,7 +51,7 @@ def apply(number: int, record: Record, fold: Fold) -> None:
         return
     match record:
         case Checkpoint():
-            _begin_at(number, record, fold)
+            _restore(number, record, fold)
         case Fence():
             fold.fence_epoch, fold.fence_run_id = record.epoch, record.run_id
         case Decide():
@@ -61,10 +61,10 @@ def apply(number: int, record: Record, fold: Fold) -> None:
                 sealed = OpenSequence(PENDING, sequence, held=record.gate is Gate.HELD)
                 _update(fold, sequence.dataset_urn, open=sealed, closed_epoch=record.epoch)
                 if record.gate is Gate.PASSED:
-                    _end_as_done(fold, SequenceName(sequence.dataset_urn, sequence.epoch))
+                    _close_as_done(fold, SequenceName(sequence.dataset_urn, sequence.epoch))
         case Done():
             for name in record.sequences:
-                _end_as_done(fold, name)
+                _close_as_done(fold, name)
         case Failed():
             urn = record.sequence.dataset_urn
             tried = tuple(sorted({*_open(fold, urn).tried_epochs, record.epoch}))
@@ -81,7 +81,7 @@ def apply(number: int, record: Record, fold: Fold) -> None:
             for name in record.sequences:
                 _update(fold, name.dataset_urn, open=None)
         case ByHand():
-            _by_hand(fold, record)
+            _apply_operator_action(fold, record)
         case SetWatermark():
             _set(fold, record.dataset_urn, record.watermark, record.who)
         case SetWatermarks():
@@ -91,10 +91,10 @@ def apply(number: int, record: Record, fold: Fold) -> None:
             fold.datasets.update({state.dataset_urn: state for state in record.datasets})
             fold.heads = {}
         case _:
-            _apply_of_job(record, fold)
+            _apply_job_record(record, fold)
 
 
-def _begin_at(number: int, record: Checkpoint, fold: Fold) -> None:
+def _restore(number: int, record: Checkpoint, fold: Fold) -> None:
     fold.fence_epoch, fold.fence_run_id = record.fence_epoch, record.fence_run_id
     fold.decided_epochs = frozenset(record.decided_epochs)
     fold.datasets = {state.dataset_urn: state for state in record.datasets}
@@ -104,7 +104,7 @@ def _begin_at(number: int, record: Checkpoint, fold: Fold) -> None:
     fold.generation, fold.buckets, fold.under_way = record.generation, record.buckets, record.under_way
 
 
-def _apply_of_job(record: Cut | Heads | Rebucket | Moved | Generation, fold: Fold) -> None:
+def _apply_job_record(record: Cut | Heads | Rebucket | Moved | Generation, fold: Fold) -> None:
     """Apply records of log heads and of moves to another generation."""
     match record:
         case Cut():
@@ -127,12 +127,12 @@ def _apply_of_job(record: Cut | Heads | Rebucket | Moved | Generation, fold: Fol
             assert_never(record)
 
 
-def _by_hand(fold: Fold, record: ByHand) -> None:
+def _apply_operator_action(fold: Fold, record: ByHand) -> None:
     urn = record.sequence.dataset_urn
     match record.action:
         case HandAction.ACCEPT | HandAction.GIVEN_UP:
             targets = _after_accept(fold.state_of(urn), _open(fold, urn).sequence)
-            _end_as_done(fold, record.sequence)
+            _close_as_done(fold, record.sequence)
             skipped = merged((*fold.state_of(urn).skipped, *record.skipped))
             _update(fold, urn, accepted_epochs=(record.sequence.epoch,), targets=targets, skipped=skipped)
         case HandAction.ABANDONED:
@@ -151,7 +151,7 @@ def _by_hand(fold: Fold, record: ByHand) -> None:
             assert_never(record.action)
 
 
-def _end_as_done(fold: Fold, name: SequenceName) -> None:
+def _close_as_done(fold: Fold, name: SequenceName) -> None:
     """Close a sequence as done: the watermark moves, and the dataset is idle."""
     state, sequence = fold.state_of(name.dataset_urn), _open(fold, name.dataset_urn).sequence
     high = sequence.high if sequence.high is not None else state.watermark
@@ -172,7 +172,7 @@ def _end_as_done(fold: Fold, name: SequenceName) -> None:
         done_files=sequence.files,
         done_left_out=sequence.left_out,
         done_content_sum=sequence.content_sum,
-        unread=_still_unread(state.unread, state.watermark, high, in_part=bool(sequence.left_out)),
+        unread=_remaining_failure(state.unread, state.watermark, high, in_part=bool(sequence.left_out)),
         schemas={**state.schemas, **sequence.schemas},
         targets={**state.targets, **sequence.targets},
     )
@@ -193,7 +193,7 @@ def _counted(before: FailedReading | None, epoch: int, now: UnreadDataset) -> Fa
     return FailedReading(epoch, failed_runs, now.expected_high, now.reason, now.stops, now.outage)
 
 
-def _still_unread(
+def _remaining_failure(
     unread: FailedReading | None, before: Watermark | None, after: Watermark | None, *, in_part: bool
 ) -> FailedReading | None:
     """Return the remaining read failure after a watermark has moved.

@@ -19,7 +19,7 @@ from distcommit.core.errors import plain_text
 from distcommit.core.watermark import Position, Watermark
 from distcommit.core.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
 
-_REACHED_TOLD = 100
+_MAX_POSITION_CHARACTERS = 100
 """Characters of the position in front of an error. Stored errors are cut, and the error must remain visible."""
 
 
@@ -182,7 +182,7 @@ def _winners(
         prefix = next((state for state in longest if staged(state)), None)
         if prefix is not None:
             chosen.append(prefix)
-            reached = plain_text(prefix.actual_high, _REACHED_TOLD)
+            reached = plain_text(prefix.actual_high, _MAX_POSITION_CHARACTERS)
             failures[-1] = f"work unit {unit.work_unit_id} is read up to {reached} only: {failures[-1]}"
     return chosen, failures
 

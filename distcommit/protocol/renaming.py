@@ -70,11 +70,11 @@ def renamed(states: Iterable[DatasetState], named_now: NamedNow, *, only_ahead: 
             if now != urn:
                 read.setdefault(now, _Read()).add(state, partition, position)
     for urn, reading in read.items():
-        result[urn] = _gone_on(result.get(urn) or DatasetState(urn), reading, only_ahead=only_ahead)
+        result[urn] = _continued(result.get(urn) or DatasetState(urn), reading, only_ahead=only_ahead)
     return list(result.values())
 
 
-def _gone_on(state: DatasetState, read: _Read, *, only_ahead: bool) -> DatasetState:
+def _continued(state: DatasetState, read: _Read, *, only_ahead: bool) -> DatasetState:
     """Return the state of a dataset that continues where it was read under other names."""
     before = state.reached or Watermark({}, read.incarnation)
     same = before.incarnation in ("", read.incarnation) or not read.incarnation

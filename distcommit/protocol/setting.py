@@ -37,7 +37,7 @@ def reach_after(state: DatasetState, watermark: Watermark, why: str) -> Reach:
             if at != was:
                 skipped.append(SkippedRange(partition, was, at, why, incarnation=incarnation))
         elif was is not None and at_or_past(was, at):
-            skipped = [part for skip in skipped for part in _up_to(skip, partition, at, incarnation)]
+            skipped = [part for skip in skipped for part in _part_before(skip, partition, at, incarnation)]
             first = origin.get(partition)
             origin |= {partition: at} if first is not None and at_or_past(first, at) else {}
         else:
@@ -45,7 +45,7 @@ def reach_after(state: DatasetState, watermark: Watermark, why: str) -> Reach:
     return origin, merged(skipped)
 
 
-def _up_to(skip: SkippedRange, partition: str, at: Position, incarnation: str) -> Iterator[SkippedRange]:
+def _part_before(skip: SkippedRange, partition: str, at: Position, incarnation: str) -> Iterator[SkippedRange]:
     """Yield the part of a skipped range before a position of that partition and incarnation."""
     is_other = bool(skip.incarnation and incarnation) and skip.incarnation != incarnation
     if is_other or skip.partition != partition or at_or_past(at, skip.high):

@@ -80,26 +80,26 @@ def objection(record: Record, fold: Fold) -> str:
         case Decide():
             return _not_newest(record.epoch, fold)
         case Intent():
-            return _not_newest(record.epoch, fold) or _unfit(record, fold)
+            return _not_newest(record.epoch, fold) or _seal_problem(record, fold)
         case Done():
-            return _not_newest(record.epoch, fold) or _not_all(record.sequences, fold, _MAY_CLOSE)
+            return _not_newest(record.epoch, fold) or _not_open(record.sequences, fold, _MAY_CLOSE)
         case Failed():
-            return _not_newest(record.epoch, fold) or _not_all((record.sequence,), fold, (PENDING,))
+            return _not_newest(record.epoch, fold) or _not_open((record.sequence,), fold, (PENDING,))
         case Left():
             names = [SequenceName(entry.dataset_urn, entry.epoch) for entry in record.sequences]
-            return _not_newest(record.epoch, fold) or _not_all(names, fold, (PENDING,))
+            return _not_newest(record.epoch, fold) or _not_open(names, fold, (PENDING,))
         case Unread():
-            return _not_newest(record.epoch, fold) or _unfit_unread(record, fold)
+            return _not_newest(record.epoch, fold) or _read_failure_problem(record, fold)
         case Dropped():
             return (
                 _not_newest(record.epoch, fold)
-                or _not_all(record.sequences, fold, (PENDING,))
+                or _not_open(record.sequences, fold, (PENDING,))
                 or _not_held(record, fold)
             )
         case ByHand(action=HandAction.READ_AGAIN):
             return _not_stopped(record.sequence, fold)
         case ByHand():
-            return _not_all((record.sequence,), fold, (BY_HAND[record.action][0],))
+            return _not_open((record.sequence,), fold, (BY_HAND[record.action][0],))
         case SetWatermark():
             return _not_idle((record.dataset_urn,), fold)
         case SetWatermarks():
@@ -111,11 +111,11 @@ def objection(record: Record, fold: Fold) -> str:
                 "" if complete else "a state is repeated, or closed by a newer epoch"
             )
         case Cut():
-            return _not_newest(record.epoch, fold) or _under_way(fold) or _heads_back(record.heads, fold, at_least=0)
+            return _not_newest(record.epoch, fold) or _under_way(fold) or _heads_problem(record.heads, fold, at_least=0)
         case Heads():
-            return _under_way(fold) or _heads_back(record.heads, fold, at_least=1)
+            return _under_way(fold) or _heads_problem(record.heads, fold, at_least=1)
         case Rebucket():
-            return _not_newest(record.epoch, fold) or _unfit_generation(record, fold)
+            return _not_newest(record.epoch, fold) or _generation_problem(record, fold)
         case Moved():
             return _not_newest(record.epoch, fold) or _not_idle(fold.datasets, fold)
         case Generation():
@@ -144,10 +144,10 @@ def may_seal(fold: Fold, epoch: int, urn: str, low: Watermark | None) -> bool:
 
 def may_close(fold: Fold, epoch: int, name: SequenceName) -> bool:
     """Return whether the run of `epoch` may record that the effects of a sequence are durable."""
-    return not (fold.moved_to or _not_newest(epoch, fold) or _not_all((name,), fold, _MAY_CLOSE))
+    return not (fold.moved_to or _not_newest(epoch, fold) or _not_open((name,), fold, _MAY_CLOSE))
 
 
-def _unfit(record: Intent, fold: Fold) -> str:
+def _seal_problem(record: Intent, fold: Fold) -> str:
     urns = [sequence.dataset_urn for sequence in record.sequences]
     if len(set(urns)) < len(urns):
         return "a dataset is named twice"
@@ -166,7 +166,7 @@ def _not_as_planned(state: DatasetState, low: Watermark | None) -> str:
     )
 
 
-def _unfit_unread(record: Unread, fold: Fold) -> str:
+def _read_failure_problem(record: Unread, fold: Fold) -> str:
     """Return why the run may not record these read failures; empty if it may.
 
     A dataset's failure counts once for a run, and not if a run has read the dataset, or an operator has set its
@@ -197,7 +197,7 @@ def _under_way(fold: Fold) -> str:
     return f"generation {fold.under_way.generation} is under way" if fold.under_way else ""
 
 
-def _heads_back(heads: tuple[Head, ...], fold: Fold, at_least: int) -> str:
+def _heads_problem(heads: tuple[Head, ...], fold: Fold, at_least: int) -> str:
     """Return why the heads are invalid. Each must be of another bucket and `at_least` records above the bucket's last
     head."""
     if len({head.bucket for head in heads}) < len(heads):
@@ -209,7 +209,7 @@ def _heads_back(heads: tuple[Head, ...], fold: Fold, at_least: int) -> str:
     return ""
 
 
-def _unfit_generation(record: Rebucket, fold: Fold) -> str:
+def _generation_problem(record: Rebucket, fold: Fold) -> str:
     if record.generation != fold.generation + 1 or record.buckets < 1:
         return f"generation {record.generation} of {record.buckets} buckets cannot follow generation {fold.generation}"
     if fold.under_way is None:
@@ -227,7 +227,7 @@ def _not_idle(urns: Iterable[str], fold: Fold) -> str:
     return f"{busy.dataset_urn} is {busy.status.value}" if busy else ""
 
 
-def _not_all(names: Iterable[SequenceName], fold: Fold, allowed: tuple[DatasetStatus, ...]) -> str:
+def _not_open(names: Iterable[SequenceName], fold: Fold, allowed: tuple[DatasetStatus, ...]) -> str:
     """Return why the names are not distinct open sequences, each with an allowed status; empty if they are."""
     urns: set[str] = set()
     for name in names:

@@ -120,7 +120,7 @@ class Schedule:
     def at(self, moment: Moment) -> Schedule:
         """Advance the time: jobs whose firing has passed are due."""
         set_back = moment.wall_ms < self.seen_ms - LATE_MS
-        entries = {name: _at(entry, moment, set_back=set_back) for name, entry in self.entries.items()}
+        entries = {name: _advanced(entry, moment, set_back=set_back) for name, entry in self.entries.items()}
         return replace(self, entries=entries, seen_ms=moment.wall_ms)
 
     def with_job(self, name: str, plan: Plan, moment: Moment, last_ms: int | None = None) -> Schedule:
@@ -221,7 +221,7 @@ class Schedule:
         return replace(self, entries={**self.entries, name: entry})
 
 
-def _at(entry: Entry, moment: Moment, *, set_back: bool) -> Entry:
+def _advanced(entry: Entry, moment: Moment, *, set_back: bool) -> Entry:
     now = entry.plan.timetable.now(moment)
     if set_back:  # firings repeat, because the alternative is none until the clock has caught up
         entry = replace(entry, fires=min(entry.fires, entry.plan.timetable.after(now)))

@@ -18,7 +18,7 @@ from distcommit.stores.history.run_records import CancelRequest, read_cancel
 
 logger = logging.getLogger(__name__)
 
-_EVERY_S = 1.0
+_POLL_INTERVAL_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def cancellable(launch: Launch, spark: SparkSession, settings: RunSettings) -> I
             )
 
     def watch() -> None:
-        while not ended.wait(_EVERY_S):
+        while not ended.wait(_POLL_INTERVAL_S):
             try:
                 request = requests[0] if requests else read_cancel(store.fs, store.roots.store, epoch)
             except (DistcommitError, OSError) as error:

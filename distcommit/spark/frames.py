@@ -31,7 +31,7 @@ from distcommit.stores.state.job_store import JobStore
 
 logger = logging.getLogger(__name__)
 
-_AT_ONCE = 8
+_PARALLEL_DATASETS = 8
 """Number of datasets that Spark reads concurrently. Most wait for their reader."""
 _KINDS = {
     **dict.fromkeys(("byte", "short", "integer", "long"), Kind.INTEGER),
@@ -57,7 +57,9 @@ def staged_frames(spark: SparkSession, source: SparkSource, store: JobStore) -> 
     frames = StagedFrames(fs, folder, tuple(source.datasets), source.format, source.watermark)
     states = _stored(store, frames.datasets)
     try:
-        in_flight(_AT_ONCE, lambda urn: _Reading(spark, source, frames, urn).stage(states.get(urn)), frames.datasets)
+        in_flight(
+            _PARALLEL_DATASETS, lambda urn: _Reading(spark, source, frames, urn).stage(states.get(urn)), frames.datasets
+        )
         yield frames
     finally:
         remove_attempts(fs, root, [SPOOLED_FRAMES])
@@ -106,8 +108,8 @@ class _Reading:
             return StagedFrame(self._parts(read, Kind.INTEGER))
         frame = StagedFrame(column=column, kind=self._kind(read), reader=self.source.reader_of(self.urn))
         stored = stored_in(self.urn, frame, state)
-        wanted = _from(read, column, stored)
-        before = _greatest(wanted, column) if frame.kind is Kind.INTEGER else position_of(Kind.TIME, datetime.now(UTC))
+        wanted = _new_rows(read, column, stored)
+        before = _maximum(wanted, column) if frame.kind is Kind.INTEGER else position_of(Kind.TIME, datetime.now(UTC))
         parts = self._parts(wanted, frame.kind)
         end = end_of(frame.kind, parts, self.source.lookback or 0, before)
         return structs.replace(frame, parts=parts, bound=stored, end=end)
@@ -144,13 +146,13 @@ class _Reading:
         )
 
 
-def _greatest(read: DataFrame, column: str) -> int | None:
+def _maximum(read: DataFrame, column: str) -> int | None:
     """Return the maximum of an integer column; None if there is none."""
     (row,) = read.agg(max_of(read[f"`{column}`"])).collect()
     return None if row[0] is None else int(row[0])
 
 
-def _from(read: DataFrame, column: str, stored: Position | None) -> DataFrame:
+def _new_rows(read: DataFrame, column: str, stored: Position | None) -> DataFrame:
     """Return the rows that may be new and those without a value, as far as the reader can filter."""
     if stored is None or stored in BEGINNINGS.values():
         return read

@@ -51,7 +51,7 @@ class PartitionCall(Generic[Result]):
     def in_task(self, partition: int, nothing: Iterable[object]) -> Iterator[bytes]:
         """Process one partition of an RDD without elements: yield its report."""
         del nothing
-        _spare_the_collector()
+        _reduce_garbage_collection()
         with _redacted_errors():
             report = self.function(self.settings, partition)
         yield msgspec.msgpack.encode(report)
@@ -80,7 +80,7 @@ def _redacted_errors() -> Iterator[None]:
 
 
 @functools.cache
-def _spare_the_collector() -> None:
+def _reduce_garbage_collection() -> None:
     """Reduce garbage collection, once in a worker. Imported modules live as long as the worker, and the functions
     create no reference cycles."""
     gc.collect()

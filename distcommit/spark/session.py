@@ -26,8 +26,10 @@ logger = logging.getLogger(__name__)
 
 MINIMUM_JAVA = 17
 
-_KNOCK_S = 10
-_NOT_OF_SETTINGS = re.compile(r"java\.(net|io|nio)\.(?!.*(UnknownHost|URISyntax|MalformedURL|FileNotFound|NoSuchFile))")
+_CONNECT_TIMEOUT_S = 10
+_TRANSIENT_CAUSES = re.compile(
+    r"java\.(net|io|nio)\.(?!.*(UnknownHost|URISyntax|MalformedURL|FileNotFound|NoSuchFile))"
+)
 """Classes of Java exceptions that may not recur with the same settings."""
 _REDACTION, _USUAL_REDACTION = "spark.redaction.regex", "(?i)secret|password|token|access[.]?key|credential"
 _READ_AT_START = (
@@ -109,7 +111,7 @@ def open_session(settings: SparkSettings, app_name: str) -> SparkSession:
         builder = builder.config(key, value)
     try:
         _start_jvm(
-            settings.master, {key: value for key, value in conf.items() if _is_told_at_start(key, settings.conf)}
+            settings.master, {key: value for key, value in conf.items() if _is_start_setting(key, settings.conf)}
         )
         return builder.getOrCreate()
     except Exception as error:
@@ -137,7 +139,7 @@ def not_started(error: Exception, master: str) -> DistcommitError:
             " spark.driver.memory and the Java options of spark.conf; the log above has details",
         )
     causes = re.findall(r"^(?:Caused by)?: ([\w.$]+)", text, re.MULTILINE)
-    if causes and _NOT_OF_SETTINGS.match(causes[-1]):
+    if causes and _TRANSIENT_CAUSES.match(causes[-1]):
         todo = "check that the cluster of spark.master, its ports and disks work, and start again"
         return TransientError(what, master=master, found=first_line, todo=todo)
     return ConfigurationError(
@@ -153,7 +155,7 @@ def redaction_pattern(conf: Mapping[str, str]) -> str:
     return "|".join(part for part in (conf.get(_REDACTION, _USUAL_REDACTION), names and f"^(?:{names})$") if part)
 
 
-def _is_told_at_start(key: str, conf: Mapping[str, str]) -> bool:
+def _is_start_setting(key: str, conf: Mapping[str, str]) -> bool:
     """Return whether a setting is passed to the JVM's command line, where `ps` shows it. Settings that only Spark reads
     are not."""
     is_secret = SECRET_FILE.search(conf.get(key, "")) or re.search(conf.get(_REDACTION, _USUAL_REDACTION), key)
@@ -189,7 +191,7 @@ def stop_session(spark: SparkSession) -> None:
 
 def _open_remote(url: str) -> SparkSession:
     try:
-        _knock(url)
+        _require_reachable(url)
         return SparkSession.builder.remote(url).create()
     except ImportError as error:
         raise ConfigurationError(
@@ -207,16 +209,16 @@ def _open_remote(url: str) -> SparkSession:
         ) from error
 
 
-def _knock(url: str) -> None:
+def _require_reachable(url: str) -> None:
     """Raise an error if the server is unreachable, because a session tries for ten minutes."""
     import grpc  # noqa: PLC0415 - an extra
     from pyspark.sql.connect.client import DefaultChannelBuilder  # noqa: PLC0415 - an extra
 
     with DefaultChannelBuilder(url).toChannel() as channel:
         try:
-            grpc.channel_ready_future(channel).result(_KNOCK_S)
+            grpc.channel_ready_future(channel).result(_CONNECT_TIMEOUT_S)
         except grpc.FutureTimeoutError as error:
-            raise ConnectionError(f"no connection within {_KNOCK_S} seconds") from error
+            raise ConnectionError(f"no connection within {_CONNECT_TIMEOUT_S} seconds") from error
 
 
 def _first_line(error: Exception) -> str:

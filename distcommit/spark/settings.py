@@ -38,7 +38,7 @@ class SparkSettings(BaseModel):
         return {str(k): str(v).lower() if isinstance(v, bool) else str(v) for k, v in conf.items()}
 
     @model_validator(mode="after")
-    def _the_server_has_its_own(self) -> SparkSettings:
+    def _reject_conf_with_remote(self) -> SparkSettings:
         if self.remote and self.conf:
             raise ValueError(
                 "spark.conf cannot be set over Spark Connect; configure the server, or remove spark.remote"

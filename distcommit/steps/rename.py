@@ -203,18 +203,18 @@ class FsRenameCommitStep(CommitStep):
             status = fs.status(path)
             if status is not None and self._is_ours(path, status):
                 fs.delete(path)
-            self._sync_what_is_left(folder, root)
+            self._sync_nearest_parent(folder, root)
         except OSError as error:
             raise storage_error(error, "a file of an abandoned sequence could not be removed", path=path) from error
 
-    def _sync_what_is_left(self, folder: str, root: str) -> None:
+    def _sync_nearest_parent(self, folder: str, root: str) -> None:
         """Sync a folder, or if a sweep has deleted it, the nearest existing parent, so that the deletion is durable."""
         try:
             self.context.fs.sync([folder], root)
         except FileNotFoundError:
             if folder == root:
                 raise
-            self._sync_what_is_left(parent_of(folder), root)
+            self._sync_nearest_parent(parent_of(folder), root)
 
     def is_gone(self) -> bool:
         return self.context.fs.status(self.target) is None

@@ -137,7 +137,7 @@ class SinkCommitStep(CommitStep):
         errors: dict[int, DistcommitError | None] = {}
         for index, step in enumerate(steps):
             try:
-                requests[index] = step._current()
+                requests[index] = step._current_request()
             except SinkUnavailableError as error:
                 errors[index] = error
         if errors and whole:
@@ -183,7 +183,7 @@ class SinkCommitStep(CommitStep):
         Raises:
             ConflictError: if it is committed and cannot be rolled back. Nothing changed.
         """
-        self._roll_back("abort", lambda committer: committer.abort([self._current()]))
+        self._roll_back("abort", lambda committer: committer.abort([self._current_request()]))
 
     def _roll_back(self, callback: str, act: Callable[[SinkCommitter], bool | None]) -> None:
         with open_committer(self.sink, self.context) as committer:
@@ -201,9 +201,9 @@ class SinkCommitStep(CommitStep):
 
     def allow(self) -> None:
         with open_committer(self.sink, self.context) as committer:
-            require_success(repr(self), "allow", committer.allow([self._current()]))
+            require_success(repr(self), "allow", committer.allow([self._current_request()]))
 
-    def _current(self) -> CommitRequest:
+    def _current_request(self) -> CommitRequest:
         """Return the request with infos of the sink's current version.
 
         Raises:

@@ -88,10 +88,10 @@ def _typed(class_: Any, options: Mapping[str, Any]) -> dict[str, Any]:
         hints = get_type_hints(class_.__init__)
     except (NameError, TypeError, AttributeError):  # names that are imported for type checkers only
         hints = {}
-    return {name: _as_said(name, hints[name], value) if name in hints else value for name, value in options.items()}
+    return {name: _validated(name, hints[name], value) if name in hints else value for name, value in options.items()}
 
 
-def _as_said(name: str, kind: Any, value: Any) -> Any:
+def _validated(name: str, kind: Any, value: Any) -> Any:
     has_config = isinstance(kind, type) and (issubclass(kind, BaseModel) or is_dataclass(kind))
     try:
         reader = TypeAdapter[Any](kind, config=None if has_config else ConfigDict(arbitrary_types_allowed=True))

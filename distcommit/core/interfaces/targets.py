@@ -65,7 +65,9 @@ class Target:
 def broker_addresses(brokers: str) -> frozenset[str]:
     """Return the addresses of a comma-separated list of Kafka brokers."""
     urls = (broker.strip().rpartition("://")[2].lower() for broker in brokers.split(","))
-    return frozenset(_address(host or port, port if host else "9092") for host, _, port in map(_parted, urls) if port)
+    return frozenset(
+        _address(host or port, port if host else "9092") for host, _, port in map(_split_broker, urls) if port
+    )
 
 
 def database_address(url: str) -> frozenset[str]:
@@ -98,7 +100,7 @@ def is_within(folder: str, other: str) -> bool:
     return (folder.rstrip("/") + "/").startswith(other.rstrip("/") + "/")
 
 
-def _parted(broker: str) -> tuple[str, str, str]:
+def _split_broker(broker: str) -> tuple[str, str, str]:
     return broker.rpartition(":")
 
 

@@ -20,12 +20,12 @@ class Shown:
     __slots__ = ()
 
     def _repr_html_(self) -> str:
-        return f'<div class="tex2jax_ignore">{_shown(msgspec.to_builtins(self))}</div>'
+        return f'<div class="tex2jax_ignore">{_cell_html(msgspec.to_builtins(self))}</div>'
 
 
-def _shown(value: Any) -> str:
+def _cell_html(value: Any) -> str:
     if isinstance(value, Mapping):
-        return _table([(name, _shown(item)) for name, item in value.items() if _holds(item)])
+        return _table([(name, _cell_html(item)) for name, item in value.items() if _has_content(item)])
     if isinstance(value, Sequence) and not isinstance(value, str):
         return _rows(value)
     if isinstance(value, float):
@@ -46,13 +46,16 @@ def _rows(values: Sequence[Any]) -> str:
     shown = values[:_MOST_ROWS]
     more = f"<p>and {len(values) - len(shown):,} more</p>" if len(values) > len(shown) else ""
     if not all(isinstance(row, Mapping) for row in shown):
-        return "<br>".join(map(_shown, shown)) + more
-    names = dict.fromkeys(name for row in shown for name, item in row.items() if item is not False and _holds(item))
+        return "<br>".join(map(_cell_html, shown)) + more
+    names = dict.fromkeys(
+        name for row in shown for name, item in row.items() if item is not False and _has_content(item)
+    )
     head = "".join(f'<th scope="col" style="{_CELL}">{escape(printable(name))}</th>' for name in names)
     body = "".join(
         "<tr>"
         + "".join(
-            f'<td style="{_CELL}">{_shown(row[name])}</td>' if _holds(row.get(name)) else "<td></td>" for name in names
+            f'<td style="{_CELL}">{_cell_html(row[name])}</td>' if _has_content(row.get(name)) else "<td></td>"
+            for name in names
         )
         + "</tr>"
         for row in shown
@@ -60,8 +63,8 @@ def _rows(values: Sequence[Any]) -> str:
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
 
 
-def _holds(value: Any) -> bool:
+def _has_content(value: Any) -> bool:
     """Return whether a value is worth a cell: booleans always, others unless empty."""
     if isinstance(value, Mapping):
-        return any(map(_holds, value.values()))
+        return any(map(_has_content, value.values()))
     return isinstance(value, bool) or value not in (None, "", 0, [], ())

@@ -11,7 +11,7 @@ from typing import TypeVar
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_sharing: ContextVar[int] = ContextVar("sharing", default=1)
+_calls_in_flight: ContextVar[int] = ContextVar("sharing", default=1)
 """Number of calls that are in flight already, including this thread's."""
 
 
@@ -21,22 +21,22 @@ def in_flight(calls: int, act: Callable[[Item], Result], items: Sequence[Item]) 
     With one call, everything runs in this thread, one item after the other. Nested calls share the limit. The first
     error is raised. With several calls, other items may have run by then, and items that were not started never run.
     """
-    sharing = _sharing.get()
+    sharing = _calls_in_flight.get()
     calls = max(1, calls // sharing)
     if calls == 1 or len(items) <= 1:
         return [act(item) for item in items]
     workers = min(calls, len(items))
-    with ThreadPoolExecutor(workers, initializer=_sharing.set, initargs=(sharing * workers,)) as pool:
+    with ThreadPoolExecutor(workers, initializer=_calls_in_flight.set, initargs=(sharing * workers,)) as pool:
         return list(pool.map(act, items))
 
 
 def beside(calls: int, act: Callable[[], Result]) -> Result:
     """Return the result of `act`, run as one of `calls` concurrent calls, so that nested calls share the limit."""
-    token = _sharing.set(calls)
+    token = _calls_in_flight.set(calls)
     try:
         return act()
     finally:
-        _sharing.reset(token)
+        _calls_in_flight.reset(token)
 
 
 def ahead(calls: int, act: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:

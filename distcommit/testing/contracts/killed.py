@@ -54,7 +54,7 @@ class Nursery:
         Raises:
             AssertionError: if the process failed by itself, or did not end within two minutes.
         """
-        code, _ = self._asked(line, places, act, *arguments)
+        code, _ = self._result_of(line, places, act, *arguments)
         return code == _DIED
 
     def failed_at(self, line: int, places: Collection[str], act: Callable[..., None], *arguments: Any) -> bool:
@@ -62,16 +62,16 @@ class Nursery:
 
         Returns whether the line was reached. Raises like `killed_at`, except for errors after that line.
         """
-        code, lines = self._asked(-line, places, act, *arguments)
+        code, lines = self._result_of(-line, places, act, *arguments)
         return code == _DIED or lines >= line
 
     def lines_of(self, places: Collection[str], act: Callable[..., None], *arguments: Any) -> int:
         """Call `act` in a process and return the number of lines that it executes in these places. Raises like
         `killed_at`."""
-        _, lines = self._asked(_NEVER, places, act, *arguments)
+        _, lines = self._result_of(_NEVER, places, act, *arguments)
         return lines
 
-    def _asked(self, line: int, *asked: Any) -> tuple[int, int]:
+    def _result_of(self, line: int, *asked: Any) -> tuple[int, int]:
         self._pipe.send((line, *asked))
         assert self._pipe.poll(_LONGEST_S), f"a process that must end before line {line} took over {_LONGEST_S} s"
         code, lines = cast("tuple[int, int]", self._pipe.recv())
@@ -84,7 +84,7 @@ def nursery(preloaded: Sequence[str]) -> Iterator[Nursery]:
     """Start a fork server that imports the modules once. At the end, end it and its children."""
     clean = multiprocessing.get_context("spawn")
     pipe, its_end = clean.Pipe()
-    process = clean.Process(target=_nurse, args=(its_end, tuple(preloaded)))
+    process = clean.Process(target=_serve, args=(its_end, tuple(preloaded)))
     process.start()
     its_end.close()
     try:
@@ -95,7 +95,7 @@ def nursery(preloaded: Sequence[str]) -> Iterator[Nursery]:
         process.join()
 
 
-def _nurse(pipe: Connection, preloaded: Sequence[str]) -> None:
+def _serve(pipe: Connection, preloaded: Sequence[str]) -> None:
     for name in preloaded:
         importlib.import_module(name)
     while True:

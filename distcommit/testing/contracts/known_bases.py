@@ -89,22 +89,22 @@ class KnownBases(TriedSink):
         """The audit and the rebuild read these: of all committed requests, and of no other or rolled back ones."""
         if not self.has_ledger(tmp_path):
             return
-        self._gives_back_holes_beside_which_there_is_no_record(tmp_path)
-        first = self._told(tmp_path, 1, (0, 3), hole=1, filtered=2)
+        self._check_holes_without_records(tmp_path)
+        first = self._request_with_positions(tmp_path, 1, (0, 3), hole=1, filtered=2)
         assert self.commit(tmp_path, first) == [Committed()]
-        self._says(tmp_path, {0, 3}, holes={1}, filtered={2})
-        second = self._told(tmp_path, 2, (4,), hole=5, filtered=6)
-        self._says(tmp_path, {0, 3}, holes={1}, filtered={2})
+        self._check_covered(tmp_path, {0, 3}, holes={1}, filtered={2})
+        second = self._request_with_positions(tmp_path, 2, (4,), hole=5, filtered=6)
+        self._check_covered(tmp_path, {0, 3}, holes={1}, filtered={2})
         for outcome in (Committed(), AlreadyCommitted()):
             assert self.commit(tmp_path, second) == [outcome]
-            self._says(tmp_path, {0, 3, 4}, holes={1, 5}, filtered={2, 6})
+            self._check_covered(tmp_path, {0, 3, 4}, holes={1, 5}, filtered={2, 6})
         try:
             self.abandon(tmp_path, second)
         except ConflictError:
             return
-        self._says(tmp_path, {0, 3}, holes={1}, filtered={2})
+        self._check_covered(tmp_path, {0, 3}, holes={1}, filtered={2})
 
-    def _gives_back_holes_beside_which_there_is_no_record(self, place: Path) -> None:
+    def _check_holes_without_records(self, place: Path) -> None:
         """Without a record there is no info to carry holes, so the commit log must keep them."""
         hole, writer = SkippedRange("0", 7, 9, "a hole", True, "topic-1"), self.writer(place, "a", 1, origin=_ORIGIN)
         writer.note_holes([hole])
@@ -112,7 +112,9 @@ class KnownBases(TriedSink):
         assert not prepared.infos
         assert [*prepared.holes] == [hole]
 
-    def _told(self, place: Path, epoch: int, offsets: tuple[int, ...], *, hole: int, filtered: int) -> CommitRequest:
+    def _request_with_positions(
+        self, place: Path, epoch: int, offsets: tuple[int, ...], *, hole: int, filtered: int
+    ) -> CommitRequest:
         """Return a request of an attempt whose writer received these positions of partition 0."""
         attempt = uuid.uuid4().hex
         writer = self.writer(place, "a", epoch, attempt, origin=_ORIGIN)
@@ -125,7 +127,7 @@ class KnownBases(TriedSink):
         infos = tuple(writer.prepare_commit().infos)
         return self.stored(place, CommitRequest("a", epoch, infos, bases=(epoch - 1,), attempts=(attempt,)))
 
-    def _says(self, place: Path, offsets: set[int], *, holes: set[int], filtered: set[int]) -> None:
+    def _check_covered(self, place: Path, offsets: set[int], *, holes: set[int], filtered: set[int]) -> None:
         (row,) = self.ledger_rows(place)
         assert isinstance(row, LedgerRow)
         (part,) = row.covered
