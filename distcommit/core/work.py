@@ -116,10 +116,10 @@ def positions_lost(skipped: Iterable[SkippedRange]) -> int:
 
 def lost_ranges(skipped: Iterable[SkippedRange]) -> list[str]:
     """Describe the first hundred ranges that were given up."""
-    lost = (range_ for range_ in skipped if not range_.is_hole)
+    given_up = (range_ for range_ in skipped if not range_.is_hole)
     return [
-        f"partition {range_.partition!r}, {shown(range_.low)} to {shown(range_.high)}: {range_.reason}"
-        for range_ in islice(lost, _LISTED)
+        f"partition {lost.partition!r}, {shown(lost.low)} to {shown(lost.high)}: {lost.reason}"
+        for lost in islice(given_up, _LISTED)
     ]
 
 

@@ -100,7 +100,7 @@ def execute_sequences(
         sequences: the steps by sequence name.
         verify_first: for replay: verify the steps of a batch once all earlier batches are done.
         wholes: for sequences that are published all or none, their atomic commit group. The steps of one sink and group
-            are one call of `CommitStep.execute_whole`, once all of the group's sequences have reached it. If one of
+            are one call of `CommitStep.execute_whole`, once all of the group's sequences are at it. If one of
             these has failed, the others are held back.
     """
     outcomes: Outcomes[Name] = Outcomes()

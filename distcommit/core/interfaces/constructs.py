@@ -106,7 +106,7 @@ class Converter(ABC):
     def schemas_known(self) -> Sequence[int]:
         """Return, at the end of a work unit, the schema ids that the dataset's records may have from now on.
 
-        Each id occurs once, with the ids given to `know_schemas` first. They are stored with the prepared output. The
+        Each id occurs once, the ids given to `know_schemas` first. They are stored with the prepared output. The
         default returns none.
         """
         return ()

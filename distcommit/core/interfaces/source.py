@@ -315,9 +315,9 @@ class Source(ABC):
         """Return the incarnation of each dataset's positions if an operator sets them. An absent dataset gets the
         incarnation that the next plan finds.
 
-        The default keeps the incarnation of the stored watermark. A source that can be recreated asks for the current
-        one and returns `kept_incarnations`. A source whose incarnations name its settings omits those that the settings
-        no longer name.
+        The default keeps the incarnation of the stored watermark. A source that can be recreated reads the current one
+        and returns `kept_incarnations`. A source whose incarnations name its settings omits those that are no longer
+        named.
 
         Args:
             states: the stored states; an unknown dataset has no watermark.
