@@ -44,7 +44,7 @@ from tests.unit.engine.machines import (
 
 WORLD = World()
 STOPPING = World(stop_after_failed_runs=3)
-WHY = "SourceError: this partition can't be read"
+WHY = "SourceError: a partition cannot be read"
 
 
 def at(**positions: int) -> Watermark:
