@@ -17,7 +17,7 @@ LATE_MS = 60_000
 timetables."""
 STUCK_MS = 120_000
 """A run that has not ended this long after it was told to is stuck."""
-USUAL_FRESH_MS = 600_000
+DEFAULT_FRESH_MS = 600_000
 """Freshness target of a job without one, for ordering due jobs."""
 HELD_WAIT_MS = 10_000
 """Delay before the next try of a job that another run's lock has blocked."""
@@ -47,7 +47,7 @@ class Plan:
     timetable: Timetable
     missed: Missed = Missed.RUN
     cancel_after_ms: int = 0
-    fresh_ms: int = USUAL_FRESH_MS
+    fresh_ms: int = DEFAULT_FRESH_MS
     telling_ms: int = 0
 
 
