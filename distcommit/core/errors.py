@@ -6,11 +6,14 @@ because Spark carries errors between processes.
 
 from __future__ import annotations
 
+import copy
 import errno
 import re
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from distcommit.core.redaction import redacted
+
+AnyError = TypeVar("AnyError", bound=Exception)
 
 
 class DistcommitError(Exception):
@@ -125,6 +128,18 @@ def add_ids(error: BaseException, **ids: object) -> None:
         error.ids |= {name: str(value) for name, value in ids.items() if name not in error.ids}
     else:
         error.add_note(", ".join(f"{name}={printable(value)}" for name, value in ids.items()))
+
+
+def copied(error: AnyError) -> AnyError:
+    """Return a copy, so that several places can add their own ids; the error itself if it cannot be copied."""
+    try:
+        twin = copy.copy(error)
+    except Exception:  # noqa: BLE001 - a custom class
+        return error
+    if type(twin) is not type(error):
+        return error
+    twin.__cause__ = error.__cause__ or error
+    return twin.with_traceback(error.__traceback__)
 
 
 def _rebuild(kind: type[DistcommitError], what: str, fields: dict[str, str]) -> DistcommitError:

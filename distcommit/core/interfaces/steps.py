@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 
 import msgspec
 
-from distcommit.core.errors import DistcommitError, plain_text, storage_error
+from distcommit.core.errors import DistcommitError, add_ids, copied, plain_text, storage_error
 from distcommit.core.interfaces.committer import CommitterContext, OpensCommitter
 from distcommit.core.ports import FileSystem
 from distcommit.core.watermark import Watermark
@@ -286,9 +286,11 @@ def step_name(step: CommitStep) -> str:
 
 
 def step_error(error: BaseException, step: CommitStep) -> DistcommitError:
-    """Return the typed error for any exception that a step raised."""
+    """Return the typed error for any exception that a step raised. It names the step."""
     if isinstance(error, DistcommitError):
-        return error
+        named = copied(error)
+        add_ids(named, step=step_name(step))
+        return named
     if isinstance(error, OSError):
         return storage_error(error, "a commit step failed", step=step_name(step))
     return DistcommitError(

@@ -14,13 +14,12 @@ requests stay in its own order. An error of one generator does not affect the ot
 
 from __future__ import annotations
 
-import copy
 from abc import abstractmethod
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, Self, TypeVar
 
-from distcommit.core.errors import add_ids
+from distcommit.core.errors import add_ids, copied
 from distcommit.core.support.parallel import in_flight
 
 Result = TypeVar("Result")
@@ -127,16 +126,4 @@ def _answers(kind: type[Request], requests: Sequence[Request]) -> Sequence[Any]:
     try:
         return kind.answer_all(requests)
     except Exception as error:  # noqa: BLE001 - raised again in each work
-        return [error, *(_copied(error) for _ in requests[1:])]
-
-
-def _copied(error: Exception) -> Exception:
-    """Return a copy, so that each work can add its own ids; the error itself if it cannot be copied."""
-    try:
-        twin = copy.copy(error)
-    except Exception:  # noqa: BLE001 - a custom class
-        return error
-    if type(twin) is not type(error):
-        return error
-    twin.__cause__ = error.__cause__ or error
-    return twin.with_traceback(error.__traceback__)
+        return [error, *(copied(error) for _ in requests[1:])]

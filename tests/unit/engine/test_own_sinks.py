@@ -352,7 +352,7 @@ class TestAbandon:
             def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
                 return []
 
-        with pytest.raises(ConflictError, match=r"can't take back .*dataset=a.*retry or accept"):
+        with pytest.raises(ConflictError, match=r"cannot roll back .*dataset=a.*retry or accept"):
             operator_actions.abandon(WORLD.store(machine), "a", "person", Plain().committers)
         assert statuses(WORLD, machine) == {"a": "quarantined"}
 

@@ -178,6 +178,11 @@ def test_error_of_a_failed_step_names_its_dataset() -> None:
         CommitSequence("d", (Said([], "one", returns=OSError("no disk")),), close=lambda: None).commit()
 
 
+def test_typed_error_that_a_step_raises_names_the_step() -> None:
+    outcomes = execute_sequences({"a": [Named([], "one", returns=DistcommitError("no"))]}, verify_first=False)
+    assert "Named: step one" in str(outcomes.failed["a"])
+
+
 def context(place: Path, *, nested: bool = False) -> StepContext:
     staging = place / "staging"
     for folder in (staging, place / "output"):
