@@ -1,9 +1,8 @@
 """Exactly-once ingestion of thousands of datasets on Spark, with a distributed commit step store.
 
-Start with `Job.from_file(path).run()`. The pieces of the design (`CommitStep`, `CommitStepStore`, `Source`, ...) work
-by themselves, also where neither Spark nor a Kafka client is installed; `app` puts them together, `engine` says what a
-run does, `spark` runs it on executors, `protocol` holds the rules. Importing this must not import Spark or a
-client.
+Start with `Job.from_file(path).run()`. The parts of the design (`CommitStep`, `CommitStepStore`, `Source`, ...) work by
+themselves, also without Spark or a Kafka client installed. `app` combines them, `engine` defines a run, `spark`
+executes it, `protocol` holds the rules. Importing this package must not import Spark or a client.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from distcommit.core.interfaces.committer import (
     Committed,
     FailedForGood,
     RetryLater,
+    SealRequest,
     SinkCommitter,
 )
 from distcommit.core.interfaces.constructs import (
@@ -34,7 +34,6 @@ from distcommit.core.interfaces.sink import (
     AttemptIdentity,
     Origin,
     Prepared,
-    SealRequest,
     Sink,
     SinkWriter,
     StagingArea,
@@ -124,7 +123,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """`Job`, `read` and `Cut`, once somebody asks for them: they bring sources, sinks and file systems along."""
+    """Import `Job`, `read` and `Cut` on first use, because they import sources, sinks and file systems."""
     if name == "Job":
         from distcommit.app.job import Job  # noqa: PLC0415
 

@@ -1,8 +1,8 @@
-"""Values of given types from bytes: the one way to msgspec's decoders.
+"""Decoding of bytes to typed values. All of msgspec's decoders are created here.
 
-msgspec looks at a type when it first meets it, and other threads see what it has of it so far, which ends the process
-(version 0.22: a segmentation fault, where two threads were the first to read a footer). Here each type is looked at
-under a lock, together with all that it is made of.
+When msgspec first uses a type, it analyzes the type without a lock. Another thread that uses the type at that moment
+sees a partial result, which crashes the process (msgspec 0.22: a segmentation fault when two threads read a footer). So
+each type is analyzed under a lock, with all types that it contains.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 Value = TypeVar("Value")
 
-_LOOKING = threading.Lock()
+_ANALYSIS = threading.Lock()
 _json: dict[Any, msgspec.json.Decoder[Any]] = {}
 _msgpack: dict[Any, msgspec.msgpack.Decoder[Any]] = {}
 
@@ -24,8 +24,8 @@ def json_decoder(kind: type[Value]) -> msgspec.json.Decoder[Value]: ...
 @overload
 def json_decoder(kind: Any) -> msgspec.json.Decoder[Any]: ...
 def json_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    """A new decoder, for types that are made as the program runs; may be shared by threads."""
-    with _LOOKING:
+    """Return a new decoder, for types created at run time. Threads may share it."""
+    with _ANALYSIS:
         return msgspec.json.Decoder(kind)
 
 
@@ -34,13 +34,14 @@ def from_json(data: bytes | str | msgspec.Raw, kind: type[Value]) -> Value: ...
 @overload
 def from_json(data: bytes | str | msgspec.Raw, kind: Any) -> Any: ...
 def from_json(data: bytes | str | msgspec.Raw, kind: Any) -> Any:
-    """The value of that type.
+    """Decode a value of that type.
 
     Args:
-        kind: hashable, and one of those that the program has: it is kept.
+        data: the JSON text.
+        kind: a hashable type that lives as long as the program, because its decoder is cached.
 
     Raises:
-        msgspec.DecodeError: if it is none; UnicodeDecodeError, RecursionError: likewise.
+        msgspec.DecodeError: if the data is not such a value; also UnicodeDecodeError, RecursionError.
     """
     return _json_of(kind).decode(data)
 
@@ -50,10 +51,10 @@ def from_msgpack(data: bytes | bytearray | memoryview, kind: type[Value]) -> Val
 @overload
 def from_msgpack(data: bytes | bytearray | memoryview, kind: Any) -> Any: ...
 def from_msgpack(data: bytes | bytearray | memoryview, kind: Any) -> Any:
-    """As `from_json`."""
+    """Decode a value like `from_json`."""
     decoder = _msgpack.get(kind)
     if decoder is None:
-        with _LOOKING:
+        with _ANALYSIS:
             decoder = _msgpack[kind] = msgspec.msgpack.Decoder(kind)
     return decoder.decode(data)
 
@@ -63,12 +64,12 @@ def converted(value: Any, kind: type[Value]) -> Value: ...
 @overload
 def converted(value: Any, kind: Any) -> Any: ...
 def converted(value: Any, kind: Any) -> Any:
-    """The same from plain values.
+    """Convert plain values to that type.
 
     Raises:
-        msgspec.ValidationError: if they make none.
+        msgspec.ValidationError: if they are not such a value.
     """
-    _json_of(kind)  # so that the type is known
+    _json_of(kind)  # analyzes the type under the lock
     return msgspec.convert(value, kind)
 
 

@@ -1,4 +1,4 @@
-"""Commit groups: datasets that are committed to one target together are in one bucket, and so in one commit log."""
+"""Commit groups: datasets that are committed to one target together share a bucket, and so a commit log."""
 
 from __future__ import annotations
 
@@ -13,24 +13,26 @@ MAX_GROUP_BYTES = 1024
 
 @dataclass(frozen=True, slots=True)
 class CommitGroups:
-    """The job's rule: what its sink says, or each dataset by itself. Who has the job's sink finds the same buckets.
+    """The job's rule that assigns datasets to commit groups and buckets.
+
+    The rule depends on the sink alone, so every process that has the job's sink computes the same buckets.
 
     Attributes:
-        sink: the job's; None where there is none, and datasets are by themselves.
+        sink: the job's sink. None puts each dataset into a group of its own.
     """
 
     sink: Sink | None = None
 
     @property
     def are_named(self) -> bool:
-        """Whether the sink names groups, so that a bucket's datasets may go to one target together."""
+        """Return whether the sink names groups, so that datasets of one bucket may share a target."""
         return self.sink is not None and self.sink.grouped_by != BY_DATASET
 
     def group_of(self, urn: str) -> str:
-        """The commit group of a dataset: its URN, unless the sink names another.
+        """Return the commit group of a dataset: its URN, unless the sink names another group.
 
         Raises:
-            ConfigurationError: if the sink names none, or one that can't be a group.
+            ConfigurationError: if the sink returns no valid group, or returns different groups for the same dataset.
         """
         if self.sink is None or not self.are_named:
             return urn
@@ -38,20 +40,23 @@ class CommitGroups:
             group, again = self.sink.commit_group(urn), self.sink.commit_group(urn)
         except Exception as error:
             text = str(error) if isinstance(error, DistcommitError) else error_text(error)
-            raise _no_group(self.sink, urn, text) from error
+            raise _invalid_group(self.sink, urn, text) from error
         if not _is_group(group):
-            raise _no_group(self.sink, urn, f"{type(group).__name__}: {plain_text(repr(group), 60)}")
+            raise _invalid_group(self.sink, urn, f"{type(group).__name__}: {plain_text(repr(group), 60)}")
         if again != group:
-            raise _no_group(self.sink, urn, f"{group!r}, and then {plain_text(repr(again), 60)}: not always the same")
+            raise _invalid_group(self.sink, urn, f"{group!r} on one call, {plain_text(repr(again), 60)} on the next")
         return group
 
     def bucket_of(self, urn: str, buckets: int) -> int:
-        """The bucket that holds the dataset's state, 0 <= bucket < buckets. Raises as `group_of`."""
+        """Return the bucket that holds the dataset's state, 0 <= bucket < buckets. Raises like `group_of`."""
         return bucket_of(self.group_of(urn), buckets)
 
     def planning_bucket(self, urn: str, buckets: int) -> int:
-        """The bucket whose owner plans the dataset: the one that holds its state. A dataset without a group has one
-        too, in which it is told that it has none."""
+        """Return the bucket whose owner plans the dataset.
+
+        This is the bucket that holds its state. A dataset without a valid group has a planning bucket too, so that its
+        owner can report the problem.
+        """
         try:
             return self.bucket_of(urn, buckets)
         except ConfigurationError:
@@ -65,12 +70,12 @@ def _is_group(group: object) -> bool:
         return False
 
 
-def _no_group(sink: Sink, urn: str, found: str) -> ConfigurationError:
+def _invalid_group(sink: Sink, urn: str, found: str) -> ConfigurationError:
     return ConfigurationError(
-        "the sink names no commit group for this dataset",
+        "the sink returned an invalid commit group for a dataset",
         dataset=urn,
         sink=sink.name,
-        expected=f"text of 1 to {MAX_GROUP_BYTES} bytes of valid UTF-8, the same whenever it is asked",
+        expected=f"text of 1 to {MAX_GROUP_BYTES} bytes of valid UTF-8, the same on every call",
         found=found,
         todo="correct the sink's commit_group()",
     )

@@ -1,4 +1,4 @@
-"""What the stored text of an error (`core.errors.error_text`) tells of it."""
+"""Classification of stored error texts, as `core.errors.error_text` writes them."""
 
 from __future__ import annotations
 
@@ -8,34 +8,33 @@ from collections.abc import Iterator
 from distcommit.core.errors import ConfigurationError, QualityError, RecordError, StuckError, TransientError
 
 _KIND = re.compile(r"(?:work unit .* only: )?(\w+): ", re.DOTALL)
-"""Where a part of a work unit is committed, that is told before the error."""
+"""The error's class name. A prefix names the work unit where only a part of it is committed."""
 
 
 def is_outage(text: str) -> bool:
-    """Whether something else than the data, or the source's program, is to blame: a transient error, storage or a
-    connection that fails, or no report at all."""
-    found = _KIND.match(text)
-    return found is None or found[1] in {"OSError", *_names(TransientError), *_names(ConnectionError), "TimeoutError"}
+    """Return whether the cause lies outside the data and the source's program: a transient error, a failed storage or
+    connection, or no report at all."""
+    match = _KIND.match(text)
+    return match is None or match[1] in {"OSError", *_names(TransientError), *_names(ConnectionError), "TimeoutError"}
 
 
 def is_permanent(text: str) -> bool:
-    """Whether the same would come of another attempt at once: the job's settings, or the records themselves, are to
-    blame."""
-    found = _KIND.match(text)
+    """Return whether a retry would fail the same way, because the job's settings or the records are wrong."""
+    match = _KIND.match(text)
     permanent = (ConfigurationError, QualityError, RecordError)
-    return found is not None and any(found[1] in _names(kind) for kind in permanent)
+    return match is not None and any(match[1] in _names(kind) for kind in permanent)
 
 
 def has_ended_its_worker(text: str) -> bool:
-    """Whether a construct did not return, so that the worker of its task was ended."""
-    found = _KIND.match(text)
-    return found is not None and found[1] == StuckError.__name__
+    """Return whether a construct did not return, so that the task's worker was killed."""
+    match = _KIND.match(text)
+    return match is not None and match[1] == StuckError.__name__
 
 
 def is_record(text: str, what: str) -> bool:
-    """Whether a record has failed its work unit, and the error says `what` of it."""
-    found = _KIND.match(text)
-    return found is not None and found[1] in _names(RecordError) and text[found.end() :].startswith(what)
+    """Return whether a record failed its work unit with an error that begins with `what`."""
+    match = _KIND.match(text)
+    return match is not None and match[1] in _names(RecordError) and text[match.end() :].startswith(what)
 
 
 def _names(kind: type[BaseException]) -> Iterator[str]:

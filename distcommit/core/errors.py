@@ -1,26 +1,29 @@
-"""The error tree, grouped by what the caller does next.
+"""The error tree, grouped by the caller's next action.
 
-Every message says what failed with its ids, what was expected, what was found and what to do; every error pickles,
+Every message states the failure with its ids, the expected state, the actual state and a remedy. Every error pickles,
 because Spark carries errors between processes.
 """
 
 from __future__ import annotations
 
+import copy
 import errno
 import re
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from distcommit.core.redaction import redacted
 
+AnyError = TypeVar("AnyError", bound=Exception)
+
 
 class DistcommitError(Exception):
-    """Root of all errors raised on purpose.
+    """Root of all errors that distcommit raises on purpose.
 
     Args:
-        what: what failed, one clause.
-        expected: the state that the code needed.
-        found: the state that it met.
-        todo: what the reader does next.
+        what: the failure, one clause.
+        expected: the required state.
+        found: the actual state.
+        todo: the remedy, in the imperative.
         **ids: the names involved (dataset, epoch, bucket, path, ...).
     """
 
@@ -48,30 +51,29 @@ class DistcommitError(Exception):
 
     @classmethod
     def rebuilt(cls, what: str, fields: dict[str, str]) -> Self:
-        """The same error again, from its parts (pickle calls this)."""
+        """Recreate the error from its parts. Pickle calls this."""
         return cls(what, **fields)
 
 
 _TO_DO = ". To do: "
-"""Comes before the remedy in the text of an error."""
+"""Separator before the remedy in the text of an error."""
 _LINE_BREAK = re.compile(r"\s*[\r\n]\s*")
 _UNPRINTABLE = re.compile("[\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Control characters, line separators, what turns the direction of text, and halves of characters."""
+"""Control characters, line separators, direction marks and surrogates."""
 
 
 def printable(text: object, *, lines: bool = False) -> str:
-    """Text for a terminal or a log, whatever it came from: what would control the terminal, forge a line or show text
-    in another order stands there as its escape.
+    """Escape characters that would control a terminal, forge a log line or reorder the text.
 
     Args:
-        text: what is shown.
+        text: the text to show.
         lines: whether line breaks and tabs stay.
     """
     return _UNPRINTABLE.sub(lambda found: found[0] if lines and found[0] in "\n\t" else _escape(found[0]), f"{text}")
 
 
 def escaped_in_json(text: str) -> str:
-    """JSON text, which is left the same value, without characters that would control a terminal."""
+    """Escape terminal control characters in JSON text. The value stays the same."""
     return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
@@ -80,17 +82,19 @@ def _escape(character: str) -> str:
 
 
 def plain_text(text: object, limit: int = 2000) -> str:
-    """The text of whatever somebody gave, so that it can be stored: valid UTF-8, `shortened` to `limit` characters."""
+    """Return a storable text of any object: valid UTF-8, `shortened` to `limit` characters."""
     try:
-        found = str(text)
-    except Exception:  # noqa: BLE001 - somebody else's class
-        found = f"<a {type(text).__name__} without a text>"
-    return shortened(found, limit).encode("utf-8", "backslashreplace").decode()
+        converted = str(text)
+    except Exception:  # noqa: BLE001 - a custom class
+        converted = f"<a {type(text).__name__} without a text>"
+    return shortened(converted, limit).encode("utf-8", "backslashreplace").decode()
 
 
 def shortened(text: str, limit: int) -> str:
-    """Cut the text of an error at `limit` characters: its cause is cut, and the remedy at its end stays whole, unless
-    that alone takes more than three quarters of them."""
+    """Cut the text of an error to `limit` characters.
+
+    The cause is cut and the remedy stays whole, unless the remedy alone takes more than three quarters of the limit.
+    """
     _, mark, todo = text.rpartition(_TO_DO)
     room = limit - len(mark) - len(todo)
     if len(text) <= limit:
@@ -99,20 +103,43 @@ def shortened(text: str, limit: int) -> str:
 
 
 def shortened_cause(text: str, limit: int) -> str:
-    """Put the text of an error on one line, its cause cut at `limit` characters and the remedy at its end whole."""
+    """Put the text of an error on one line, with its cause cut to `limit` characters and its remedy whole."""
     text = " ".join(text.split())
     cause, mark, todo = text.rpartition(_TO_DO) if _TO_DO in text else (text, "", "")
     return f"{cause if len(cause) <= limit else cause[: limit - 3] + '...'}{mark}{todo}"
 
 
 def error_text(error: BaseException, limit: int = 4000) -> str:
-    """The kind of an error and its text, whoever raised it, so that it can be stored."""
+    """Return the class and the text of any error, storable and without secrets."""
     return reason_text(f"{type(error).__name__}: {plain_text(error, 4 * limit)}", limit)
 
 
 def reason_text(text: object, limit: int = 2000) -> str:
-    """Return why something failed, so that it can be stored: `plain_text` without what settings hold of secrets."""
+    """Return the reason of a failure, storable and without secrets."""
     return plain_text(redacted(plain_text(text, 10 * limit)), limit)
+
+
+def add_ids(error: BaseException, **ids: object) -> None:
+    """Add the names of the objects involved to an error, unless it has them.
+
+    An error that is not a DistcommitError gets them as a note, which tracebacks show.
+    """
+    if isinstance(error, DistcommitError):
+        error.ids |= {name: str(value) for name, value in ids.items() if name not in error.ids}
+    else:
+        error.add_note(", ".join(f"{name}={printable(value)}" for name, value in ids.items()))
+
+
+def copied(error: AnyError) -> AnyError:
+    """Return a copy, so that several places can add their own ids; the error itself if it cannot be copied."""
+    try:
+        twin = copy.copy(error)
+    except Exception:  # noqa: BLE001 - a custom class
+        return error
+    if type(twin) is not type(error):
+        return error
+    twin.__cause__ = error.__cause__ or error
+    return twin.with_traceback(error.__traceback__)
 
 
 def _rebuild(kind: type[DistcommitError], what: str, fields: dict[str, str]) -> DistcommitError:
@@ -120,31 +147,31 @@ def _rebuild(kind: type[DistcommitError], what: str, fields: dict[str, str]) -> 
 
 
 class ConfigurationError(DistcommitError):
-    """The job file, an argument or the environment is wrong: a person changes it."""
+    """The job file, an argument or the environment is wrong and must be changed."""
 
     exit_code = 2
 
 
 class OverdueError(ConfigurationError):
-    """A construct of the job has worked on a batch of records for too long."""
+    """A construct of the job exceeded its time limit for a batch."""
 
 
 class StuckError(OverdueError):
-    """A construct of the job did not return from native code, so that the worker of its task was killed."""
+    """A construct did not return from native code, so that the task's worker was killed."""
 
 
 class ConflictError(DistcommitError):
-    """Surely not applied, because somebody else was first: look again, then decide."""
+    """The change was certainly not applied, because another process was first. Read the state again, then decide."""
 
     exit_code = 3
 
 
 class FencedError(ConflictError):
-    """A newer run has fenced this one: this run ends, and never takes a new epoch."""
+    """A newer run has fenced this one. The run ends and never takes a new epoch."""
 
 
 class RunCancelledError(DistcommitError):
-    """Somebody wants the run to end: it publishes nothing more, and the next one replays what it had sealed."""
+    """An operator cancelled the run. It publishes nothing more, and the next run replays its sealed commits."""
 
     exit_code = 130
 
@@ -154,91 +181,90 @@ class LockHeldError(ConflictError):
 
 
 class NotSettledError(ConflictError):
-    """What a reader asks for is not there yet: a run has left something open, or no cut has been made since."""
+    """The requested snapshot does not exist yet: a commit is still open, or no snapshot was taken since."""
 
 
 class CutGoneError(ConflictError):
-    """What a reader asks for is not kept any more, or went while it was read: nothing of it is to be used."""
+    """The requested snapshot has expired, perhaps while it was read. Discard all results that were read from it."""
 
 
 class OutcomeUnknownError(DistcommitError):
-    """The operation may or may not have taken effect: read back, never delete."""
+    """The operation may or may not have taken effect. Read the state back and never delete."""
 
     exit_code = 4
 
 
 class TransientError(DistcommitError):
-    """Nothing is wrong with the data: try again later."""
+    """The data is not the cause. Try again later."""
 
     exit_code = 4
 
 
 class HeldBackError(TransientError):
-    """What it is published with, all or nothing, can't be published: nobody's fault, until that is released."""
+    """The dataset's atomic commit group cannot be published until another of its datasets is released."""
 
 
 class StorageRefusedError(TransientError):
-    """The storage took nothing of it, surely: it is full, read-only, or not to be written by this user."""
+    """The storage rejected the whole operation: it is full, read-only or not writable by this user."""
 
 
 class ProcessLostError(TransientError):
-    """A process that did the run's work has died: the next run replays what was sealed, and reads the rest again."""
+    """A process of the run died. The next run replays sealed commits and reads the rest again."""
 
 
 class CorruptError(DistcommitError):
-    """Stored bytes are not what this program wrote: only what depends on them stops."""
+    """Stored bytes are damaged or of foreign origin. Only their dependents stop."""
 
     exit_code = 5
 
 
 class StaleStoreError(CorruptError):
-    """The store is older than what was published, or not the one it was published from: no run begins on it."""
+    """The store is older than the published output, or belongs to another output. No run starts on it."""
 
 
 class LostTailError(CorruptError):
-    """A bucket's log lacks what was at its end once: its datasets are left alone, by runs and by hand."""
+    """A bucket's log has lost its newest segments. Runs and operator actions skip its datasets."""
 
 
 class UnknownVersionError(CorruptError):
-    """Stored bytes are of a format version that this program does not know."""
+    """Stored bytes have a format version that this program does not know."""
 
 
 class UnknownStepTypeError(DistcommitError):
-    """A stored step is of a type that this program does not know: it is left alone, for one that does."""
+    """A stored step has a type that this program does not know. It stays pending for a program that does."""
 
     exit_code = 2
 
 
 class LostError(DistcommitError):
-    """A step's effect can't be proven and can't be redone: the dataset is quarantined, the watermark stays."""
+    """A step's effect can be neither verified nor repeated. The dataset is quarantined and its watermark stays."""
 
     exit_code = 5
 
 
 class SourceUnavailableError(TransientError):
-    """The source as a whole can't be reached: nothing was planned; what was pending is replayed."""
+    """The source as a whole is unreachable. Nothing was planned, and pending commits are replayed."""
 
 
 class SinkUnavailableError(TransientError):
-    """The job's sink as a whole can't be used, or is another one: what it has to commit stays pending, and no dataset's
-    attempts are counted."""
+    """The job's sink as a whole is unusable, or is another sink. Commits stay pending, and no attempt is counted."""
 
 
 class RecordError(DistcommitError):
-    """A record could not be decoded: the work unit fails, or the record goes to the error file."""
+    """A record could not be decoded. The work unit fails, or the record goes to the error file."""
 
 
 TURNED_AWAY = "a record is turned away"
 NEW_FIELDS = "a record has fields that those before do not have, and evolution is fail"
-"""What a `RecordError` says where the job file may say that the work unit is not to fail for it."""
+"""Beginnings of `RecordError` texts that the job file can turn into a rejection instead of a failed work unit."""
 
 
 class QualityError(DistcommitError):
-    """What was read is not as a mandatory task checker wants it: the work unit fails."""
+    """A mandatory task checker rejected an attempt. The work unit fails."""
 
 
 class SourceError(DistcommitError):
-    """The source refused or lost something: only the datasets concerned stop."""
+    """The source rejected a request or lost data. Only the affected datasets stop."""
 
 
 _OUTAGES = {
@@ -268,11 +294,11 @@ REFUSALS = {
     errno.EPERM: "correct the permissions: let this user write {}",
     errno.ELOOP: "remove the symbolic link or the mount at {}",
 }
-"""By errno: refusals of a whole operation, before any of it has an effect, and what to do about them."""
+"""By errno: rejections of a whole operation before any effect, with the remedy for each."""
 
 
 def storage_error(error: OSError, what: str, **ids: str) -> DistcommitError:
-    """The typed error for a failed storage operation: transient where the data is not to blame."""
+    """Return the typed error for a failed storage operation: transient unless the data is the cause."""
     if error.errno in REFUSALS:
         path = error.filename or ids.get("path", "the job's folders")
         return StorageRefusedError(
@@ -285,6 +311,6 @@ def storage_error(error: OSError, what: str, **ids: str) -> DistcommitError:
     return kind(
         what,
         found=f"{type(error).__name__}: {error}",
-        todo="mend the storage (space, permissions, connection) and run again; nothing was lost",
+        todo="repair the storage (space, permissions, connection) and run again; nothing was lost",
         **ids,
     )

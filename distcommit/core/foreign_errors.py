@@ -1,7 +1,7 @@
-"""Errors of code that is not distcommit's own: libraries, native extensions, custom classes.
+"""Errors of foreign code: libraries, native extensions, custom classes.
 
-A Rust extension that panics raises what no `except Exception` catches. It would end the whole task, with every dataset
-that the task reads. Here it becomes an Exception, which belongs to one record, one schema or one work unit.
+A panic of a Rust extension raises a BaseException that no `except Exception` catches. It would end the whole task with
+all its datasets. `foreign_errors` turns it into an Exception that fails one record, one schema or one work unit.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ _OWN = "distcommit."
 
 
 class ForeignError(Exception):
-    """A library or a custom class raised an error that is not an Exception, such as a panic of native code."""
+    """An error of a library or custom class that was not an Exception, such as a panic of native code."""
 
 
 @contextmanager
 def foreign_errors() -> Iterator[None]:
-    """Raise an error that is not an Exception as a ForeignError.
+    """Convert errors that are not Exceptions into a ForeignError.
 
     KeyboardInterrupt, SystemExit and GeneratorExit pass, because a cancellation and the end of a process are not
     errors. Errors that distcommit defines pass as well: they simulate the death of the process.
 
     Raises:
-        ForeignError: in place of a panic, with its kind and text.
+        ForeignError: in place of a panic, with its class and text.
     """
     try:
         yield

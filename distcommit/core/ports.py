@@ -1,4 +1,4 @@
-"""Ports: what the stores, steps and writers need from a file system and from the clock."""
+"""Ports: the file system and clock operations that stores, steps and writers need."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ from distcommit.core.errors import REFUSALS
 
 
 class FileStatus(Struct, frozen=True, gc=False):
-    """Identity of a file. `file_id` is 0 where the file system has none, and so is `mtime_ns`."""
+    """Identity of a file or folder.
+
+    Attributes:
+        size_bytes: the size; 0 for a folder.
+        mtime_ns: the modification time in nanoseconds since 1970; 0 where the file system has none.
+        file_id: the inode number or a like id; 0 where the file system has none.
+        is_folder: whether it is a folder.
+    """
 
     size_bytes: int
     mtime_ns: int
@@ -21,7 +28,13 @@ class FileStatus(Struct, frozen=True, gc=False):
 
 
 class FolderEntry(Struct, frozen=True, gc=False):
-    """One name in a folder; `file_id` as in `FileStatus`, as far as the listing gives it."""
+    """One name in a folder.
+
+    Attributes:
+        name: the last path component.
+        is_folder: whether it is a folder.
+        file_id: as in `FileStatus`, if the listing provides it; else 0.
+    """
 
     name: str
     is_folder: bool
@@ -30,7 +43,13 @@ class FolderEntry(Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class FileAccess:
-    """Who may do what with a file; what is None stays as the file system sets it. `mode`: its permission bits."""
+    """Permissions of a file. None leaves the file system's default.
+
+    Attributes:
+        mode: the permission bits.
+        owner: the owner's name.
+        group: the group's name.
+    """
 
     mode: int | None = None
     owner: str | None = None
@@ -38,48 +57,57 @@ class FileAccess:
 
 
 class StagedWriter(Protocol):
-    """A file being written, made exclusively. Its bytes are durable after `close_file(sync=True)`, or `sync_tree`."""
+    """A file being written, created exclusively.
+
+    Its bytes are durable after `close_file(sync=True)` or `FileSystem.sync_tree`.
+    """
 
     @property
     def size_bytes(self) -> int:
-        """Bytes written so far."""
+        """Return the number of bytes written so far."""
         ...
 
     @property
     def checksum(self) -> int:
-        """xxh3-64 over the bytes written so far."""
+        """Return the xxh3-64 checksum of the bytes written so far."""
         ...
 
     def write(self, data: bytes | bytearray | memoryview, /) -> int: ...
     def close_file(self, *, sync: bool) -> FileStatus:
-        """Flushes, syncs if asked, closes, and returns the identity. A failed sync is final for this file."""
+        """Flush, sync if requested, close, and return the identity. A failed sync is final for this file."""
         ...
 
 
 class NotPutError(OSError):
-    """A put was refused before the file could get its name: surely nothing was put."""
+    """A put was rejected before the file got its name. Nothing was written."""
 
 
 class OutsideRootError(OSError):
-    """A path below one of the job's roots leads out of it, through a symbolic link or a mount: nothing was done."""
+    """A path below one of the job's roots leads outside through a symbolic link or a mount. Nothing was done."""
 
 
 def not_put(error: OSError, path: str) -> OSError:
-    """The error of a put that failed before the file could get its name, as the port has it."""
+    """Return the port's error for a put that failed before the file got its name."""
     return NotPutError(error.errno, error.strerror, path) if error.errno in REFUSALS else error
 
 
 class FileSystem(Protocol):
-    """The operations that the protocol is built from. Paths are absolute in the file system's own form.
+    """The file system operations that the protocol is built from.
 
-    Errors are the built-in ones: FileNotFoundError, FileExistsError, PermissionError, other OSError.
-    `has_folders`: False for object stores. There folders are the beginnings of names: they are there while anything is
-    below them, so that making and deleting them does nothing and none is ever missing or moved; files are durable when
-    they are closed; and a file can be renamed only if it was created for that target, and can't be read before.
-    `has_links`: whether it has symbolic links, and `real_path` tells where they lead.
-    `names_last`: whether each name is durable once the call has returned that made it.
-    `parallel_calls`: how many calls are worth having in flight at once in a task; 1 where a call costs no waiting.
-    `parallel_buckets`: how many buckets a task works on at once, which share these calls.
+    Paths are absolute in the file system's own form. Errors are the built-in ones: FileNotFoundError, FileExistsError,
+    PermissionError, other OSError.
+
+    In an object store (`has_folders` is False), folders are prefixes of names. Creating and deleting them does nothing,
+    and none is ever missing or moved. Files are durable when they are closed. A file can be renamed only if it was
+    created for that target, and cannot be read before.
+
+    Attributes:
+        scheme: the URL scheme of its paths.
+        has_folders: False for object stores.
+        has_links: whether it has symbolic links, which `real_path` resolves.
+        names_last: whether a name is durable once the call that created it has returned.
+        parallel_calls: useful number of concurrent calls in a task; 1 where a call has no latency.
+        parallel_buckets: number of buckets that a task works on concurrently. They share the parallel calls.
     """
 
     scheme: str
@@ -90,117 +118,143 @@ class FileSystem(Protocol):
     parallel_buckets: int
 
     def read(self, path: str) -> bytes:
-        """All bytes of a file."""
+        """Return all bytes of a file."""
         ...
 
     def list_folder(self, path: str) -> list[FolderEntry]:
-        """Names in a folder, in any order; empty if there is no such folder."""
+        """Return the names in a folder, in any order; empty if the folder does not exist."""
         ...
 
     def status(self, path: str) -> FileStatus | None:
-        """Identity of a file or folder, uncached; None if there is none. Symbolic links are not followed."""
+        """Return the uncached identity of a file or folder, None if there is none. Symbolic links are not followed."""
         ...
 
     def checksum(self, path: str) -> int:
-        """xxh3-64 over the file's bytes."""
+        """Return the xxh3-64 checksum of the file's bytes."""
         ...
 
     def make_folder(self, path: str) -> bool:
-        """Makes one folder; False if the name is taken, or, by a folder, True where it is not told who made it.
-        FileNotFoundError if the folder above it is missing.
+        """Create one folder.
 
-        Without `has_folders` True, and nothing is done."""
+        Without `has_folders`, does nothing and returns True.
+
+        Returns:
+            False if the name is taken. Also True for an existing folder where the file system does not report its
+            creator.
+
+        Raises:
+            FileNotFoundError: if the parent folder is missing.
+        """
         ...
 
     def make_folders(self, path: str) -> None:
-        """Makes a folder and those above it that are missing. Durable after `sync` of it (which goes up)."""
+        """Create a folder and its missing parents. Durable after `sync` of the folder, which includes its parents."""
         ...
 
     def create(self, path: str, target: str = "") -> StagedWriter:
-        """Opens a new file. Raises FileExistsError if the name is taken, FileNotFoundError if its folder is missing.
+        """Open a new file for writing.
 
         Args:
-            target: the name that the file will be renamed to, if it will be. It needs to be said only where the file
-                system has no folders; there, without it, FileExistsError may come when the file is closed.
+            path: the file.
+            target: the name that the file will be renamed to, if it will be renamed. Needed only without `has_folders`:
+                there, without it, closing the file may raise FileExistsError.
+
+        Raises:
+            FileExistsError: if the name is taken.
+            FileNotFoundError: if the folder is missing.
         """
         ...
 
     def set_access(self, path: str, access: FileAccess) -> None:
-        """Sets a closed file's mode, owner and group; its identity stays. Durable after `sync_tree`.
+        """Set the mode, owner and group of a closed file. Its identity stays. Durable after `sync_tree`.
 
-        PermissionError if the user of the process may not; an owner or group that is not known is another OSError.
+        Raises:
+            PermissionError: if the process's user may not do so. An unknown owner or group is another OSError.
         """
         ...
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        """Publishes a whole file under a name that nobody has, durably; False if the name was taken.
+        """Publish a whole file durably under a new name; return False if the name is taken.
 
-        No reader ever sees part of it. An OSError leaves the outcome unknown: read back. Not so a NotPutError.
+        A reader never sees part of the file. A NotPutError means that nothing was put. After any other OSError the
+        outcome is unknown: read back.
         """
         ...
 
     def put_all_if_absent(self, files: Sequence[tuple[str, bytes]]) -> list[bool | OSError]:
-        """`put_if_absent` for many paths and their bytes, of which some may be put when others are not: its answers,
-        or the errors that it would have raised, in order."""
+        """Call `put_if_absent` for many paths and their bytes. Each put is independent.
+
+        Returns:
+            for each file, in order, the result of `put_if_absent` or the error that it would have raised.
+        """
         ...
 
     def rename(self, source: str, target: str) -> None:
-        """Moves a file without replacing. FileExistsError if `target` is there, FileNotFoundError if `source` or the
-        target's folder is not. Durable after `sync` of the target's folder. Another OSError if this file system can't
-        give this file that name."""
+        """Move a file without replacing. Durable after `sync` of the target's folder.
+
+        Raises:
+            FileExistsError: if `target` exists.
+            FileNotFoundError: if `source` or the target's folder is missing.
+            OSError: if this file system cannot give the file that name.
+        """
         ...
 
     def rename_folder(self, source: str, target: str) -> bool:
-        """Moves a folder with all that is in it without replacing; False if `target` is there, whatever it is, or if
-        this file system can't do it in one step. FileNotFoundError if `source` or the folder above `target` is not.
-        Durable after `sync` of the folder above `target`."""
+        """Move a folder with its content without replacing. Durable after `sync` of the target's parent folder.
+
+        Returns:
+            False if `target` exists in any form, or if this file system cannot move a folder in one step.
+
+        Raises:
+            FileNotFoundError: if `source` or the target's parent folder is missing.
+        """
         ...
 
     def delete(self, path: str) -> bool:
-        """Removes a file; False if it was not there."""
+        """Delete a file; return False if it did not exist."""
         ...
 
     def delete_folder(self, path: str) -> bool:
-        """Removes an empty folder; False if it was not there or not empty."""
+        """Delete an empty folder; return False if it did not exist or is not empty."""
         ...
 
     def sync(self, folders: Iterable[str], root: str) -> None:
-        """Makes the entries of these folders durable, with the folders above them up to and including `root`."""
+        """Make the entries of these folders durable, with all parent folders up to and including `root`."""
         ...
 
     def sync_tree(self, root: str) -> None:
-        """Makes everything below `root` that was closed, made or renamed before durable: bytes and names."""
+        """Make everything below `root` durable that was closed, created or renamed before: bytes and names."""
         ...
 
     def real_path(self, path: str) -> str:
-        """The path with symbolic links resolved."""
+        """Return the path with symbolic links resolved."""
         ...
 
 
 @runtime_checkable
 class ProbedFileSystem(Protocol):
-    """A file system of a kind that nobody has tried: it is asked for all that it has to do when a store is made."""
+    """A file system of an untested kind. All required operations are tried when a store is created."""
 
     def probe(self, folder: str) -> None:
-        """Tries it in a folder that is made for that, and that the caller removes.
+        """Try all required operations in a folder that the caller created for this and deletes afterwards.
 
         Raises:
-            ConfigurationError: naming what it can't do.
+            ConfigurationError: naming the missing ability.
         """
         ...
 
 
 class Clock(Protocol):
-    """Time, for leases, pacing and reports; never for correctness."""
+    """Time for leases, pacing and reports. Correctness never depends on it."""
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970."""
+        """Return milliseconds since 1970."""
         ...
 
     def monotonic_s(self) -> float:
-        """Seconds that never go back."""
+        """Return seconds that never decrease."""
         ...
 
     def sleep(self, seconds: float) -> None:
-        """Waits."""
+        """Block for a number of seconds."""
         ...

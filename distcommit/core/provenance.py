@@ -1,4 +1,4 @@
-"""How a source's batches say where each record came from."""
+"""Columns of a source's batches that name each record's origin."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ def _itself(urn: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """The columns of a source's batches that say where each record came from: partition, and integer offset in it.
+    """The columns that name each record's source partition and its integer offset there.
 
-    An audit also has to know which datasets count in the same thing, whose positions only one of them may publish.
+    An audit also needs to know which datasets share an offset space, because only one of them may publish a position.
 
     Attributes:
         partition_column: the column with the partition.
         offset_column: the column with the offset.
-        thing_of: names what a dataset's offsets count in (a Kafka topic), by its URN alone, however the job that wrote
-            it was configured; by default each dataset counts in a thing of its own.
-        unique_incarnations: whether an incarnation is the name of one thing in the world (a Kafka topic id), so that
-            datasets of the same one count in the same thing, whatever their URNs say.
-        counts_reading: whether an offset numbers what was read (a row of a list, of files), and not a place in the
-            source. Once a watermark is forgotten, other records get the same offsets, and newer ones get lower ones.
+        thing_of: returns a dataset's offset space (a Kafka topic) from its URN alone, independent of the
+            job's configuration at that time. By default each dataset has an offset space of its own.
+        unique_incarnations: whether an incarnation is globally unique (a Kafka topic id), so that datasets with the
+            same incarnation share an offset space, whatever their URNs.
+        counts_reading: whether an offset numbers the records in reading order (rows of a list, of files) and is not a
+            place in the source. Once a watermark is forgotten, other records get the same offsets, and newer ones get
+            lower offsets.
     """
 
     partition_column: str

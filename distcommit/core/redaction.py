@@ -1,10 +1,9 @@
-"""Texts that this process must not show: values of settings that may be secret.
+"""Redaction of secret setting values in texts.
 
 Errors of clients, drivers and custom classes may quote a setting's value. Every error text that is stored or shown
-passes `redacted`. A value is known from where it is read (the job file, a secret's file) or, on an executor, from the
-task flow, which carries the values that the driver knew. From the first value on, the log records of the process are
-redacted as they are made, so that no handler prints a value: not the one of last resort either, which prints what
-executors log, with tracebacks.
+passes `redacted`. The driver learns a value where it is read (the job file, a secret's file); an executor learns it
+from the task flow. From the first value on, the process's log records are redacted at creation. So no handler prints a
+value, not even logging's last-resort handler, which prints the executors' logs with tracebacks.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from urllib.parse import quote, unquote
 
 HIDDEN = "***"
 _SHORTEST = 6
-"""Shorter values may stand in a text by chance."""
+"""Shorter values may occur in a text by chance."""
 _PROTOCOLS = frozenset({"plaintext", "ssl", "sasl_plaintext", "sasl_ssl"})
 _MECHANISMS = frozenset({"plain", "scram-sha-256", "scram-sha-512", "gssapi", "oauthbearer"})
 _PUBLIC = {"security.protocol": _PROTOCOLS, "sasl.mechanism": _MECHANISMS, "sasl.mechanisms": _MECHANISMS}
@@ -25,7 +24,7 @@ _values: set[str] = set()
 
 
 class Redaction:
-    """The values to redact, for a process that unpickles this."""
+    """The values to redact, installed in every process that unpickles this."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._values = frozenset(values)
@@ -33,7 +32,7 @@ class Redaction:
 
     @classmethod
     def known(cls) -> Redaction:
-        """Return the values that are hidden in this process now."""
+        """Return the values that are redacted in this process now."""
         return cls(_values)
 
     def __reduce__(self) -> tuple[type[Redaction], tuple[frozenset[str]]]:
@@ -55,14 +54,14 @@ def is_public(key: str, value: str) -> bool:
 
 
 def redact(values: Iterable[str]) -> None:
-    """Hide these values from now on, in this process, also as URLs, JSON and Python's `repr` have them."""
+    """Redact these values in this process from now on, also in their URL, JSON and `repr` forms."""
     _values.update(form for value in values for form in _forms(value) if len(form) >= _SHORTEST)
-    if _values and not isinstance(logging.getLogRecordFactory(), _Records):
-        logging.setLogRecordFactory(_Records(logging.getLogRecordFactory()))
+    if _values and not isinstance(logging.getLogRecordFactory(), _RedactingRecords):
+        logging.setLogRecordFactory(_RedactingRecords(logging.getLogRecordFactory()))
 
 
 def redacted(text: str) -> str:
-    """Return the text with `***` for each value that is to be hidden."""
+    """Return the text with `***` in place of each secret value."""
     for value in sorted(_values, key=len, reverse=True) if _values else ():
         text = text.replace(value, HIDDEN)
     return text
@@ -72,8 +71,8 @@ def _forms(value: str) -> Iterator[str]:
     yield from (value, value.strip(), quote(value, safe=""), unquote(value), repr(value)[1:-1], json.dumps(value)[1:-1])
 
 
-class _Records:
-    """The factory of log records: those of another factory, redacted."""
+class _RedactingRecords:
+    """Log record factory that redacts the records of another factory."""
 
     def __init__(self, before: Any) -> None:
         self._before = before
@@ -82,14 +81,14 @@ class _Records:
         record: logging.LogRecord = self._before(*args, **kwargs)
         try:
             text = record.getMessage()
-        except Exception:  # noqa: BLE001 - the arguments do not fit: its handlers say so
+        except Exception:  # noqa: BLE001 - the arguments do not fit: the handlers report it
             return record
         if (shown := redacted(text)) != text:
             record.msg, record.args = shown, None
         if record.exc_info:
             trace = _FORMATTER.formatException(record.exc_info)
             if (shown := redacted(trace)) != trace:
-                record.exc_text = shown  # which formatters take
+                record.exc_text = shown  # formatters use it instead of exc_info
         return record
 
 

@@ -1,4 +1,4 @@
-"""How a run can end."""
+"""Outcomes of a run."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from enum import StrEnum
 
 
 class RunOutcome(StrEnum):
-    """What became of a run that came to its end. One that was killed says nothing of itself.
-
-    SUCCEEDED: all that it was to do is done. INCOMPLETE: something did not go through, and is told by its name.
-    HELD_BACK: it publishes all datasets or none, and not all could be. FENCED: a newer run took over. INTERRUPTED: by a
-    person. FAILED: it could not go on.
-    """
+    """The outcome that a run records at its end. A killed run records none."""
 
     SUCCEEDED = "succeeded"
+    """All work is done."""
     INCOMPLETE = "incomplete"
+    """At least one dataset or step failed. The run's record names it."""
     HELD_BACK = "held back"
+    """The job publishes all datasets or none, and not all could be published."""
     FENCED = "fenced"
+    """A newer run took over."""
     INTERRUPTED = "interrupted"
+    """An operator ended the run."""
     FAILED = "failed"
+    """An error ended the run."""

@@ -1,7 +1,7 @@
-"""Dataset URNs: their folder name, and the bucket of a name.
+"""Dataset URNs: validity, folder name and bucket.
 
-A URN is any non-empty text. What is found here is a function of the text alone, so that every process, of every
-version, finds the same.
+A URN is any non-empty text. All results are functions of the text alone, so that every process of every version
+computes the same.
 """
 
 from __future__ import annotations
@@ -12,31 +12,31 @@ from hashlib import blake2b, sha256
 from distcommit.core.errors import ConfigurationError, plain_text
 
 MAX_URN_BYTES = 1024
-_KEPT = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.@=")
+_UNESCAPED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.@=")
 _MAX_FOLDER_BYTES = 200
 _PLAIN = re.compile(r"[A-Za-z0-9@=-][A-Za-z0-9_.@=-]*")
 
 
 def check_urn(urn: str) -> str:
-    """Returns `urn` if it can name a dataset.
+    """Return `urn` if it can name a dataset.
 
     Raises:
-        ConfigurationError: if it is no text, empty, longer than 1,024 bytes, or not valid Unicode.
+        ConfigurationError: if it is not text, is empty, exceeds 1,024 bytes or is not valid Unicode.
     """
     if type(urn) is not str:
-        raise _no_name(f"a {type(urn).__name__}: {plain_text(urn, 60)}")
+        raise _invalid_urn(f"a {type(urn).__name__}: {plain_text(urn, 60)}")
     try:
         size = len(urn.encode())
     except UnicodeEncodeError:
         size = 0
     if not 0 < size <= MAX_URN_BYTES:
-        raise _no_name(f"{len(urn)} characters: {urn[:60]!r}")
+        raise _invalid_urn(f"{len(urn)} characters: {urn[:60]!r}")
     return urn
 
 
-def _no_name(found: str) -> ConfigurationError:
+def _invalid_urn(found: str) -> ConfigurationError:
     return ConfigurationError(
-        "this can't name a dataset",
+        "a dataset URN is invalid",
         expected=f"text of 1 to {MAX_URN_BYTES} bytes of valid UTF-8",
         found=found,
         todo="rename the dataset at its source or exclude it",
@@ -44,9 +44,9 @@ def _no_name(found: str) -> ConfigurationError:
 
 
 def bucket_of(name: str, buckets: int) -> int:
-    """The bucket of a commit group, 0 <= bucket < buckets; the same on every machine and version.
+    """Return the bucket of a commit group, 0 <= bucket < buckets; the same on every machine and version.
 
-    Which group a dataset has, `core.commit_groups` says. What can't name one has a bucket too, in which it is told so.
+    `core.commit_groups` assigns datasets to groups. An invalid name has a bucket too, whose owner reports the problem.
     """
     try:
         data = name.encode()
@@ -56,16 +56,16 @@ def bucket_of(name: str, buckets: int) -> int:
 
 
 def folder_of(urn: str) -> str:
-    """One path component for the dataset, injective over all URNs.
+    """Return the dataset's path component, injective over all URNs.
 
-    Bytes other than letters, digits and `-_.@=` become `%XX`, as does a leading `.` or `_` (readers take such folders
-    for hidden). A name above 200 bytes keeps its first 120 and ends in `%~` and the SHA-256 of the URN.
+    Bytes other than letters, digits and `-_.@=` become `%XX`, as does a leading `.` or `_`, which readers treat as
+    hidden. A name above 200 bytes keeps its first 120 and ends in `%~` and the SHA-256 of the URN.
     """
-    if len(urn) <= _MAX_FOLDER_BYTES and _PLAIN.fullmatch(urn):  # nearly always, at a fraction of the cost
+    if len(urn) <= _MAX_FOLDER_BYTES and _PLAIN.fullmatch(urn):  # the common case, at a fraction of the cost
         return urn
     raw = urn.encode()
     name = "".join(
-        chr(byte) if byte in _KEPT and not (index == 0 and byte in b"._") else f"%{byte:02X}"
+        chr(byte) if byte in _UNESCAPED and not (index == 0 and byte in b"._") else f"%{byte:02X}"
         for index, byte in enumerate(raw)
     )
     if len(name) <= _MAX_FOLDER_BYTES:

@@ -1,4 +1,4 @@
-"""Watermarks: how far a dataset has been read, for each of its source partitions."""
+"""Watermarks: how far a dataset has been read, by source partition."""
 
 from __future__ import annotations
 
@@ -9,29 +9,31 @@ from msgspec import Struct
 
 Scalar = int | float | str
 Position = Scalar | tuple[Scalar, ...]
-"""A point in one source partition. Positions of one partition are of one type and ordered.
+"""A point in one source partition. Positions of one partition have one type and are ordered.
 
-A composite one, a JSON list, is compared element by element, and what it begins with lies before it: `(7,)` before
-`(7, "a")`. What a position of any other type stands for is its source's: see `core.watermark_types`.
+A composite position, stored as a JSON list, is compared element by element. A prefix precedes its extensions: `(7,)`
+before `(7, "a")`. The source defines the meaning of a position; see `core.watermark_types`.
 """
 
 
-_SHOWN = 80
+_MAX_CHARACTERS = 80
 
 
 class Watermark(Struct, frozen=True, array_like=True):
-    """Positions by source partition (exclusive: the first position not read yet), of one incarnation of the source.
+    """The end of what was read of a dataset, exclusive: the first unread position of each source partition.
 
-    Any ordered JSON scalar serves as a position, or a list of them: Kafka offsets, ISO timestamps, log sequence
-    numbers, a time and a name. A dataset without partitions uses the single partition `""`. The incarnation names the
-    thing the positions count in (a Kafka topic id): positions of another incarnation are not comparable.
+    Attributes:
+        positions: by source partition, any ordered JSON scalar or a list of scalars: Kafka offsets, ISO timestamps, log
+            sequence numbers, a time and a name. A dataset without partitions uses the single partition `""`.
+        incarnation: the id of the object that the positions count in (a Kafka topic id). Positions of different
+            incarnations are not comparable.
     """
 
     positions: dict[str, Position]
     incarnation: str = ""
 
     def advanced(self, positions: Mapping[str, Position]) -> Watermark:
-        """This watermark with some positions replaced; none may go back.
+        """Return this watermark with some positions replaced.
 
         Raises:
             ValueError: if a position would go back or change its type.
@@ -42,7 +44,7 @@ class Watermark(Struct, frozen=True, array_like=True):
         return Watermark({**self.positions, **positions}, self.incarnation)
 
     def covers(self, other: Watermark) -> bool:
-        """Whether this one is at or past `other` in each of its partitions, in the same incarnation."""
+        """Return whether this watermark is at or past `other` in each of its partitions, in the same incarnation."""
         return self.incarnation == other.incarnation and all(
             partition in self.positions and at_or_past(self.positions[partition], position)
             for partition, position in other.positions.items()
@@ -50,38 +52,40 @@ class Watermark(Struct, frozen=True, array_like=True):
 
 
 def at_or_past(position: Position, other: Position) -> bool:
-    """Whether `position` >= `other`; positions of different types are never at or past each other. Composite ones are
-    so by the first element in which they differ."""
+    """Return whether `position` >= `other`.
+
+    Positions of different types are never at or past each other. Composite positions compare by the first element in
+    which they differ.
+    """
     if isinstance(position, str) and isinstance(other, str):
         return position >= other
     if isinstance(position, int | float) and isinstance(other, int | float):
         return position >= other
     if isinstance(position, tuple) and isinstance(other, tuple):
-        for one, another in zip(position, other, strict=False):
-            if one != another:
-                return at_or_past(one, another)
+        for element, other_element in zip(position, other, strict=False):
+            if element != other_element:
+                return at_or_past(element, other_element)
         return len(position) >= len(other)
     return False
 
 
 def as_offset(position: Position) -> int:
-    """The position of a source that counts in whole numbers. Raises ValueError if it is none."""
+    """Return the integer position of a source that counts in whole numbers. Raises ValueError for other positions."""
     if not isinstance(position, tuple):
         return int(position)
-    raise ValueError(f"{shown(position)} is no whole number")
+    raise ValueError(f"{shown(position)} is not a whole number")
 
 
 def shown(position: Position) -> str:
-    """A position for people: a composite one as the JSON list that it is stored as, of a long one its beginning."""
+    """Format a position for display. A composite one is shown as JSON, cut after 80 characters."""
     if not isinstance(position, tuple):
         return str(position)
     text = msgspec.json.encode(position).decode()
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    return text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]}..."
 
 
 def shown_in_short(positions: Mapping[str, Position]) -> str:
-    """A watermark for people: how many offsets lie below it, over all its partitions; where some are no whole numbers,
-    each position."""
+    """Format a watermark for display: the sum of its offsets, or each position if some are not whole numbers."""
     numbers = [position for position in positions.values() if isinstance(position, int)]
     if len(numbers) != len(positions):
         return ", ".join(map(shown, positions.values()))

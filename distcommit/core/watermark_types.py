@@ -1,7 +1,7 @@
-"""What positions stand for: types of watermarks, and how their values become positions.
+"""Watermark types: encodings of a source's values as positions.
 
-The protocol compares positions as plain data, and runs no code of anybody's for it. So a type is an encoding of its
-values as positions, in the same order, with a name and a version, which a source pins.
+The protocol compares positions as plain data and runs no custom code for it. So a type is an order-preserving encoding
+of values as positions, with a name and a version that a source fixes.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from distcommit.core.watermark import Position, Scalar
 Value = TypeVar("Value")
 
 WATERMARK_PIN = "watermark"
-"""The name under which a source pins the type of its watermarks (`Source.pins`)."""
+"""The name under which a source fixes the type of its watermarks (`Source.pins`)."""
 
 
 class WatermarkType(ABC, Generic[Value]):
-    """A type of values that a source counts in: `{WATERMARK_PIN: MyType().pin()}` among a source's pins.
+    """A type of values that a source counts in: `{WATERMARK_PIN: MyType().pin()}` among the source's pins.
 
     Attributes:
-        name: of the type, stored with whatever it encodes.
-        version: another one for another encoding: what an older one has made is refused then, and never compared.
+        name: stored with all positions of this type.
+        version: must change with the encoding. Positions of another version are rejected and never compared.
     """
 
     name: str
@@ -32,38 +32,38 @@ class WatermarkType(ABC, Generic[Value]):
 
     @abstractmethod
     def to_position(self, value: Value) -> Position:
-        """The position of a value: of two values the later has the later one, and equal values have the same.
+        """Return the position of a value. The encoding must preserve order and equality.
 
         Raises:
-            ValueError: if the value can't be one of a watermark.
+            ValueError: if the value cannot be part of a watermark.
         """
 
     @abstractmethod
     def from_position(self, position: Position) -> Value:
-        """The value again. Raises ValueError if `to_position` makes no such position."""
+        """Return the value of a position. Raises ValueError if `to_position` never returns that position."""
 
     def pin(self) -> Pin:
-        """Name and version, for `Source.pins`."""
+        """Return the name and version for `Source.pins`."""
         return Pin(
             f"{self.name} {self.version}",
-            "put the type of the source's watermarks back: positions that one encoding has made say nothing to another."
-            " To read with this one, give the job new folders (paths).",
+            "restore the type of the source's watermarks, because positions of one encoding are meaningless in another."
+            " To read with the new type, give the job new folders (paths).",
         )
 
 
 class LongWatermark(WatermarkType[int]):
-    """Whole numbers of 64 bits. The audit takes them for offsets, one for each record."""
+    """Whole numbers of 64 bits. The audit treats them as offsets, one for each record."""
 
     name = "long"
 
     def to_position(self, value: int) -> Position:
         if type(value) is not int or not -(2**63) <= value < 2**63:
-            raise ValueError(f"{value!r} is no whole number of 64 bits")
+            raise ValueError(f"{value!r} is not a whole number of 64 bits")
         return value
 
     def from_position(self, position: Position) -> int:
         if type(position) is not int:
-            raise ValueError(f"{position!r} is no whole number")
+            raise ValueError(f"{position!r} is not a whole number")
         return position
 
 
@@ -75,22 +75,23 @@ class StringWatermark(WatermarkType[str]):
     def to_position(self, value: str) -> Position:
         if isinstance(value, str):
             return value
-        raise ValueError(f"{value!r} is no text")
+        raise ValueError(f"{value!r} is not text")
 
     def from_position(self, position: Position) -> str:
         if isinstance(position, str):
             return position
-        raise ValueError(f"{position!r} is no text")
+        raise ValueError(f"{position!r} is not text")
 
 
 class TimestampWatermark(WatermarkType[datetime]):
-    """Times with a zone, to the microsecond: as text in UTC of one width, so that nobody takes them for offsets."""
+    """Times with a zone, to the microsecond, as fixed-width UTC text, so that the audit does not count them as
+    offsets."""
 
     name = "timestamp"
 
     def to_position(self, value: datetime) -> Position:
         if not isinstance(value, datetime) or value.tzinfo is None:
-            raise ValueError(f"{value!r} is no time with a zone")
+            raise ValueError(f"{value!r} is not a time with a zone")
         try:
             return value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
         except OverflowError as error:
@@ -98,15 +99,14 @@ class TimestampWatermark(WatermarkType[datetime]):
 
     def from_position(self, position: Position) -> datetime:
         if isinstance(position, str):
-            found = datetime.fromisoformat(position)
-            if found.tzinfo is not None and self.to_position(found) == position:
-                return found
-        raise ValueError(f"{position!r} is no time such as 2013-11-24T05:06:07.000000Z")
+            time = datetime.fromisoformat(position)
+            if time.tzinfo is not None and self.to_position(time) == position:
+                return time
+        raise ValueError(f"{position!r} is not a time such as 2013-11-24T05:06:07.000000Z")
 
 
 class CompositeWatermark(WatermarkType[tuple[Any, ...]]):
-    """Tuples of values, one of each type, ordered by the first in which they differ; a shorter one lies before those
-    that it begins."""
+    """Tuples of values, one of each type, ordered by the first difference. A prefix precedes its extensions."""
 
     def __init__(self, *parts: WatermarkType[Any]) -> None:
         self.parts = parts
@@ -114,17 +114,17 @@ class CompositeWatermark(WatermarkType[tuple[Any, ...]]):
 
     def to_position(self, value: tuple[Any, ...]) -> Position:
         self._require(value)
-        return tuple(_scalar(part.to_position(each)) for part, each in zip(self.parts, value, strict=False))
+        return tuple(_scalar(part.to_position(item)) for part, item in zip(self.parts, value, strict=False))
 
     def from_position(self, position: Position) -> tuple[Any, ...]:
         if isinstance(position, tuple):
             self._require(position)
-            return tuple(part.from_position(each) for part, each in zip(self.parts, position, strict=False))
-        raise ValueError(f"{position!r} is no list")
+            return tuple(part.from_position(item) for part, item in zip(self.parts, position, strict=False))
+        raise ValueError(f"{position!r} is not a list")
 
     def _require(self, value: tuple[Any, ...]) -> None:
         if not isinstance(value, tuple) or len(value) > len(self.parts):
-            raise ValueError(f"{value!r} is no tuple of up to {len(self.parts)}")
+            raise ValueError(f"{value!r} is not a tuple of at most {len(self.parts)} values")
 
 
 def _scalar(position: Position) -> Scalar:

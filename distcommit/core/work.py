@@ -1,4 +1,4 @@
-"""Work units, what a task reports about them, and the plan they come from."""
+"""Plans, work units, and the task states that report their attempts."""
 
 from __future__ import annotations
 
@@ -14,51 +14,59 @@ from distcommit.core.watermark import Position, Watermark, at_or_past, shown
 
 _LISTED = 100
 MAIN_BRANCH = "main"
-"""The branch that all records of a dataset go to where nothing forks."""
+"""The branch of all records of a dataset without a fork."""
 
 ERRORS = "errors"
-"""The branch of records that were turned away before a fork, or where nothing forks. Those that a branch behind a fork
-has turned away go to `errors/` and its name."""
+"""The error branch of records that were rejected before the fork, or without one. Records that a branch behind a fork
+rejected go to `errors/` and the branch's name."""
 
 
 def errors_of(branch: str) -> str:
-    """The error branch of a branch; that of all of them for the name of none."""
+    """Return the error branch of a branch; for an empty name, the error branch of records rejected before the fork."""
     return f"{ERRORS}/{branch}" if branch else ERRORS
 
 
 def is_errors(branch: str) -> bool:
-    """Whether it is an error branch."""
+    """Return whether a branch is an error branch."""
     return branch == ERRORS or branch.startswith(f"{ERRORS}/")
 
 
 def rejecting_branch(errors: str) -> str:
-    """The branch that the records of an error branch were turned away from; empty if from all of them."""
+    """Return the branch whose rejected records an error branch holds; empty if they were rejected before the fork."""
     return errors.removeprefix(ERRORS).removeprefix("/")
 
 
 SchemaIds = dict[str, tuple[int, ...]]
-"""Ids of schemas by the converter that they are known to, each once, those that came first in front."""
+"""Ids of schemas by converter, without duplicates, oldest first."""
 
 MOST_SCHEMAS = 100
-"""How many ids of a converter are known of a dataset."""
+"""Number of schema ids that are kept for a dataset and converter."""
 
 
-def added_schemas(*found: SchemaIds) -> SchemaIds:
-    """All of them, the newest hundred of each converter."""
-    names = dict.fromkeys(name for ids in found for name in ids)
-    each = {name: [*dict.fromkeys(one for ids in found for one in ids.get(name, ()))] for name in names}
-    return {name: tuple(ids[-MOST_SCHEMAS:]) for name, ids in each.items()}
+def added_schemas(*groups: SchemaIds) -> SchemaIds:
+    """Merge schema ids, keeping the newest hundred of each converter."""
+    names = dict.fromkeys(name for ids in groups for name in ids)
+    by_converter = {
+        name: [*dict.fromkeys(schema_id for ids in groups for schema_id in ids.get(name, ()))] for name in names
+    }
+    return {name: tuple(ids[-MOST_SCHEMAS:]) for name, ids in by_converter.items()}
 
 
 FILTERED = "nothing was made of it, on purpose"
-"""The reason of a hole where a work unit was read and nothing was written of it on purpose."""
+"""The reason of a hole whose work unit was read and whose records were all filtered."""
 
 
 class SkippedRange(Struct, frozen=True, array_like=True):
-    """Positions of one source partition of which nothing is published, [low, high), and why.
+    """Positions of one source partition, [low, high), of which nothing is published.
 
-    Given up on purpose, which is data loss and counted as such; or `is_hole`: the source was read past them and had no
-    record there. `incarnation` is the one of the watermark that the positions belong to.
+    Attributes:
+        partition: the source partition.
+        low: the first position.
+        high: the position after the last one.
+        reason: why nothing is published.
+        is_hole: True if the source was read past the range and had no record there. False if the range was given up by
+            decision, which is counted as data loss.
+        incarnation: the incarnation of the watermark that the positions belong to.
     """
 
     partition: str
@@ -70,31 +78,34 @@ class SkippedRange(Struct, frozen=True, array_like=True):
 
     @property
     def is_filtered(self) -> bool:
-        """Whether the job's own flow wrote nothing of a whole work unit, on purpose."""
+        """Return whether the job's own constructs filtered all records of a whole work unit."""
         return self.is_hole and self.reason == FILTERED
 
 
 def merged(skipped: Iterable[SkippedRange]) -> tuple[SkippedRange, ...]:
-    """The same positions in few ranges: one that continues the one before it, or is within it, is added to that, with
-    the reason of the later. Only ranges of one partition, incarnation and kind are."""
-    found: list[SkippedRange] = []
+    """Return the same positions in fewer ranges.
+
+    A range that overlaps or continues the previous range of the same partition, incarnation and kind is joined with it.
+    The joined range has the later reason.
+    """
+    ranges: list[SkippedRange] = []
     newest: dict[tuple[str, bool, bool, str], int] = {}
-    for each in skipped:
-        kind = (each.partition, each.is_hole, each.is_filtered, each.incarnation)
+    for range_ in skipped:
+        kind = (range_.partition, range_.is_hole, range_.is_filtered, range_.incarnation)
         index = newest.get(kind)
-        before = found[index] if index is not None else each
-        if index is not None and at_or_past(each.low, before.low) and at_or_past(before.high, each.low):
-            high = each.high if at_or_past(each.high, before.high) else before.high
-            found[index] = replace(before, high=high, reason=each.reason)
+        before = ranges[index] if index is not None else range_
+        if index is not None and at_or_past(range_.low, before.low) and at_or_past(before.high, range_.low):
+            high = range_.high if at_or_past(range_.high, before.high) else before.high
+            ranges[index] = replace(before, high=high, reason=range_.reason)
         else:
-            newest[kind] = len(found)
-            found.append(each)
-    return tuple(found)
+            newest[kind] = len(ranges)
+            ranges.append(range_)
+    return tuple(ranges)
 
 
 def positions_lost(skipped: Iterable[SkippedRange]) -> int:
-    """How many positions were given up; a range of positions that can't be counted is one. Sums of such numbers stay
-    within 64 bits, whatever a source says."""
+    """Return how many positions were given up. An uncountable range counts as one. The sum is bounded, so that sums of
+    such numbers fit into 64 bits."""
     lost = sum(
         max(0, range_.high - range_.low) if isinstance(range_.low, int) and isinstance(range_.high, int) else 1
         for range_ in skipped
@@ -104,22 +115,26 @@ def positions_lost(skipped: Iterable[SkippedRange]) -> int:
 
 
 def lost_ranges(skipped: Iterable[SkippedRange]) -> list[str]:
-    """Return the first hundred ranges that were given up, in words."""
-    lost = (each for each in skipped if not each.is_hole)
+    """Describe the first hundred ranges that were given up."""
+    given_up = (range_ for range_ in skipped if not range_.is_hole)
     return [
-        f"partition {each.partition!r}, {shown(each.low)} to {shown(each.high)}: {each.reason}"
-        for each in islice(lost, _LISTED)
+        f"partition {lost.partition!r}, {shown(lost.low)} to {shown(lost.high)}: {lost.reason}"
+        for lost in islice(given_up, _LISTED)
     ]
 
 
 class WorkUnit(Struct, frozen=True):
-    """A range of one dataset for one task attempt to read: per source partition from `low` to `expected_high`.
+    """A range of one dataset for a task attempt to read: from `low` to `expected_high`, by source partition.
 
-    Where the source can't know before it reads how far a partition goes, `expected_high` has no position of it, and an
-    attempt may end anywhere from `low` on. Nothing else of that partition can be planned behind it in the same run.
-
-    `size` is the planner's estimate of the work, in the source's unit (records, for Kafka). `work_unit_id` comes from
-    the plan and is unique in the run.
+    Attributes:
+        work_unit_id: the id from the plan, unique in the run.
+        dataset_urn: the dataset.
+        low: the first position to read of each partition.
+        expected_high: the end, exclusive. If the source cannot know a partition's end before reading, it has no
+            position of that partition. An attempt may then end anywhere from `low` on, and no later range of that
+            partition may be planned in the same run.
+        size: the planner's estimate of the work, in the source's unit (records, for Kafka).
+        properties: data of the source for its extractor, and of the engine.
     """
 
     work_unit_id: str
@@ -130,7 +145,8 @@ class WorkUnit(Struct, frozen=True):
     properties: dict[str, str] = {}
 
     def can_end_at(self, actual: Watermark) -> bool:
-        """Whether an attempt at this work unit may end there: in its own partitions, from `low` to `expected_high`."""
+        """Return whether an attempt may end at `actual`: in exactly the unit's partitions, from `low` to
+        `expected_high`."""
         own = actual.positions.keys() == self.low.positions.keys()
         bounded = {p: position for p, position in actual.positions.items() if p in self.expected_high.positions}
         within = self.expected_high.covers(Watermark(bounded, actual.incarnation))
@@ -138,15 +154,20 @@ class WorkUnit(Struct, frozen=True):
 
     @property
     def least_end(self) -> Watermark:
-        """The expected high watermark, and `low` where none is known."""
+        """Return the expected high watermark, with `low` for partitions whose end is unknown."""
         return Watermark({**self.low.positions, **self.expected_high.positions}, self.expected_high.incarnation)
 
 
 class DatasetPlan(Struct, frozen=True):
-    """What a run intends for one dataset.
+    """The work that a run plans for one dataset.
 
-    `planned_low` is the stored watermark that the plan was made on (None: nothing was ever committed): the sequence is
-    sealed only if it is still that. `start` holds, for partitions seen for the first time, where reading begins.
+    Attributes:
+        dataset_urn: the dataset.
+        planned_low: the stored watermark that the plan is based on; None if nothing was ever committed. The run can
+            seal the dataset only while this is still the stored watermark.
+        start: where reading begins for partitions that are new.
+        work_units: the ranges to read.
+        skipped: ranges that the plan passes over.
     """
 
     dataset_urn: str
@@ -157,7 +178,7 @@ class DatasetPlan(Struct, frozen=True):
 
 
 class TaskOutcome(StrEnum):
-    """How a task attempt ended for one work unit. One that failed and has a prefix to commit is partial."""
+    """The outcome of an attempt at one work unit. PARTIAL is a failed attempt with a prefix that can be committed."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -165,10 +186,16 @@ class TaskOutcome(StrEnum):
 
 
 class StagedFile(Struct, frozen=True, array_like=True, gc=False):
-    """One closed and synced file in task-output, and where it will be published.
+    """A closed and synced file in staging, with its destination.
 
-    Paths are relative to the staging root and to the output root. `file_id` is the file system's own identity (inode,
-    HDFS file id), 0 where there is none; `checksum` is xxh3-64 over the bytes.
+    Attributes:
+        staged_path: the path relative to the staging root.
+        final_path: the path relative to the output root.
+        size_bytes: the size.
+        checksum: the xxh3-64 checksum of the bytes.
+        file_id: the file system's own id (inode, HDFS file id); 0 where it has none.
+        mtime_ns: the modification time in nanoseconds since 1970.
+        records: the number of records in the file.
     """
 
     staged_path: str
@@ -181,7 +208,14 @@ class StagedFile(Struct, frozen=True, array_like=True, gc=False):
 
 
 class CheckOutcome(Struct, frozen=True, array_like=True):
-    """What a task checker says of a branch of one attempt. `detail`: expected and found."""
+    """The result of a task checker for a branch of one attempt.
+
+    Attributes:
+        checker: the checker's name.
+        passed: whether the attempt may be committed.
+        mandatory: whether a failed check fails the work unit.
+        detail: the expected and the actual state.
+    """
 
     checker: str
     passed: bool
@@ -190,10 +224,17 @@ class CheckOutcome(Struct, frozen=True, array_like=True):
 
 
 class ConstructCounts(Struct, frozen=True, array_like=True):
-    """What a construct has done in one attempt at a work unit. `branch`: where it stands; empty: before a fork.
+    """Record counts of a construct in one attempt at a work unit.
 
-    Of the records that it was given (`taken`), those that were rejected by it, those that nothing became of, on purpose
-    (`filtered`), and those that an optional checker found wrong (`noted`). `made`: records that came of the others.
+    Attributes:
+        branch: the branch that the construct belongs to; empty before a fork.
+        construct: the construct's name.
+        taken: records that it was given.
+        made: records that it produced.
+        rejected: records of `taken` that it rejected.
+        filtered: records of `taken` that it filtered.
+        noted: records of `taken` that failed an optional checker.
+        seconds: time spent in the construct.
     """
 
     branch: str
@@ -207,13 +248,22 @@ class ConstructCounts(Struct, frozen=True, array_like=True):
 
 
 class BranchResult(Struct, frozen=True):
-    """What one attempt at a work unit prepared in one branch, by the sink of that name.
+    """The output of one attempt at a work unit in one branch, prepared by one sink.
 
-    `files` are staged files, `infos` commit infos (plain data); `holes` are those that nothing of it names.
-    `content_sum`: the sum of the files' own (`sinks.files.content`), as 16 hexadecimal digits; empty without files.
-    `records_diverted`: records in the error branch. `checks`: results of the task checkers. `error`: why the branch
-    has failed, and `error_construct` at what; in an attempt that has succeeded it is optional, and all of its records
-    are in its error branch.
+    Attributes:
+        branch: the branch.
+        sink: the sink's name.
+        files: the staged files.
+        infos: the commit infos, plain data.
+        records_written: the number of records given to the writer.
+        records_diverted: the number of records in the error branch.
+        holes: positions without a record that no file or info names.
+        content_sum: the sum of the files' content sums (`sinks.files.content`), 16 hexadecimal digits; empty without
+            files.
+        checks: the results of the task checkers.
+        error: why the branch failed. In a successful attempt, only an optional branch can have failed, and all of its
+            records are in its error branch.
+        error_construct: the construct that failed.
     """
 
     branch: str
@@ -230,13 +280,30 @@ class BranchResult(Struct, frozen=True):
 
 
 class TaskState(Struct, frozen=True):
-    """One row of the TaskStateStore: what one attempt at one work unit did. Times are milliseconds since 1970.
+    """The result of one attempt at one work unit: one row of the task state store.
 
-    One that has succeeded has a result for each branch of its dataset, and for those of errors that there were. What
-    one that failed has says only how many records it had written, what was checked, and in which branches it failed. A
-    partial one has both: an `error`, and what all branches hold of the records from `low` to `actual_high`, whole;
-    `records_read` counts these. `schemas`: those that converters knew of the dataset, and those that they have met
-    besides.
+    A successful attempt has a result for each branch of its dataset and each error branch in use. A failed attempt has
+    only the number of records written, the checks and the failed branches. A partial attempt has an `error` and
+    complete results for the records from `low` to `actual_high`.
+
+    Attributes:
+        run_id: the run.
+        epoch: the run's epoch.
+        dataset_urn: the dataset.
+        work_unit_id: the work unit.
+        attempt: the attempt's unique id.
+        outcome: how the attempt ended.
+        low: the work unit's `low`.
+        expected_high: the work unit's `expected_high`.
+        actual_high: where reading ended, exclusive.
+        branches: the prepared output by branch.
+        records_read: the number of records read; of a partial attempt, up to `actual_high`.
+        bytes_read: payload bytes read.
+        error: why the attempt failed.
+        started_ms: the start, milliseconds since 1970.
+        finished_ms: the end, milliseconds since 1970.
+        constructs: the record counts by construct.
+        schemas: the schema ids that converters knew of the dataset or met in this attempt.
     """
 
     run_id: str
@@ -259,17 +326,17 @@ class TaskState(Struct, frozen=True):
 
     @property
     def files(self) -> tuple[StagedFile, ...]:
-        """The staged files of all branches."""
+        """Return the staged files of all branches."""
         return tuple(file for result in self.branches for file in result.files)
 
     @property
     def has_prepared(self) -> bool:
-        """Whether there is anything to commit."""
+        """Return whether the attempt has anything to commit."""
         return any(result.files or result.infos for result in self.branches)
 
 
 def added_content(sums: Iterable[str]) -> str:
-    """The sum of content sums, each 16 hexadecimal digits; empty if there are none, or one of them is not known."""
+    """Return the sum of content sums, each 16 hexadecimal digits; empty if there are none or one is unknown."""
     texts = list(sums)
     if not all(texts) or not texts:
         return ""

@@ -11,8 +11,7 @@ from distcommit.core.records.freshness import NO_TARGETS, Freshness
 from distcommit.core.records.log_records import Gate, SealedSequence
 from distcommit.engine.clock import SystemClock
 from distcommit.pipeline.task_flow import TaskFlow
-from distcommit.protocol.readiness import CommitPolicy
-from distcommit.protocol.retries import RetryPolicy
+from distcommit.protocol.readiness import CommitPolicy, RetryPolicy
 from distcommit.stores.history.retention import USUALLY_KEPT, Retention
 from distcommit.stores.state.job_store import JobStore
 from distcommit.stores.state.task_states import TaskStateTables

@@ -1,29 +1,37 @@
-"""The state that the records of one log give. What each does to it: `protocol.folding`; where it counts:
-`protocol.validity`."""
+"""The state of one log. `protocol.folding` applies records to it, `protocol.validity` decides which records count."""
 
 from __future__ import annotations
 
+from distcommit.core.records.job_records import Head, Rebucket
 from distcommit.core.records.log_records import (
     Checkpoint,
     DatasetState,
     DatasetStatus,
-    Head,
     OpenSequence,
-    Rebucket,
     SealedSequence,
     SequenceName,
 )
 
 
 class Fold:
-    """The state of one log after some records; `apply` moves it on. Not shared between threads.
+    """The state of a log after the records up to `number`. `folding.apply` advances it. Not shared between threads.
 
-    `number`: that of the newest record, valid or not. `moved_to`: the generation in which a bucket's log goes on, 0 if
-    this one does.
-
-    The job log alone has the others: `began_epoch` and `ended_epoch`, the epochs of the newest CUT of each phase;
-    `heads`, the newest head of each bucket; `generation` and `buckets`, which count (0: as the store was made);
-    `under_way`, the move to the next generation.
+    Attributes:
+        number: the number of the newest record, valid or not.
+        fence_epoch: the epoch of the newest fence. Only this run may seal and close.
+        fence_run_id: the run of the newest fence.
+        datasets: the states by URN.
+        decided_epochs: the runs whose held sequences must be published.
+        ignored: the number and type of each invalid record.
+        last_checkpoint: the number of the newest checkpoint.
+        previous_checkpoint: the number of the checkpoint before it.
+        moved_to: of a bucket log, the generation in which it continues; 0 if it has not moved.
+        began_epoch: of the job log, the epoch of the newest CUT with phase BEGAN.
+        ended_epoch: of the job log, the epoch of the newest CUT with phase ENDED.
+        heads: of the job log, the newest head of each bucket.
+        generation: of the job log, the current generation.
+        buckets: of the job log, the number of buckets (0: as the store was created).
+        under_way: of the job log, the move to the next generation.
     """
 
     __slots__ = (
@@ -58,25 +66,28 @@ class Fold:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the newest run has ended: its CUT of phase ENDED is in the job log."""
+        """Return whether the newest run has ended: the job log has its CUT with phase ENDED."""
         return self.ended_epoch == self.fence_epoch
 
     def state_of(self, urn: str) -> DatasetState:
-        """The dataset's state; a dataset never heard of is idle, without a watermark."""
+        """Return the dataset's state. An unknown dataset is idle and has no watermark."""
         return self.datasets.get(urn) or DatasetState(urn)
 
     def sequence(self, name: SequenceName) -> SealedSequence | None:
-        """The present sequence of that name, whatever its status."""
+        """Return the open sequence of that name, whatever its status."""
         sequence = self.state_of(name.dataset_urn).sequence
         return sequence if sequence is not None and sequence.epoch == name.epoch else None
 
     def pending(self) -> list[OpenSequence]:
-        """Sequences that are to be executed (or dropped, if held and never decided)."""
-        found = (state.open for state in self.datasets.values())
-        return [each for each in found if each is not None and each.status is DatasetStatus.PENDING]
+        """Return the sequences that must be executed, or dropped if they are held and were never decided."""
+        open_sequences = (state.open for state in self.datasets.values())
+        return [
+            sequence for sequence in open_sequences if sequence is not None and sequence.status is DatasetStatus.PENDING
+        ]
 
     def checkpoint(self, decided_from: int = 0) -> Checkpoint:
-        """The whole fold as a record; decisions of epochs below `decided_from` are needed by nobody any more."""
+        """Return the whole fold as a record. Decisions of epochs below `decided_from` are no longer needed and left
+        out."""
         return Checkpoint(
             self.fence_epoch,
             self.fence_run_id,

@@ -1,4 +1,9 @@
-"""What each record of a log does to the state of it, if it is valid where it stands."""
+"""Folding: the effect of each record on the state of its log.
+
+The fold of a log is computed by `apply` for each record in order. It starts at the newest checkpoint, which holds the
+whole state. A record that `protocol.validity` rejects changes nothing, so folding the same records always gives the
+same state.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +11,21 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
+from distcommit.core.records.job_records import Cut, CutPhase, Decide, Generation, Heads, Rebucket
 from distcommit.core.records.log_records import (
     ByHand,
     Checkpoint,
-    Cut,
-    CutPhase,
     DatasetState,
-    Decide,
     Done,
     Dropped,
     Failed,
     Fence,
     Gate,
-    Generation,
     HandAction,
-    Heads,
     Intent,
     Left,
     Moved,
     OpenSequence,
-    Rebucket,
     Rebuilt,
     Record,
     SealedSequence,
@@ -43,14 +43,15 @@ from distcommit.protocol.validity import BY_HAND, PENDING, QUARANTINED, valid
 
 
 def apply(number: int, record: Record, fold: Fold) -> None:
-    """Moves `fold` past the record that stands at `number`; an invalid one is noted and changes nothing else."""
+    """Advance `fold` past the record with that number. An invalid record is added to `fold.ignored` and has no other
+    effect."""
     fold.number = number
     if not valid(record, fold):
         fold.ignored.append((number, type(record).__name__))
         return
     match record:
         case Checkpoint():
-            _begin_at(number, record, fold)
+            _restore(number, record, fold)
         case Fence():
             fold.fence_epoch, fold.fence_run_id = record.epoch, record.run_id
         case Decide():
@@ -60,27 +61,27 @@ def apply(number: int, record: Record, fold: Fold) -> None:
                 sealed = OpenSequence(PENDING, sequence, held=record.gate is Gate.HELD)
                 _update(fold, sequence.dataset_urn, open=sealed, closed_epoch=record.epoch)
                 if record.gate is Gate.PASSED:
-                    _end_as_done(fold, SequenceName(sequence.dataset_urn, sequence.epoch))
+                    _close_as_done(fold, SequenceName(sequence.dataset_urn, sequence.epoch))
         case Done():
             for name in record.sequences:
-                _end_as_done(fold, name)
+                _close_as_done(fold, name)
         case Failed():
             urn = record.sequence.dataset_urn
             tried = tuple(sorted({*_open(fold, urn).tried_epochs, record.epoch}))
             status = QUARANTINED if record.quarantine else PENDING
             _update_open(fold, urn, status=status, tried_epochs=tried, reason=record.reason, outage=False)
         case Left():
-            for left in record.sequences:
-                _update_open(fold, left.dataset_urn, reason=left.reason, outage=record.outage)
+            for unfinished in record.sequences:
+                _update_open(fold, unfinished.dataset_urn, reason=unfinished.reason, outage=record.outage)
         case Unread():
-            for one in record.datasets:
-                unread = _counted(fold.state_of(one.dataset_urn).unread, record.epoch, one)
-                _update(fold, one.dataset_urn, unread=unread)
+            for failure in record.datasets:
+                unread = _counted(fold.state_of(failure.dataset_urn).unread, record.epoch, failure)
+                _update(fold, failure.dataset_urn, unread=unread)
         case Dropped():
             for name in record.sequences:
                 _update(fold, name.dataset_urn, open=None)
         case ByHand():
-            _by_hand(fold, record)
+            _apply_operator_action(fold, record)
         case SetWatermark():
             _set(fold, record.dataset_urn, record.watermark, record.who)
         case SetWatermarks():
@@ -90,10 +91,10 @@ def apply(number: int, record: Record, fold: Fold) -> None:
             fold.datasets.update({state.dataset_urn: state for state in record.datasets})
             fold.heads = {}
         case _:
-            _apply_of_job(record, fold)
+            _apply_job_record(record, fold)
 
 
-def _begin_at(number: int, record: Checkpoint, fold: Fold) -> None:
+def _restore(number: int, record: Checkpoint, fold: Fold) -> None:
     fold.fence_epoch, fold.fence_run_id = record.fence_epoch, record.fence_run_id
     fold.decided_epochs = frozenset(record.decided_epochs)
     fold.datasets = {state.dataset_urn: state for state in record.datasets}
@@ -103,8 +104,8 @@ def _begin_at(number: int, record: Checkpoint, fold: Fold) -> None:
     fold.generation, fold.buckets, fold.under_way = record.generation, record.buckets, record.under_way
 
 
-def _apply_of_job(record: Cut | Heads | Rebucket | Moved | Generation, fold: Fold) -> None:
-    """Anchors, and moves from one number of buckets to another."""
+def _apply_job_record(record: Cut | Heads | Rebucket | Moved | Generation, fold: Fold) -> None:
+    """Apply records of log heads and of moves to another generation."""
     match record:
         case Cut():
             fold.heads |= {head.bucket: head for head in record.heads}
@@ -119,21 +120,21 @@ def _apply_of_job(record: Cut | Heads | Rebucket | Moved | Generation, fold: Fol
         case Moved():
             fold.moved_to = record.generation
         case Generation():
-            if fold.under_way is not None:  # `valid` has seen it
+            if fold.under_way is not None:  # guaranteed by `valid`
                 fold.generation, fold.buckets = fold.under_way.generation, fold.under_way.buckets
             fold.under_way, fold.heads = None, {}
         case _:
             assert_never(record)
 
 
-def _by_hand(fold: Fold, record: ByHand) -> None:
+def _apply_operator_action(fold: Fold, record: ByHand) -> None:
     urn = record.sequence.dataset_urn
     match record.action:
         case HandAction.ACCEPT | HandAction.GIVEN_UP:
             targets = _after_accept(fold.state_of(urn), _open(fold, urn).sequence)
-            _end_as_done(fold, record.sequence)
-            known = merged((*fold.state_of(urn).skipped, *record.skipped))
-            _update(fold, urn, accepted_epochs=(record.sequence.epoch,), targets=targets, skipped=known)
+            _close_as_done(fold, record.sequence)
+            skipped = merged((*fold.state_of(urn).skipped, *record.skipped))
+            _update(fold, urn, accepted_epochs=(record.sequence.epoch,), targets=targets, skipped=skipped)
         case HandAction.ABANDONED:
             _update(fold, urn, open=None)
         case HandAction.RETRY:
@@ -150,7 +151,8 @@ def _by_hand(fold: Fold, record: ByHand) -> None:
             assert_never(record.action)
 
 
-def _end_as_done(fold: Fold, name: SequenceName) -> None:
+def _close_as_done(fold: Fold, name: SequenceName) -> None:
+    """Close a sequence as done: the watermark moves, and the dataset is idle."""
     state, sequence = fold.state_of(name.dataset_urn), _open(fold, name.dataset_urn).sequence
     high = sequence.high if sequence.high is not None else state.watermark
     incarnation = high.incarnation if high is not None else ""
@@ -170,15 +172,15 @@ def _end_as_done(fold: Fold, name: SequenceName) -> None:
         done_files=sequence.files,
         done_left_out=sequence.left_out,
         done_content_sum=sequence.content_sum,
-        unread=_still_unread(state.unread, state.watermark, high, in_part=bool(sequence.left_out)),
+        unread=_remaining_failure(state.unread, state.watermark, high, in_part=bool(sequence.left_out)),
         schemas={**state.schemas, **sequence.schemas},
         targets={**state.targets, **sequence.targets},
     )
 
 
 def _after_accept(state: DatasetState, sequence: SealedSequence) -> TargetEpochs:
-    """What targets may have once a sequence was accepted: nobody knows whether it was committed, or will be by a
-    zombie."""
+    """Return the epochs that targets may have after a sequence was accepted. It is unknown whether it was committed, or
+    will be by a zombie, so both states are possible."""
     both = dict(state.targets)
     for branch, done in sequence.targets.items():
         before = state.bases(branch)
@@ -191,25 +193,30 @@ def _counted(before: FailedReading | None, epoch: int, now: UnreadDataset) -> Fa
     return FailedReading(epoch, failed_runs, now.expected_high, now.reason, now.stops, now.outage)
 
 
-def _still_unread(
+def _remaining_failure(
     unread: FailedReading | None, before: Watermark | None, after: Watermark | None, *, in_part: bool
 ) -> FailedReading | None:
-    """What is left of it once a watermark has moved: nothing, or if only a part of the plan was sealed, the partitions
-    in which it has not moved."""
+    """Return the remaining read failure after a watermark has moved.
+
+    Nothing remains, unless only a part of the plan was sealed. Then the partitions remain whose position has not moved.
+    """
     if unread is None or after == before:
         return unread
     if not in_part or before is None or after is None or after.incarnation != unread.expected_high.incarnation:
         return None
-    left = {
+    remaining = {
         partition: high
         for partition, high in unread.expected_high.positions.items()
         if before.positions.get(partition) == after.positions.get(partition)
     }
-    return replace(unread, expected_high=replace(unread.expected_high, positions=left)) if left else None
+    return replace(unread, expected_high=replace(unread.expected_high, positions=remaining)) if remaining else None
 
 
 def _set(fold: Fold, urn: str, watermark: Watermark | None, who: str) -> None:
-    """Set a dataset's watermark. None forgets what its targets have, too: the dataset begins anew, at any target."""
+    """Set a dataset's watermark by an operator's action.
+
+    None also discards the epochs that its targets have: the dataset starts over, at any target.
+    """
     state = fold.state_of(urn)
     origin, skipped = state.origin, state.skipped
     if watermark is not None:
@@ -229,10 +236,10 @@ def _set(fold: Fold, urn: str, watermark: Watermark | None, who: str) -> None:
 
 
 def _open(fold: Fold, urn: str) -> OpenSequence:
-    found = fold.state_of(urn).open
-    if found is None:  # `valid` has seen it
-        raise AssertionError(f"{urn} has no sequence")
-    return found
+    open_sequence = fold.state_of(urn).open
+    if open_sequence is None:  # guaranteed by `valid`
+        raise AssertionError(f"{urn} has no open sequence")
+    return open_sequence
 
 
 def _update_open(fold: Fold, urn: str, **changes: object) -> None:

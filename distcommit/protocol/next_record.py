@@ -1,9 +1,10 @@
-"""What comes next in a log: every writer takes its record from here.
+"""The next record of a log: every writer gets the record to append from here.
 
-Each function answers from the fold alone, for a writer that says who it is and what it wants to happen: the record to
-append, or None if its effect is there, or is no longer possible. So an answer is always valid where the fold ends, and
-a writer that is asked again after every put (`stores.logs.log`) stops when there is nothing left for it to do. Whether
-what it wanted has come about, the fold says; a fenced writer is told by `Fold.fence_epoch`.
+Each function gets the fold of the log, the writer's identity and its intention. It returns the record to append, or
+None if the effect is already in the fold or has become impossible. So a returned record is always valid at the end of
+that fold. A writer appends it only if no other record was appended in between. Otherwise it folds the new records and
+calls the function again (`stores.logs.log`), until the result is None. The fold then shows whether the intention was
+reached; `Fold.fence_epoch` shows whether the writer was fenced.
 """
 
 from __future__ import annotations
@@ -12,27 +13,21 @@ from collections.abc import Callable, Iterable, Mapping
 
 from msgspec.structs import replace
 
+from distcommit.core.records.job_records import Cut, CutPhase, Decide, Generation, Head, Heads, Rebucket
 from distcommit.core.records.log_records import (
     ByHand,
     Checkpoint,
-    Cut,
-    CutPhase,
     DatasetState,
-    Decide,
     Done,
     Dropped,
     Failed,
     Fence,
     Gate,
-    Generation,
     HandAction,
-    Head,
-    Heads,
     Intent,
     Left,
     LeftSequence,
     Moved,
-    Rebucket,
     Rebuilt,
     Record,
     SealedSequence,
@@ -49,22 +44,23 @@ from distcommit.protocol.validity import may_close, may_seal, valid
 
 
 def fence(fold: Fold, epoch: int, run_id: str) -> Fence | None:
-    """Lets nobody below `epoch` seal any more."""
+    """Fence a bucket's log: no run below `epoch` can seal any more."""
     return Fence(epoch, run_id) if fold.fence_epoch < epoch and not fold.moved_to else None
 
 
 def next_epoch(fold: Fold) -> int:
-    """The epoch of the run that fences the job log next, after this fold of it."""
+    """Return the epoch of the next run that fences the job log after this fold."""
     return max(fold.number, fold.fence_epoch) + 1
 
 
 def fence_job(fold: Fold, run_id: str, begun_at: int) -> Fence | None:
-    """Takes an epoch: the number of the record, or what follows the newest epoch if that is higher (after a rebuild).
+    """Fence the job log, which gives the run its epoch: the record's number, or one above the newest epoch if that is
+    higher (after a rebuild).
 
     Args:
-        fold: of the job log.
-        run_id: the run's, which nobody else has.
-        begun_at: the newest epoch when the run began; once there is a newer one the run has lost.
+        fold: the fold of the job log.
+        run_id: the unique id of the run.
+        begun_at: the newest epoch when the run started. If there is a newer one by now, the run has lost.
     """
     if fold.fence_epoch != begun_at or fold.fence_run_id == run_id:
         return None
@@ -72,28 +68,29 @@ def fence_job(fold: Fold, run_id: str, begun_at: int) -> Fence | None:
 
 
 def seal(fold: Fold, epoch: int, sequences: Iterable[SealedSequence], gate: Gate = Gate.OPEN) -> Intent | None:
-    """Writes ahead those of these sequences that may be sealed, all at once."""
+    """Seal those of the sequences that may be sealed, in one record, before any of their steps is executed."""
     open_now = tuple(sequence for sequence in sequences if may_seal(fold, epoch, sequence.dataset_urn, sequence.low))
     may = fold.fence_epoch == epoch and not fold.moved_to
     return Intent(epoch, open_now, gate) if open_now and may else None
 
 
 def close(fold: Fold, epoch: int, names: Iterable[SequenceName]) -> Done | None:
-    """Says of those of these sequences that are not closed that their effects are durable."""
-    left = tuple(name for name in names if may_close(fold, epoch, name))
-    return Done(epoch, left) if left else None
+    """Record that the effects of these sequences are durable, for those that are not closed."""
+    remaining = tuple(name for name in names if may_close(fold, epoch, name))
+    return Done(epoch, remaining) if remaining else None
 
 
 def drop(fold: Fold, epoch: int, names: Iterable[SequenceName]) -> Dropped | None:
-    """Takes back those of these held sequences of older runs that are still pending; nobody decided on them."""
-    left = tuple(name for name in names if valid(Dropped(epoch, (name,)), fold))
-    return Dropped(epoch, left) if left else None
+    """Drop those of these held sequences of older runs that are still pending and were never decided."""
+    remaining = tuple(name for name in names if valid(Dropped(epoch, (name,)), fold))
+    return Dropped(epoch, remaining) if remaining else None
 
 
 def fail(
     fold: Fold, epoch: int, name: SequenceName, reason: str, *, for_good: bool, max_attempts: int = 1
 ) -> Failed | None:
-    """Counts a run's failed attempt at a pending sequence, once; quarantines it after so many, or if all is lost."""
+    """Record a run's failed attempt at a pending sequence, once. Quarantine the sequence after `max_attempts` runs, or
+    at once if `for_good`."""
     tried = fold.state_of(name.dataset_urn).tried_epochs
     if epoch in tried and not for_good:
         return None
@@ -102,49 +99,49 @@ def fail(
 
 
 def leave(fold: Fold, epoch: int, left: Iterable[LeftSequence], *, outage: bool) -> Left | None:
-    """Says why sequences stay pending, of those of which it is not said yet."""
-    untold = []
-    for one in left:
-        mine = fold.state_of(one.dataset_urn).open
-        is_told = mine is not None and (mine.reason, mine.outage) == (one.reason, outage)
-        if not is_told and valid(Left(epoch, (one,), outage), fold):
-            untold.append(one)
-    return Left(epoch, tuple(untold), outage) if untold else None
+    """Record why sequences stay pending, for those whose recorded reason is another one."""
+    unrecorded = []
+    for entry in left:
+        open_now = fold.state_of(entry.dataset_urn).open
+        is_recorded = open_now is not None and (open_now.reason, open_now.outage) == (entry.reason, outage)
+        if not is_recorded and valid(Left(epoch, (entry,), outage), fold):
+            unrecorded.append(entry)
+    return Left(epoch, tuple(unrecorded), outage) if unrecorded else None
 
 
 def unread(fold: Fold, epoch: int, found: Iterable[UnreadDataset], *, stop_after: int) -> Unread | None:
-    """Says once of datasets that the run could not read them; stops those that so many runs in a row could not (0: none
-    is ever stopped)."""
-    untold = []
-    for one in found:
-        if valid(Unread(epoch, (one,)), fold):
-            before = fold.state_of(one.dataset_urn).unread
-            failed_runs = (before.failed_runs if before else 0) + (0 if one.outage else 1)
-            untold.append(replace(one, stops=0 < stop_after <= failed_runs and not one.outage))
-    return Unread(epoch, tuple(untold)) if untold else None
+    """Record that the run could not read these datasets, once. Stop a dataset after `stop_after` failed runs in a row
+    (0: never)."""
+    unrecorded = []
+    for dataset in found:
+        if valid(Unread(epoch, (dataset,)), fold):
+            before = fold.state_of(dataset.dataset_urn).unread
+            failed_runs = (before.failed_runs if before else 0) + (0 if dataset.outage else 1)
+            unrecorded.append(replace(dataset, stops=0 < stop_after <= failed_runs and not dataset.outage))
+    return Unread(epoch, tuple(unrecorded)) if unrecorded else None
 
 
 def decide(fold: Fold, epoch: int) -> Decide | None:
-    """In the job log: has the held sequences of `epoch` published."""
+    """In the job log: decide that the held sequences of `epoch` are published."""
     return Decide(epoch) if fold.fence_epoch == epoch and epoch not in fold.decided_epochs else None
 
 
 def by_hand(
     fold: Fold, action: HandAction, name: SequenceName, who: str, skipped: tuple[SkippedRange, ...] = ()
 ) -> ByHand | None:
-    """A person's action on a sequence, if it has the status that the action needs."""
+    """Record an operator's action on a sequence, if the sequence has the required status."""
     record = ByHand(action, name, who, skipped)
     return record if valid(record, fold) else None
 
 
 def is_set(fold: Fold, urn: str, watermark: Watermark | None) -> bool:
-    """Whether the dataset has this watermark, and no run that has begun can seal it any more."""
+    """Return whether the dataset has this watermark, and no run that has started can seal it any more."""
     state = fold.state_of(urn)
     return urn in fold.datasets and state.watermark == watermark and state.closed_epoch >= fold.fence_epoch
 
 
 def set_watermark(fold: Fold, before: DatasetState, watermark: Watermark | None, who: str) -> SetWatermark | None:
-    """Moves an idle dataset's watermark, if it is still as the person saw it."""
+    """Set an idle dataset's watermark, if its state is still the one that the operator saw."""
     urn = before.dataset_urn
     wanted = fold.state_of(urn) == before and not is_set(fold, urn, watermark)
     record = SetWatermark(urn, watermark, who)
@@ -154,23 +151,26 @@ def set_watermark(fold: Fold, before: DatasetState, watermark: Watermark | None,
 def set_watermarks(
     fold: Fold, wanted: Mapping[str, Watermark], before: Mapping[str, Watermark | None], who: str
 ) -> SetWatermarks | None:
-    """Sets watermarks of idle datasets, all or none: none if one of them is not as the person saw it."""
-    left = {urn: watermark for urn, watermark in wanted.items() if not is_set(fold, urn, watermark)}
-    record = SetWatermarks(left, who)
-    as_before = all(fold.state_of(urn).watermark == before[urn] for urn in left)
-    return record if left and as_before and valid(record, fold) else None
+    """Set the watermarks of idle datasets, all or none: none if one of them is not the one that the operator saw."""
+    remaining = {urn: watermark for urn, watermark in wanted.items() if not is_set(fold, urn, watermark)}
+    record = SetWatermarks(remaining, who)
+    as_before = all(fold.state_of(urn).watermark == before[urn] for urn in remaining)
+    return record if remaining and as_before and valid(record, fold) else None
 
 
 def is_rebuilt(fold: Fold, epoch: int, state: DatasetState) -> bool:
-    """Whether the dataset is as the rebuild of `epoch` makes it by this state: no run that has begun can seal it."""
+    """Return whether the rebuild of `epoch` has replaced the dataset's state by this one, so that no run that has
+    started can seal it."""
     return fold.state_of(state.dataset_urn) == replace(state, closed_epoch=epoch)
 
 
 def rebuild(
     fold: Fold, epoch: int, states: tuple[DatasetState, ...], known: Mapping[str, DatasetState], who: str
 ) -> Rebuilt | None:
-    """Puts states made from the published files in the place of what the log knew, closed for all runs that have begun,
-    if none of these datasets has changed since: people need no fence."""
+    """Replace states by those made from the published files, closed for all runs that have started.
+
+    An operator action has no fence, so none of these datasets may have changed since `known` was read.
+    """
     urns = [state.dataset_urn for state in states]
     as_planned = all(fold.state_of(urn) == known.get(urn, DatasetState(urn)) for urn in urns)
     there = all(is_rebuilt(fold, epoch, state) for state in states)
@@ -179,14 +179,14 @@ def rebuild(
 
 
 def cut(fold: Fold, epoch: int, phase: CutPhase, seen: Iterable[Head]) -> Cut | None:
-    """In the job log: says where the bucket logs were when the run had fenced and replayed them, or had ended.
+    """In the job log: record the ends of the bucket logs, after the run has fenced and replayed them, or at its end.
 
-    No head goes back: where a person was there after the run had looked, that head stays. So does that of a bucket of
-    which nothing was seen, and it is not whole.
+    A head never goes back: if an operator action has recorded a newer one since the run read the log, it stays. The
+    head of a bucket that was not read stays too, and is marked as not whole.
     """
-    found = {head.bucket: head for head in seen}
-    buckets = sorted(fold.heads.keys() | found.keys())
-    record = Cut(epoch, phase, tuple(_newest_head(fold.heads.get(b), found.get(b)) for b in buckets))
+    by_bucket = {head.bucket: head for head in seen}
+    buckets = sorted(fold.heads.keys() | by_bucket.keys())
+    record = Cut(epoch, phase, tuple(_newest_head(fold.heads.get(b), by_bucket.get(b)) for b in buckets))
     is_there = epoch == (fold.began_epoch if phase is CutPhase.BEGAN else fold.ended_epoch)
     return record if not is_there and valid(record, fold) else None
 
@@ -194,15 +194,15 @@ def cut(fold: Fold, epoch: int, phase: CutPhase, seen: Iterable[Head]) -> Cut | 
 def _newest_head(last: Head | None, seen: Head | None) -> Head:
     if seen is None or (last is not None and seen.number <= last.number):
         if last is None:
-            raise AssertionError("a bucket with neither a head nor a look at it")
+            raise AssertionError("a bucket must have a head or have been read")
         return replace(last, is_whole=seen is not None and seen.is_whole)
     return seen
 
 
 def end(fold: Fold, epoch: int, seen: Iterable[Head], *, at_least: int, decided_from: int = 0) -> Record | None:
-    """In the job log: says that a run has ended, then what a checkpoint says, if one is due and nobody has begun since.
+    """In the job log: record the end of a run, then a checkpoint if one is due and no newer run has started.
 
-    Arguments as of `cut` and `checkpoint`.
+    Arguments like `cut` and `checkpoint`.
     """
     if fold.ended_epoch != epoch:
         return cut(fold, epoch, CutPhase.ENDED, seen)
@@ -210,14 +210,14 @@ def end(fold: Fold, epoch: int, seen: Iterable[Head], *, at_least: int, decided_
 
 
 def forget_heads(fold: Fold, epoch: int, who: str) -> Rebuilt | None:
-    """In the job log: lets the bucket logs go on as they stand, whatever was known of them."""
+    """In the job log: discard all log heads, so that the bucket logs continue from where they are."""
     record = Rebuilt(epoch, (), who)
     return record if fold.heads and valid(record, fold) else None
 
 
 def heads(fold: Fold, generation: int, seen: Iterable[Head], who: str) -> Heads | None:
-    """In the job log: says where bucket logs of the generation that counts were after what a person did, of those that
-    are above their last head. One that was found to have lost its tail stays so."""
+    """In the job log: record the ends of bucket logs of the current generation after an operator action, if they are
+    above the last heads. A bucket that has lost its tail stays marked."""
     if fold.generation != generation:
         return None
     above = tuple(
@@ -229,19 +229,19 @@ def heads(fold: Fold, generation: int, seen: Iterable[Head], who: str) -> Heads 
 
 
 def rebucket(fold: Fold, epoch: int, generation: int, buckets: int, settings: Mapping[str, str]) -> Rebucket | None:
-    """In the job log: lets nothing go on but the move to `generation`."""
+    """In the job log: start the move to `generation`. Nothing else is valid until it has finished."""
     record = Rebucket(epoch, generation, buckets, dict(settings))
     return record if fold.under_way is None and valid(record, fold) else None
 
 
 def move(fold: Fold, epoch: int, generation: int) -> Moved | None:
-    """In a bucket's log: ends it, if all of its datasets are idle."""
+    """In a bucket's log: end it, if all of its datasets are idle."""
     record = Moved(epoch, generation)
     return record if valid(record, fold) else None
 
 
 def beginning() -> Checkpoint:
-    """How a log begins of which nothing is known yet."""
+    """Return the first record of a new log."""
     return Fold().checkpoint()
 
 
@@ -252,14 +252,14 @@ def beginnings(
     named_now: NamedNow | None = None,
     schemas: Mapping[str, SchemaIds] | None = None,
 ) -> list[Checkpoint]:
-    """How the logs of a generation begin, by bucket: whoever writes them writes the same.
+    """Return the first record of each log of a new generation, by bucket. All writers compute the same records.
 
     Args:
-        ended: of all logs of the generation before, in any order, each past its MOVED.
-        buckets: how many there are in the new one.
-        bucket_of: which of these a dataset is in.
-        named_now: names datasets, if they are named otherwise in the new one.
-        schemas: ids by converter of the datasets whose schemas have others in the new one.
+        ended: the folds of all logs of the previous generation, in any order, each past its MOVED.
+        buckets: the number of buckets of the new generation.
+        bucket_of: returns the new bucket of a dataset.
+        named_now: returns the new names of datasets, if they change.
+        schemas: the schema ids by converter of datasets whose ids change.
 
     Raises:
         ConflictError: as `renaming.renamed`.
@@ -272,16 +272,18 @@ def beginnings(
     for state in sorted(renamed(states, named_now) if named_now else states, key=lambda state: state.dataset_urn):
         urn = state.dataset_urn
         within[bucket_of(urn)].append(replace(state, schemas=ids[urn]) if urn in ids else state)
-    return [Checkpoint(newest.fence_epoch, newest.fence_run_id, (), tuple(mine), 0) for mine in within]
+    return [
+        Checkpoint(newest.fence_epoch, newest.fence_run_id, (), tuple(bucket_states), 0) for bucket_states in within
+    ]
 
 
 def switch(fold: Fold, epoch: int, generation: int) -> Generation | None:
-    """In the job log: has the logs of `generation` count."""
+    """In the job log: make the logs of `generation` the current ones."""
     record = Generation(epoch, generation)
     return record if valid(record, fold) else None
 
 
 def checkpoint(fold: Fold, *, at_least: int, decided_from: int = 0) -> Checkpoint | None:
-    """The whole fold, if so many records (one at least) stand above the newest checkpoint."""
+    """Return the whole fold as a record, if at least `at_least` records (one at least) follow the newest checkpoint."""
     above = fold.number - fold.last_checkpoint
     return fold.checkpoint(decided_from) if above >= max(1, at_least) and not fold.moved_to else None

@@ -1,4 +1,4 @@
-"""The check that keeps steps below the roots that their paths are relative to."""
+"""Checks that keep the paths of steps below their roots."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _NO_NAMES = frozenset({"", ".", ".."})
 
 
 def check_relative(path: str) -> str:
-    """Returns `path` if it stays below the root that it is relative to, judged by its text.
+    """Return `path` if its text stays below the root that it is relative to.
 
     Raises:
         ConfigurationError: if it is absolute, empty, has `.`, `..` or empty components, or a NUL.
@@ -18,19 +18,19 @@ def check_relative(path: str) -> str:
     parts = path.split("/")
     if not path or "\0" in path or any(part in ("", ".", "..") for part in parts):
         raise ConfigurationError(
-            "a commit step names a path outside its root",
+            "a commit step's path leads outside its root",
             path=repr(path),
             expected="a relative path without empty, '.' or '..' components",
-            todo="a store or a job that says this was tampered with or is misconfigured: do not run it",
+            todo="do not run the job: its store or its job file was tampered with or is misconfigured",
         )
     return path
 
 
 def check_names(names: Sequence[str]) -> None:
-    """`check_relative` for many last components, which have no `/`, at a fraction of its cost where all are well.
+    """Check many last path components, which contain no `/`, like `check_relative` but at a fraction of its cost.
 
     Raises:
-        ConfigurationError: for the first that is not.
+        ConfigurationError: for the first invalid one.
     """
     if not _NO_NAMES.isdisjoint(names) or "\0" in "".join(names):
         for name in names:

@@ -1,4 +1,13 @@
-"""Which attempts win, and when a dataset is ready to be sealed."""
+"""Readiness: the winning attempts of a dataset, and when it can be sealed.
+
+A run plans work units for each dataset. Spark may run several attempts at a work unit, at the same time or one after
+another. Each attempt stages its own output and reports a task state. Exactly one attempt of each work unit may be
+published, and the published ranges of a partition must have no gap. `readiness` decides this from the plan and the
+reported task states.
+
+The decision is one of three. *Wait*: work units may still finish. *Nothing*: the run commits nothing for the dataset.
+*Ready*: the winning task states are final, and their outputs can be sealed as one commit sequence.
+"""
 
 from __future__ import annotations
 
@@ -10,27 +19,62 @@ from distcommit.core.errors import plain_text
 from distcommit.core.watermark import Position, Watermark
 from distcommit.core.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
 
-_REACHED_TOLD = 100
-"""Characters of where a prefix ends: the error comes behind it, and what is stored of both is cut."""
+_MAX_POSITION_CHARACTERS = 100
+"""Characters of the position in front of an error. Stored errors are cut, and the error must remain visible."""
 
 
 class CommitPolicy(StrEnum):
-    """What a dataset needs to be committed: every work unit; or those that succeeded without a gap; or these, and of
-    those that failed what an attempt has read before it did."""
+    """The condition for committing a dataset whose work units did not all succeed."""
 
     FULL = "full"
+    """Commit only if every work unit succeeded."""
     SUCCESSFUL = "successful"
+    """Commit the successful work units up to the first gap."""
     PARTIAL = "partial"
+    """As SUCCESSFUL, and also commit the records that failed attempts read before the error."""
+
+
+class RetryPolicy(StrEnum):
+    """When an unread range is read again, up to its planned end, before anything newer.
+
+    Otherwise the next run plans the dataset up to the source's newest end.
+    """
+
+    ALWAYS = "always"
+    """For every dataset."""
+    ON_FULL = "on_full"
+    """For datasets that are committed completely or not at all."""
+    ON_PARTIAL = "on_partial"
+    """For datasets of which parts may be committed."""
+    NEVER = "never"
+    """For no dataset."""
+
+    def applies_to(self, policy: CommitPolicy) -> bool:
+        """Return whether it applies to datasets with that commit policy."""
+        match self:
+            case RetryPolicy.ALWAYS:
+                return True
+            case RetryPolicy.ON_FULL:
+                return policy is CommitPolicy.FULL
+            case RetryPolicy.ON_PARTIAL:
+                return policy is not CommitPolicy.FULL
+            case RetryPolicy.NEVER:
+                return False
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Not decided yet: work units may still finish."""
+    """Not decided: work units may still finish."""
 
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """Decided: this run commits nothing for the dataset. `failed` tells an error from having had nothing to do."""
+    """Decided: this run commits nothing for the dataset.
+
+    Attributes:
+        reason: why.
+        failed: whether an error is the cause; False if there was nothing new to read.
+    """
 
     reason: str
     failed: bool
@@ -38,7 +82,13 @@ class Nothing:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """Decided: these task states win; the watermark moves to `high`. `left_out`: why others do not, if any."""
+    """Decided: the dataset can be sealed.
+
+    Attributes:
+        winners: the task states whose outputs are published.
+        high: the watermark after the commit.
+        left_out: why other work units are not part of it; empty if all are.
+    """
 
     winners: tuple[TaskState, ...]
     high: Watermark
@@ -49,7 +99,7 @@ Readiness = Wait | Nothing | Ready
 
 
 def succeeded(plan: DatasetPlan, states: Sequence[TaskState]) -> bool:
-    """Whether each work unit of the plan has a successful attempt."""
+    """Return whether each work unit of the plan has a successful attempt."""
     done = {state.work_unit_id for state in states if state.outcome is TaskOutcome.SUCCEEDED}
     return all(unit.work_unit_id in done for unit in plan.work_units)
 
@@ -62,20 +112,25 @@ def readiness(
     ingest_ended: bool,
     staged: Callable[[TaskState], bool],
 ) -> Readiness:
-    """Decides about one dataset.
+    """Decide whether a dataset can be sealed.
 
-    Success beats failure; a work unit without a success is decided only once ingest has ended. Of several successful
-    attempts at a work unit the first by attempt id wins whose staged files are all there. With policy `partial` the
-    prefix of a failed attempt is taken where there is no such success: of several the one with the most records, whole,
-    since positions of one attempt and files of another would leave a gap. What follows it waits. A success, or a
-    prefix, with a range that its work unit can't have is a failure.
+    1. Each work unit gets a winner: of its successful attempts whose staged files are complete, the first by attempt
+    id. A failed attempt does not matter once another one succeeded.
+    2. With policy `partial`, a work unit without a winner gets the failed attempt with the most records read, if its
+    staged files are complete. It is taken whole, because positions of one attempt with files of another would leave a
+    gap.
+    3. A work unit without a success may still get one until ingest has ended, so the decision waits until then.
+    4. Winners are used from the planned watermark on, partition by partition, up to the first gap. Everything beyond a
+    gap waits for the next run.
+
+    An attempt that reports a range outside its work unit counts as failed.
 
     Args:
-        plan: the dataset's work units and the watermark they were planned on.
+        plan: the dataset's work units, and the watermark that they were planned on.
         states: its task states of this run, any number for each work unit, in any order.
-        policy: what the dataset needs.
-        ingest_ended: whether the driver has recorded that no more task states are awaited.
-        staged: whether a task state's outputs are all in task-output; asked only for candidates.
+        policy: the condition for a commit.
+        ingest_ended: whether the driver has recorded that no more task states will come.
+        staged: returns whether a task state's staged files are complete; called only for candidates.
     """
     chosen, failures = _winners(plan, states, staged, with_prefixes=policy is CommitPolicy.PARTIAL)
     if failures and not ingest_ended:
@@ -98,7 +153,7 @@ def readiness(
 def _winners(
     plan: DatasetPlan, states: Sequence[TaskState], staged: Callable[[TaskState], bool], *, with_prefixes: bool
 ) -> tuple[list[TaskState], list[str]]:
-    """The attempts that win, of those work units that have one, and why others have none, or have a prefix only."""
+    """Return the winners in the order of the plan, and a reason for each work unit without a success."""
     units = {unit.work_unit_id: unit for unit in plan.work_units}
     successes: dict[str, list[TaskState]] = {}
     prefixes: dict[str, list[TaskState]] = {}
@@ -127,25 +182,26 @@ def _winners(
         prefix = next((state for state in longest if staged(state)), None)
         if prefix is not None:
             chosen.append(prefix)
-            reached = plain_text(prefix.actual_high, _REACHED_TOLD)
+            reached = plain_text(prefix.actual_high, _MAX_POSITION_CHARACTERS)
             failures[-1] = f"work unit {unit.work_unit_id} is read up to {reached} only: {failures[-1]}"
     return chosen, failures
 
 
 def _failure(unit: WorkUnit, attempts: Sequence[TaskState], errors: Mapping[str, str]) -> str:
-    """Why none of these successful attempts at a work unit wins."""
+    """Return why none of these successful attempts at a work unit wins."""
     if not attempts:
         return errors.get(unit.work_unit_id) or f"work unit {unit.work_unit_id} never finished"
     paths = ", ".join(file.staged_path for file in attempts[0].files)
     return (
-        f"work unit {unit.work_unit_id}: of the staged files of every attempt some are missing or others are there in"
-        f" their place ({paths})"
+        f"work unit {unit.work_unit_id}: staged files of every attempt are missing or were replaced by others ({paths})"
     )
 
 
 def _wrong_range(unit: WorkUnit, state: TaskState) -> str | None:
-    """Why the task state can't be one of this work unit; None if it can. A prefix that has not moved is none: whatever
-    it holds would be read again."""
+    """Return why the task state cannot belong to the work unit; None if it can.
+
+    A partial attempt that made no progress is rejected as well, because its records would be read again.
+    """
     has_moved = state.outcome is not TaskOutcome.PARTIAL or state.actual_high != state.low
     if state.low == unit.low and unit.can_end_at(state.actual_high) and has_moved:
         return None
@@ -156,21 +212,21 @@ def _wrong_range(unit: WorkUnit, state: TaskState) -> str | None:
 
 
 def gap_free(states: Sequence[TaskState], low: Mapping[str, Position]) -> tuple[list[TaskState], dict[str, Position]]:
-    """The task states that continue `low` without a gap, and how far they reach. None may end before it begins.
+    """Return the task states that continue `low` without a gap, and the positions that they reach.
 
-    A work unit that reads several source partitions is in or out as a whole: if it lies beyond a gap in one of them it
-    is left out, which may leave a gap in the others.
+    No task state may end before it begins. A work unit that reads several partitions is used as a whole: if it is
+    beyond a gap in one partition, it is left out, which may leave a gap in the others.
     """
-    left = list(states)
+    remaining = list(states)
     reached = dict(low)
     winners: list[TaskState] = []
     progress = True
     while progress:
         progress = False
-        for state in list(left):
+        for state in list(remaining):
             if all(reached.get(partition) == position for partition, position in state.low.positions.items()):
                 reached.update(state.actual_high.positions)
                 winners.append(state)
-                left.remove(state)
+                remaining.remove(state)
                 progress = True
     return winners, reached

@@ -1,4 +1,7 @@
-"""What is stored of datasets that a job names otherwise from now on, such as a topic as one for each partition."""
+"""Renaming of datasets: the stored states after a job names its datasets by another rule.
+
+An example is a topic that was one dataset and becomes one dataset for each partition.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,12 @@ from distcommit.core.watermark import Position, Watermark
 from distcommit.core.work import SchemaIds, SkippedRange, added_schemas, merged
 
 NamedNow = Callable[[str, str], str]
-"""The URN that a source partition belongs to now, by the one that it was read under and the partition."""
+"""Returns the current URN of a source partition, given the URN that it was read under and the partition."""
 
 
 @dataclass(slots=True)
 class _Read:
-    """What was read of a dataset under other names."""
+    """The range that was read of a dataset under other names."""
 
     positions: dict[str, Position] = field(default_factory=dict)
     under: dict[str, str] = field(default_factory=dict)
@@ -30,13 +33,13 @@ class _Read:
         incarnation = state.watermark.incarnation if state.watermark else ""
         if self.incarnation and incarnation and self.incarnation != incarnation:
             raise ConflictError(
-                "parts of what is to be one dataset count in different incarnations of their source",
+                "the parts of a renamed dataset belong to different incarnations of their source",
                 dataset=state.dataset_urn,
                 partition=partition,
                 expected=self.incarnation,
                 found=incarnation,
-                todo="run the job under its names until all of them count in the same one, then give this again;"
-                " nothing was changed",
+                todo="run the job under the old names until all parts have the same incarnation, then repeat the"
+                " command; nothing was changed",
             )
         self.incarnation = self.incarnation or incarnation
         self.positions[partition], self.under[partition] = position, state.dataset_urn
@@ -45,33 +48,34 @@ class _Read:
 
 
 def renamed(states: Iterable[DatasetState], named_now: NamedNow, *, only_ahead: bool = False) -> list[DatasetState]:
-    """The states with those of datasets under their new names, which go on where the others stand. A pure function.
+    """Return the states together with those of the renamed datasets, which continue where the old ones ended.
 
-    The others stay as they are: they say what their files hold. What a dataset had been under its new name before is
-    kept, too; what was read in between under another one is noted in it as positions without a record.
+    Old datasets keep their states, which describe their files. If a dataset existed under its new name before, its
+    state is kept. The range that was read under another name in between is recorded in it as positions without a
+    record. A pure function.
 
     Args:
-        states: all of the job's, idle.
-        named_now: names each partition by the new rule. Datasets that it names as they are were not read last.
-        only_ahead: whether nobody knows which were read last: what is furthest counts.
+        states: all states of the job, idle.
+        named_now: returns the new name of each partition. Datasets that keep their names were not read last.
+        only_ahead: whether it is unknown which datasets were read last. The furthest position then counts.
 
     Raises:
-        ConflictError: if parts of one dataset count in different incarnations.
+        ConflictError: if parts of one dataset belong to different incarnations.
     """
-    found = {state.dataset_urn: state for state in states}
+    result = {state.dataset_urn: state for state in states}
     read: dict[str, _Read] = {}
-    for urn, state in sorted(found.items()):
+    for urn, state in sorted(result.items()):
         for partition, position in sorted(state.watermark.positions.items()) if state.watermark else ():
             now = named_now(urn, partition)
             if now != urn:
                 read.setdefault(now, _Read()).add(state, partition, position)
-    for urn, each in read.items():
-        found[urn] = _gone_on(found.get(urn) or DatasetState(urn), each, only_ahead=only_ahead)
-    return list(found.values())
+    for urn, reading in read.items():
+        result[urn] = _continued(result.get(urn) or DatasetState(urn), reading, only_ahead=only_ahead)
+    return list(result.values())
 
 
-def _gone_on(state: DatasetState, read: _Read, *, only_ahead: bool) -> DatasetState:
-    """The state of a dataset that goes on where it was read under other names."""
+def _continued(state: DatasetState, read: _Read, *, only_ahead: bool) -> DatasetState:
+    """Return the state of a dataset that continues where it was read under other names."""
     before = state.reached or Watermark({}, read.incarnation)
     same = before.incarnation in ("", read.incarnation) or not read.incarnation
     positions, origin = (dict(before.positions), dict(state.origin)) if same else ({}, {})

@@ -1,4 +1,4 @@
-"""The effect of a watermark that an operator sets on what the audit expects: `tests/spec/set_model.py` is the model."""
+"""The audit's expectation after an operator set a watermark. The model is `tests/spec/set_model.py`."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from distcommit.core.watermark import Position, Watermark, at_or_past
 from distcommit.core.work import SkippedRange, merged
 
 Reach = tuple[dict[str, Position], tuple[SkippedRange, ...]]
-"""Where each partition of a dataset begins, and the ranges that are skipped from there on."""
+"""The first position of each partition of a dataset, and the ranges that are skipped from there on."""
 
 
 def reach_after(state: DatasetState, watermark: Watermark, why: str) -> Reach:
-    """Return the beginnings and skipped ranges of a dataset whose watermark jumps to `watermark`.
+    """Return the first positions and skipped ranges of a dataset whose watermark is set to `watermark`.
 
-    A position that moves forward skips the range between. One that moves back makes ranges behind it read again: they
-    are skipped no more. Positions of another incarnation, or of a partition without one, begin there.
+    A position that moves forward skips the range between. A position that moves back has the ranges behind it read
+    again, so that they are no longer skipped. Positions of another incarnation, or of a partition without a position,
+    are first positions.
 
     Args:
-        state: the dataset's, before.
-        watermark: the new one, in the incarnation that it counts in.
-        why: the reason of what is skipped.
+        state: the dataset's state before.
+        watermark: the new watermark with its incarnation.
+        why: the reason of the skipped ranges.
     """
     before = state.reached
     if before is None or before.incarnation not in ("", watermark.incarnation):
@@ -36,7 +37,7 @@ def reach_after(state: DatasetState, watermark: Watermark, why: str) -> Reach:
             if at != was:
                 skipped.append(SkippedRange(partition, was, at, why, incarnation=incarnation))
         elif was is not None and at_or_past(was, at):
-            skipped = [each for skip in skipped for each in _up_to(skip, partition, at, incarnation)]
+            skipped = [part for skip in skipped for part in _part_before(skip, partition, at, incarnation)]
             first = origin.get(partition)
             origin |= {partition: at} if first is not None and at_or_past(first, at) else {}
         else:
@@ -44,8 +45,8 @@ def reach_after(state: DatasetState, watermark: Watermark, why: str) -> Reach:
     return origin, merged(skipped)
 
 
-def _up_to(skip: SkippedRange, partition: str, at: Position, incarnation: str) -> Iterator[SkippedRange]:
-    """Yield the part of a skipped range that lies before a position of that partition and incarnation."""
+def _part_before(skip: SkippedRange, partition: str, at: Position, incarnation: str) -> Iterator[SkippedRange]:
+    """Yield the part of a skipped range before a position of that partition and incarnation."""
     is_other = bool(skip.incarnation and incarnation) and skip.incarnation != incarnation
     if is_other or skip.partition != partition or at_or_past(at, skip.high):
         yield skip
@@ -54,25 +55,24 @@ def _up_to(skip: SkippedRange, partition: str, at: Position, incarnation: str) -
 
 
 def readings_after(state: DatasetState, watermark: Watermark | None) -> tuple[EarlierReading, ...]:
-    """Return the incarnations that were read before, once the watermark is another one. The newest reading of each
-    counts."""
+    """Return the ranges read of earlier incarnations, once the watermark is another one: the newest range of each."""
     before = state.reached
     if before is None or watermark is None or before.incarnation in ("", watermark.incarnation):
         return state.earlier
-    others = (each for each in state.earlier if each.watermark.incarnation != before.incarnation)
+    others = (reading for reading in state.earlier if reading.watermark.incarnation != before.incarnation)
     return (*others, EarlierReading(before, state.origin))
 
 
 def reach_after_start(
     state: DatasetState, start: Mapping[str, Position], incarnation: str, ranges: tuple[SkippedRange, ...]
 ) -> Reach:
-    """Return the beginnings and skipped ranges of a dataset once a sequence is done.
+    """Return the first positions and skipped ranges of a dataset once a sequence is done.
 
     Args:
-        state: the dataset's, before.
-        start: where its sequence began partitions that had no position.
-        incarnation: what these positions count in.
-        ranges: those that the sequence skips.
+        state: the dataset's state before.
+        start: the first positions of partitions that had none.
+        incarnation: the incarnation of these positions.
+        ranges: the ranges that the sequence skips.
     """
     if state.watermark is None and state.forgotten is not None:
         why = "not read again: the watermark was set to null by hand, and the source begins later"

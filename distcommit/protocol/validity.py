@@ -1,8 +1,13 @@
-"""The commit log's rules: which record may follow which state.
+"""Validity: the rules for which record may follow which state of a log.
 
-`valid` is the one table of validity. The writer asks it before its put, and every fold asks it for every record; a
-record that is not valid where it stands is ignored. The executable model of these rules, with the naive variants that
-break, is `tests/spec/log_model.py`.
+Several processes append to a log, and some of them may have been fenced long ago. So a record's presence proves
+nothing: it counts only if these rules allow it after the fold of all records before it. A writer checks the rules
+before it appends. Every fold checks them again for every record and ignores a record that is not valid at its position.
+This makes fencing and compare-and-set safe without locks: of two conflicting records, the first is valid and the second
+is not, for every reader.
+
+`objection` is the only table of these rules. Their executable model, with broken variants, is
+`tests/spec/log_model.py`.
 """
 
 from __future__ import annotations
@@ -10,24 +15,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, assert_never
 
+from distcommit.core.records.job_records import Cut, Decide, Generation, Head, Heads, Rebucket
 from distcommit.core.records.log_records import (
     ByHand,
     Checkpoint,
-    Cut,
+    DatasetState,
     DatasetStatus,
-    Decide,
     Done,
     Dropped,
     Failed,
     Fence,
-    Generation,
     HandAction,
-    Head,
-    Heads,
     Intent,
     Left,
     Moved,
-    Rebucket,
     Rebuilt,
     Record,
     SequenceName,
@@ -52,21 +53,25 @@ BY_HAND: dict[HandAction, tuple[DatasetStatus, DatasetStatus]] = {
     HandAction.QUARANTINE: (PENDING, QUARANTINED),
     HandAction.GIVEN_UP: (REVOKING, IDLE),
 }
-"""What a person's action on a sequence needs, and what it leads to."""
+"""The status that an operator's action on a sequence requires, and the resulting status."""
 
 
 _MAY_CLOSE = (PENDING, QUARANTINED)
 
 
 def valid(record: Record, fold: Fold) -> bool:
-    """Whether `record` may follow a log whose fold is `fold`."""
+    """Return whether `record` may follow a log whose fold is `fold`."""
     return not objection(record, fold)
 
 
 def objection(record: Record, fold: Fold) -> str:
-    """Why `record` may not follow a log whose fold is `fold`; empty if it may."""
+    """Return why `record` may not follow a log whose fold is `fold`; empty if it may.
+
+    Most rules are of three kinds. The record's run must hold the newest fence. The sequences that it names must be open
+    with a required status. The datasets that it changes must be idle, with the watermark that the writer saw.
+    """
     if fold.moved_to:
-        return f"this log goes on in generation {fold.moved_to}"
+        return f"this log continues in generation {fold.moved_to}"
     match record:
         case Checkpoint():
             return ""
@@ -75,25 +80,26 @@ def objection(record: Record, fold: Fold) -> str:
         case Decide():
             return _not_newest(record.epoch, fold)
         case Intent():
-            return _not_newest(record.epoch, fold) or _unfit(record, fold)
+            return _not_newest(record.epoch, fold) or _seal_problem(record, fold)
         case Done():
-            return _not_newest(record.epoch, fold) or _not_all(record.sequences, fold, _MAY_CLOSE)
+            return _not_newest(record.epoch, fold) or _not_open(record.sequences, fold, _MAY_CLOSE)
         case Failed():
-            return _not_newest(record.epoch, fold) or _not_all((record.sequence,), fold, (PENDING,))
+            return _not_newest(record.epoch, fold) or _not_open((record.sequence,), fold, (PENDING,))
         case Left():
-            names = [SequenceName(left.dataset_urn, left.epoch) for left in record.sequences]
-            return _not_newest(record.epoch, fold) or _not_all(names, fold, (PENDING,))
+            names = [SequenceName(entry.dataset_urn, entry.epoch) for entry in record.sequences]
+            return _not_newest(record.epoch, fold) or _not_open(names, fold, (PENDING,))
         case Unread():
-            return _not_newest(record.epoch, fold) or _unfit_unread(record, fold)
+            return _not_newest(record.epoch, fold) or _read_failure_problem(record, fold)
         case Dropped():
-            wrong = _not_newest(record.epoch, fold) or _not_all(record.sequences, fold, (PENDING,))
-            if wrong:
-                return wrong
-            return _may_be_decided(record, fold)
+            return (
+                _not_newest(record.epoch, fold)
+                or _not_open(record.sequences, fold, (PENDING,))
+                or _not_held(record, fold)
+            )
         case ByHand(action=HandAction.READ_AGAIN):
             return _not_stopped(record.sequence, fold)
         case ByHand():
-            return _not_all((record.sequence,), fold, (BY_HAND[record.action][0],))
+            return _not_open((record.sequence,), fold, (BY_HAND[record.action][0],))
         case SetWatermark():
             return _not_idle((record.dataset_urn,), fold)
         case SetWatermarks():
@@ -101,13 +107,15 @@ def objection(record: Record, fold: Fold) -> str:
         case Rebuilt():
             rebuilt = {state.dataset_urn for state in record.datasets if state.closed_epoch <= record.epoch}
             complete = len(rebuilt) == len(record.datasets)
-            return _not_newest(record.epoch, fold) or ("" if complete else "a state is there twice, or of the future")
+            return _not_newest(record.epoch, fold) or (
+                "" if complete else "a state is repeated, or closed by a newer epoch"
+            )
         case Cut():
-            return _not_newest(record.epoch, fold) or _under_way(fold) or _heads_back(record.heads, fold, at_least=0)
+            return _not_newest(record.epoch, fold) or _under_way(fold) or _heads_problem(record.heads, fold, at_least=0)
         case Heads():
-            return _under_way(fold) or _heads_back(record.heads, fold, at_least=1)
+            return _under_way(fold) or _heads_problem(record.heads, fold, at_least=1)
         case Rebucket():
-            return _not_newest(record.epoch, fold) or _unfit_generation(record, fold)
+            return _not_newest(record.epoch, fold) or _generation_problem(record, fold)
         case Moved():
             return _not_newest(record.epoch, fold) or _not_idle(fold.datasets, fold)
         case Generation():
@@ -116,26 +124,30 @@ def objection(record: Record, fold: Fold) -> str:
     assert_never(record)
 
 
-def _may_be_decided(record: Dropped, fold: Fold) -> str:
+def _not_held(record: Dropped, fold: Fold) -> str:
     for name in record.sequences:
-        mine = fold.state_of(name.dataset_urn).open
-        if mine is None or not mine.held or name.epoch >= record.epoch:
+        sequence = fold.state_of(name.dataset_urn).open
+        if sequence is None or not sequence.held or name.epoch >= record.epoch:
             return f"not held by an older epoch: {name.dataset_urn}"
     return ""
 
 
 def may_seal(fold: Fold, epoch: int, urn: str, low: Watermark | None) -> bool:
-    """Whether the run of `epoch`, unless it is fenced, may seal what it has planned of a dataset on watermark `low`."""
+    """Return whether the run of `epoch`, unless it is fenced, may seal a dataset that it planned on watermark `low`.
+
+    The dataset must be idle, no newer run may have sealed it, and its watermark must still be `low`. The last condition
+    is the compare-and-set that keeps two runs from publishing the same records.
+    """
     state = fold.state_of(urn)
     return state.status is IDLE and state.closed_epoch < epoch and state.watermark == low
 
 
 def may_close(fold: Fold, epoch: int, name: SequenceName) -> bool:
-    """Whether the run of `epoch` may say that the effects of a sequence are durable."""
-    return not (fold.moved_to or _not_newest(epoch, fold) or _not_all((name,), fold, _MAY_CLOSE))
+    """Return whether the run of `epoch` may record that the effects of a sequence are durable."""
+    return not (fold.moved_to or _not_newest(epoch, fold) or _not_open((name,), fold, _MAY_CLOSE))
 
 
-def _unfit(record: Intent, fold: Fold) -> str:
+def _seal_problem(record: Intent, fold: Fold) -> str:
     urns = [sequence.dataset_urn for sequence in record.sequences]
     if len(set(urns)) < len(urns):
         return "a dataset is named twice"
@@ -143,29 +155,34 @@ def _unfit(record: Intent, fold: Fold) -> str:
         if sequence.epoch != record.epoch:
             return f"the sequence of {sequence.dataset_urn} is of epoch {sequence.epoch}"
         if not may_seal(fold, record.epoch, sequence.dataset_urn, sequence.low):
-            state = fold.state_of(sequence.dataset_urn)
-            return (
-                f"{sequence.dataset_urn} is {state.status.value}, sealed by epoch {state.closed_epoch}, watermark"
-                f" {state.watermark}, not {sequence.low}"
-            )
+            return _not_as_planned(fold.state_of(sequence.dataset_urn), sequence.low)
     return ""
 
 
-def _unfit_unread(record: Unread, fold: Fold) -> str:
-    """Empty if the run may say that it could not read these: none is counted twice for one run, and none that was read
-    by it, or set by a person, since."""
-    urns = [one.dataset_urn for one in record.datasets]
+def _not_as_planned(state: DatasetState, low: Watermark | None) -> str:
+    return (
+        f"{state.dataset_urn} is {state.status.value}, sealed by epoch {state.closed_epoch}, watermark"
+        f" {state.watermark}, not {low}"
+    )
+
+
+def _read_failure_problem(record: Unread, fold: Fold) -> str:
+    """Return why the run may not record these read failures; empty if it may.
+
+    A dataset's failure counts once for a run, and not if a run has read the dataset, or an operator has set its
+    watermark, since then.
+    """
+    urns = [dataset.dataset_urn for dataset in record.datasets]
     if len(set(urns)) < len(urns):
         return "a dataset is named twice"
-    for one in record.datasets:
-        state = fold.state_of(one.dataset_urn)
-        in_part = state.done_epoch == record.epoch and bool(state.done_left_out)
-        may_be_mine = state.closed_epoch < record.epoch or in_part
-        if state.status is not IDLE or state.watermark != one.low or not may_be_mine:
-            where = f"{state.status.value}, sealed by epoch {state.closed_epoch}, watermark {state.watermark}"
-            return f"{one.dataset_urn} is {where}, not {one.low}"
+    for dataset in record.datasets:
+        state = fold.state_of(dataset.dataset_urn)
+        is_partly_done = state.done_epoch == record.epoch and bool(state.done_left_out)
+        is_current = state.closed_epoch < record.epoch or is_partly_done
+        if state.status is not IDLE or state.watermark != dataset.low or not is_current:
+            return _not_as_planned(state, dataset.low)
         if state.unread is not None and state.unread.epoch >= record.epoch:
-            return f"epoch {state.unread.epoch} has said so of {one.dataset_urn}"
+            return f"epoch {state.unread.epoch} has already recorded a read failure of {dataset.dataset_urn}"
     return ""
 
 
@@ -180,8 +197,9 @@ def _under_way(fold: Fold) -> str:
     return f"generation {fold.under_way.generation} is under way" if fold.under_way else ""
 
 
-def _heads_back(heads: tuple[Head, ...], fold: Fold, at_least: int) -> str:
-    """Empty if each head is of another bucket, and so many records at least above the last one of that bucket."""
+def _heads_problem(heads: tuple[Head, ...], fold: Fold, at_least: int) -> str:
+    """Return why the heads are invalid. Each must be of another bucket and `at_least` records above the bucket's last
+    head."""
     if len({head.bucket for head in heads}) < len(heads):
         return "a bucket has two heads"
     for head in heads:
@@ -191,13 +209,13 @@ def _heads_back(heads: tuple[Head, ...], fold: Fold, at_least: int) -> str:
     return ""
 
 
-def _unfit_generation(record: Rebucket, fold: Fold) -> str:
+def _generation_problem(record: Rebucket, fold: Fold) -> str:
     if record.generation != fold.generation + 1 or record.buckets < 1:
-        return f"generation {fold.generation} counts, and this is {record.generation}, of {record.buckets} buckets"
+        return f"generation {record.generation} of {record.buckets} buckets cannot follow generation {fold.generation}"
     if fold.under_way is None:
         return ""
     same = (record.buckets, record.settings) == (fold.under_way.buckets, fold.under_way.settings)
-    return "" if same else f"a move to {fold.under_way.buckets} buckets is under way, with settings of its own"
+    return "" if same else f"a move to {fold.under_way.buckets} buckets with other settings is under way"
 
 
 def _not_newest(epoch: int, fold: Fold) -> str:
@@ -209,13 +227,13 @@ def _not_idle(urns: Iterable[str], fold: Fold) -> str:
     return f"{busy.dataset_urn} is {busy.status.value}" if busy else ""
 
 
-def _not_all(names: Iterable[SequenceName], fold: Fold, allowed: tuple[DatasetStatus, ...]) -> str:
-    """Empty if these are different present sequences, each with one of these statuses."""
-    seen: set[str] = set()
+def _not_open(names: Iterable[SequenceName], fold: Fold, allowed: tuple[DatasetStatus, ...]) -> str:
+    """Return why the names are not distinct open sequences, each with an allowed status; empty if they are."""
+    urns: set[str] = set()
     for name in names:
         state = fold.state_of(name.dataset_urn)
-        if fold.sequence(name) is None or state.status not in allowed or name.dataset_urn in seen:
-            found = f"epoch {state.sequence.epoch}'s is {state.status.value}" if state.sequence else "there is none"
-            return f"of {name.dataset_urn}, epoch {name.epoch}, no sequence is {' or '.join(allowed)}: {found}"
-        seen.add(name.dataset_urn)
+        if fold.sequence(name) is None or state.status not in allowed or name.dataset_urn in urns:
+            actual = f"epoch {state.sequence.epoch} is {state.status.value}" if state.sequence else "there is none"
+            return f"{name.dataset_urn} has no {' or '.join(allowed)} sequence of epoch {name.epoch}: {actual}"
+        urns.add(name.dataset_urn)
     return ""

@@ -1,5 +1,4 @@
-"""When jobs are to run: timetables, and a schedule as a pure value.
+"""Schedules of jobs: timetables, and a schedule as a pure value.
 
-It knows neither what a run is nor who launches it; what time it is, its caller says. It must not do I/O nor read a
-clock. Start reading at `schedule`.
+Must not do I/O, read a clock, or know runs and their launcher: the caller passes the time. Start reading at `schedule`.
 """

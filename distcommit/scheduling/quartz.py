@@ -1,4 +1,4 @@
-"""Cron expressions of Quartz, which Gobblin's scheduler is, as timetables of ours."""
+"""Conversion of Quartz cron expressions, which Gobblin's scheduler uses, to timetables."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ _STEP = re.compile(r"(\d+)/(\d+)")
 
 
 def from_quartz(expression: str) -> dict[str, str | float]:
-    """What a schedule of ours is that fires when this expression of Quartz does: `cron`, of five fields, or
-    `interval_s`, where it is every so many seconds.
+    """Convert a Quartz expression to schedule settings: `cron` with five fields, or `interval_s` for a period of
+    seconds.
 
     Args:
-        expression: second, minute, hour, day of the month, month, day of the week, and maybe a year.
+        expression: second, minute, hour, day of the month, month, day of the week, and optionally a year.
 
     Raises:
-        ValueError: saying what of it has no counterpart.
+        ValueError: naming the part that cannot be converted.
     """
     fields = expression.upper().split()
     if len(fields) not in (6, 7):
-        raise ValueError(f"expected six or seven fields, as Quartz has them, found {len(fields)}")
+        raise ValueError(f"a Quartz expression must have six or seven fields, found {len(fields)}")
     if fields[6:] not in ([], ["*"]):
-        raise ValueError(f"there are no years here, found {fields[6]}")
+        raise ValueError(f"a year is not supported, found {fields[6]}")
     second, minute, hour, day, month, weekday = fields[:6]
     if "?" not in (day, weekday):
-        raise ValueError("expected ? as the day of the month or of the week, as Quartz has it")
+        raise ValueError("the day of the month or the day of the week must be ?")
     if not second.isdecimal():
         every = re.fullmatch(r"(?:\*|0)(?:/(\d+))?", second)
         rest = {minute, hour, day, month, weekday}
         if every is None or rest - {"*", "?"} or not int(every[1] or 1) or 60 % int(every[1] or 1):
-            raise ValueError(f"the second has to be a number, or every so many of all minutes, found {second}")
+            raise ValueError(f"the second must be a number, or a divisor of 60 with all other fields *, found {second}")
         return {"interval_s": float(every[1] or 1)}
     ours = [_field(text, name) for text, name in zip((minute, hour, day, month), _LAST, strict=True)]
     return {"cron": " ".join([*ours, _weekday(weekday)])}
@@ -46,7 +46,7 @@ def _field(text: str, name: str) -> str:
             whole = int(step[1]) == (0 if name in ("minute", "hour") else 1)
             parts.append(f"*/{step[2]}" if whole else f"{step[1]}-{_LAST[name]}/{step[2]}")
         elif re.search(r"[LW#]", part) and name != "month":
-            raise ValueError(f"{part} as {name} has no counterpart")
+            raise ValueError(f"{part} as {name} is not supported")
         else:
             parts.append(part)
     return ",".join(parts)
@@ -54,16 +54,16 @@ def _field(text: str, name: str) -> str:
 
 def _weekday(text: str) -> str:
     if re.search(r"[L#/]", text):
-        raise ValueError(f"{text} as day of the week has no counterpart")
+        raise ValueError(f"{text} as day of the week is not supported")
     named = re.sub(r"\d+", lambda number: _day(int(number[0])), text.replace("?", "*"))
     if (span := re.fullmatch(r"(\w+)-(\w+)", named)) is not None and span[1] in _DAYS and span[2] in _DAYS:
         first, last = _DAYS.index(span[1]), _DAYS.index(span[2])
         days = range(first, last + 1) if first <= last else [*range(first, 7), *range(last + 1)]
-        return ",".join(str(each) for each in days)
+        return ",".join(str(day) for day in days)
     return named
 
 
 def _day(number: int) -> str:
     if not 1 <= number <= len(_DAYS):
-        raise ValueError(f"days of the week are 1 to 7, found {number}")
+        raise ValueError(f"a day of the week must be 1 to 7, found {number}")
     return _DAYS[number - 1]

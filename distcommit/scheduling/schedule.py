@@ -1,7 +1,7 @@
-"""Which jobs are to begin now: what each timetable says, who waits, and who is under way, as one pure value.
+"""The schedule of all jobs as one pure value: timetables, due jobs and runs in progress.
 
-A firing makes a job *due*, and it stays so until its run begins. There is no queue: however many firings have passed,
-one run makes up for all of them, since each run reads all that is new.
+A firing of a timetable makes a job *due*, and it stays due until its run starts. There is no queue: each run reads
+everything that is new, so one run makes up for any number of firings.
 """
 
 from __future__ import annotations
@@ -13,46 +13,60 @@ from enum import StrEnum
 from distcommit.scheduling.timetables import Moment, Timetable
 
 LATE_MS = 60_000
-"""A firing that is noticed later than this was missed; and clocks that are set back by less are waited for."""
+"""A firing that is noticed later than this is missed. A clock that is set back by more than this restarts the
+timetables."""
 STUCK_MS = 120_000
-"""A run that was told to end, and has not for so long, hangs."""
-USUAL_FRESH_MS = 600_000
-"""What a job without a freshness target counts as where slots are few."""
+"""A run that has not ended this long after it was told to is stuck."""
+DEFAULT_FRESH_MS = 600_000
+"""Freshness target of a job without one, for ordering due jobs."""
 HELD_WAIT_MS = 10_000
-"""How long a job that another run's lock has kept off waits before it tries again."""
+"""Delay before the next try of a job that another run's lock has blocked."""
 
 
 class Missed(StrEnum):
-    """What becomes of firings that pass while nobody looks, while the job is paused, or while its run is under way.
-
-    RUN: one run makes up for them, as soon as it can. SKIP: nothing; the next firing is the next run.
-    """
+    """Policy for firings that pass while no service runs, while the job is paused, or during its run."""
 
     RUN = "run"
+    """One run makes up for them, as soon as it can start."""
     SKIP = "skip"
+    """They are ignored. The next firing is the next run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How one job is scheduled. `cancel_after_ms`: when its run is to be told to end, 0 for never. `fresh_ms`: the
-    smallest of its freshness targets, which says how much its waiting counts. `telling_ms`: how long a run that is over
-    may take to tell people so, and does not hang."""
+    """The schedule settings of one job.
+
+    Attributes:
+        timetable: the firings.
+        missed: the policy for missed firings.
+        cancel_after_ms: the time limit of a run; 0 for none.
+        fresh_ms: the smallest freshness target, which weights the job's waiting time.
+        telling_ms: additional time that a finished run may take to send notifications before it is stuck.
+    """
 
     timetable: Timetable
     missed: Missed = Missed.RUN
     cancel_after_ms: int = 0
-    fresh_ms: int = USUAL_FRESH_MS
+    fresh_ms: int = DEFAULT_FRESH_MS
     telling_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Where one job stands. Times but `fires` are by the steady clock.
+    """The state of one job in the schedule. Times are by the steady clock, except `fires`.
 
-    `fires`: its next firing, by its timetable's clock; `due_ms`: since when it waits to begin; `began_ms`: since when
-    its run is under way; `passed`: how many firings have passed since then; `not_before_ms`: when it may try again;
-    `leaves`: it is scheduled no more, and its run is still under way; `told_ms`: since when its run is to end;
-    `is_silent`: its storage does not answer: no run of it begins, and one that was to has not yet.
+    Attributes:
+        plan: the settings.
+        fires: the next firing, by the timetable's clock.
+        due_ms: the time since which the job is due.
+        began_ms: the start of the current run.
+        passed: the number of firings since then.
+        not_before_ms: the earliest time of the next try.
+        is_triggered: whether an operator has requested a run.
+        is_paused: whether scheduled runs are suspended.
+        leaves: whether the job was removed during its current run.
+        told_ms: the time at which the current run was told to end.
+        is_silent: whether the job's storage does not respond. No run starts, and a run that was to start has not.
     """
 
     plan: Plan
@@ -68,7 +82,7 @@ class Entry:
     is_silent: bool = False
 
     def may_begin(self, moment: Moment) -> bool:
-        """Whether it waits for nothing but a slot."""
+        """Return whether the job only waits for a slot."""
         return (
             self.due_ms is not None
             and self.began_ms is None
@@ -78,7 +92,7 @@ class Entry:
         )
 
     def fired(self, moment: Moment) -> Entry:
-        """The same once a firing has passed."""
+        """Return the entry after its firing has passed."""
         late = self.plan.timetable.now(moment) - self.fires > LATE_MS
         misses = self.plan.missed is Missed.SKIP and (late or self.is_paused or self.began_ms is not None)
         return replace(
@@ -91,9 +105,12 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """All jobs by name. Of a method that changes something the answer is another schedule.
+    """All jobs by name. Methods that change the schedule return a new one.
 
-    `at_once`: how many runs there are at one time at most. `seen_ms`: what the wall clock said last.
+    Attributes:
+        at_once: the maximum number of concurrent runs.
+        entries: the jobs.
+        seen_ms: the last known time of the wall clock.
     """
 
     at_once: int
@@ -101,66 +118,70 @@ class Schedule:
     seen_ms: int = 0
 
     def at(self, moment: Moment) -> Schedule:
-        """The same once it is that late: who has fired by then is due."""
+        """Advance the time: jobs whose firing has passed are due."""
         set_back = moment.wall_ms < self.seen_ms - LATE_MS
-        entries = {name: _at(entry, moment, set_back=set_back) for name, entry in self.entries.items()}
+        entries = {name: _advanced(entry, moment, set_back=set_back) for name, entry in self.entries.items()}
         return replace(self, entries=entries, seen_ms=moment.wall_ms)
 
     def with_job(self, name: str, plan: Plan, moment: Moment, last_ms: int | None = None) -> Schedule:
-        """With a job whose last run began at `last_ms` by the wall clock, if it had any. What passed since then was
-        missed. Of one that is there, its plan changes, if it does, from its next firing on."""
-        known, timetable = self.entries.get(name), plan.timetable
-        if known is not None:
-            fires = known.fires if known.plan.timetable == timetable else timetable.first(moment, moment.wall_ms)
-            return self._with(name, replace(known, plan=plan, fires=fires, leaves=False))
+        """Add or update a job.
+
+        A new job's missed firings are those since `last_ms`, the start of its last run by the wall clock, if there was
+        one. A changed plan applies from the next firing on.
+        """
+        entry, timetable = self.entries.get(name), plan.timetable
+        if entry is not None:
+            fires = entry.fires if entry.plan.timetable == timetable else timetable.first(moment, moment.wall_ms)
+            return self._with(name, replace(entry, plan=plan, fires=fires, leaves=False))
         fires = timetable.first(moment, last_ms)
         if plan.missed is Missed.SKIP and fires <= timetable.now(moment) and last_ms is not None:
             fires = timetable.after(timetable.now(moment))
         return self._with(name, Entry(plan, fires))
 
     def without(self, name: str) -> Schedule:
-        """Without a job; a run of it that is under way stays until it ends."""
+        """Remove a job. A run in progress stays until it ends."""
         entry = self.entries.get(name)
         if entry is not None and entry.began_ms is not None:
             return self._with(name, replace(entry, leaves=True, due_ms=None, is_triggered=False))
-        return replace(self, entries={each: entry for each, entry in self.entries.items() if each != name})
+        return replace(self, entries={other: entry for other, entry in self.entries.items() if other != name})
 
     def paused(self, name: str, *, is_paused: bool) -> Schedule:
-        """With a job that is to begin no more by itself, or is to again."""
+        """Suspend or resume the scheduled runs of a job."""
         entry = self.entries[name]
         drops = is_paused and entry.plan.missed is Missed.SKIP and not entry.is_triggered
         return self._with(name, replace(entry, is_paused=is_paused, due_ms=None if drops else entry.due_ms))
 
     def triggered(self, name: str, moment: Moment) -> Schedule:
-        """With a job that somebody wants to run, once, whatever its timetable says, also if it is paused. Behind a run
-        that is under way."""
+        """Request one run of a job, whatever its timetable, also if it is paused. A run in progress ends first."""
         entry = self.entries[name]
         due_ms = moment.steady_ms if entry.due_ms is None else entry.due_ms
         return self._with(name, entry if entry.leaves else replace(entry, is_triggered=True, due_ms=due_ms))
 
     def begun(self, name: str, moment: Moment) -> Schedule:
-        """With a run of a job under way."""
-        known = self.entries[name]
-        return self._with(name, Entry(known.plan, known.fires, began_ms=moment.steady_ms, is_paused=known.is_paused))
+        """Record the start of a run."""
+        entry = self.entries[name]
+        return self._with(name, Entry(entry.plan, entry.fires, began_ms=moment.steady_ms, is_paused=entry.is_paused))
 
     def silent(self, name: str, *, is_silent: bool) -> Schedule:
-        """With a job whose storage does not answer, or does again."""
+        """Record whether the job's storage does not respond."""
         return self._with(name, replace(self.entries[name], is_silent=is_silent))
 
     def taken(self, name: str, moment: Moment) -> Schedule:
-        """With a run that has come to begin, later than it was to."""
+        """Record a run that started later than it was due to start."""
         return self._with(name, replace(self.entries[name], began_ms=moment.steady_ms, told_ms=None, is_silent=False))
 
     def told(self, name: str, moment: Moment) -> Schedule:
-        """With a run that has been told to end."""
+        """Record that the run was told to end."""
         return self._with(name, replace(self.entries[name], told_ms=moment.steady_ms))
 
     def ended(self, name: str, moment: Moment, *, was_held: bool = False) -> Schedule:
-        """With a run over. `was_held`: it could not begin, as another one holds the job's lock: what it was due for is
-        missed."""
+        """Record the end of a run.
+
+        `was_held`: the run could not start because another run holds the job lock, so its firing was missed.
+        """
         entry = replace(self.entries[name], began_ms=None)
         if entry.leaves:
-            return replace(self, entries={each: it for each, it in self.entries.items() if each != name})
+            return replace(self, entries={other: it for other, it in self.entries.items() if other != name})
         if was_held:
             again = entry.due_ms is None and entry.plan.missed is Missed.RUN
             due_ms = moment.steady_ms if again else entry.due_ms
@@ -168,7 +189,8 @@ class Schedule:
         return self._with(name, entry)
 
     def ready(self, moment: Moment) -> tuple[str, ...]:
-        """Who is to begin now: as many as there are slots for, and first who has waited longest for its target."""
+        """Return the jobs to start now, as many as there are free slots, ordered by waiting time relative to the
+        freshness target."""
         under_way = (entry for entry in self.entries.values() if entry.began_ms is not None and not entry.is_silent)
         slots = self.at_once - sum(1 for _ in under_way)
         waiting = [
@@ -179,17 +201,17 @@ class Schedule:
         return tuple(name for _, name in sorted(waiting)[: max(0, slots)])
 
     def overlong(self, moment: Moment) -> tuple[str, ...]:
-        """Whose run is to be told to end, and has not been."""
+        """Return the jobs whose run has exceeded its time limit and was not told to end."""
         ends = {name: _ends_ms(entry) for name, entry in self.entries.items() if entry.told_ms is None}
         return tuple(name for name, end_ms in ends.items() if end_ms is not None and end_ms <= moment.steady_ms)
 
     def stuck(self, moment: Moment) -> tuple[str, ...]:
-        """Whose run does not end though it was told to."""
+        """Return the jobs whose run was told to end and has not."""
         ends = {name: _gives_up_ms(entry) for name, entry in self.entries.items()}
         return tuple(name for name, end_ms in ends.items() if end_ms is not None and end_ms <= moment.steady_ms)
 
     def wait_ms(self, moment: Moment) -> int | None:
-        """How long nothing happens by itself: 0 if something is to be done now, None if never."""
+        """Return the time until the next event: 0 if something is due now, None if there is no event."""
         if self.ready(moment):
             return 0
         waits = [wait for entry in self.entries.values() for wait in _waits_ms(entry, moment)]
@@ -199,22 +221,22 @@ class Schedule:
         return replace(self, entries={**self.entries, name: entry})
 
 
-def _at(entry: Entry, moment: Moment, *, set_back: bool) -> Entry:
+def _advanced(entry: Entry, moment: Moment, *, set_back: bool) -> Entry:
     now = entry.plan.timetable.now(moment)
-    if set_back:  # what it has come by already it comes by again: better twice than not until the clock is there again
+    if set_back:  # firings repeat, because the alternative is none until the clock has caught up
         entry = replace(entry, fires=min(entry.fires, entry.plan.timetable.after(now)))
     return entry.fired(moment) if entry.fires <= now and not entry.leaves else entry
 
 
 def _ends_ms(entry: Entry) -> int | None:
-    """When its run is to be told to end."""
+    """Return the time at which the run exceeds its time limit."""
     if entry.began_ms is None or not entry.plan.cancel_after_ms or entry.is_silent:
         return None
     return entry.began_ms + entry.plan.cancel_after_ms
 
 
 def _gives_up_ms(entry: Entry) -> int | None:
-    """When its run, which was told to end, is taken for one that never does."""
+    """Return the time at which the run is stuck."""
     if entry.began_ms is None or entry.told_ms is None or entry.is_silent:
         return None
     return entry.told_ms + STUCK_MS + entry.plan.telling_ms

@@ -1,4 +1,4 @@
-"""When a job is to run: at the times of a cron expression, or every so many seconds."""
+"""Timetables: the times of a cron expression, or a fixed interval."""
 
 from __future__ import annotations
 
@@ -15,31 +15,37 @@ _FIELDS = 5
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Now. `wall_ms`: milliseconds since 1970 by a clock that people set; `steady_ms`: by one that only goes on."""
+    """The current time by two clocks.
+
+    Attributes:
+        wall_ms: milliseconds since 1970, by a clock that may be set.
+        steady_ms: milliseconds by a clock that never goes back.
+    """
 
     wall_ms: int
     steady_ms: int
 
 
 class Timetable(Protocol):
-    """When somebody's firings are, in milliseconds by one of the two clocks."""
+    """The firings of a job, in milliseconds by one of the two clocks."""
 
     def now(self, moment: Moment) -> int:
-        """The moment, by the clock that this timetable goes by."""
+        """Return the current time by this timetable's clock."""
         ...
 
     def first(self, moment: Moment, last_ms: int | None) -> int:
-        """The first firing for who ran last at `last_ms` by the wall clock, or never; it may have passed."""
+        """Return the first firing after the last run, which started at `last_ms` by the wall clock (None: never). It
+        may have passed."""
         ...
 
     def after(self, time: int) -> int:
-        """The first firing after a time."""
+        """Return the first firing after a time."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Every so many milliseconds, by the steady clock; at first at once."""
+    """A firing every `every_ms` milliseconds by the steady clock, the first one at once."""
 
     every_ms: int
 
@@ -49,7 +55,7 @@ class Interval:
     def first(self, moment: Moment, last_ms: int | None) -> int:
         if last_ms is None:
             return moment.steady_ms
-        past_ms = min(max(0, moment.wall_ms - last_ms), self.every_ms)  # by a clock that was set it may be anything
+        past_ms = min(max(0, moment.wall_ms - last_ms), self.every_ms)  # the wall clock may have been set
         return moment.steady_ms + self.every_ms - past_ms
 
     def after(self, time: int) -> int:
@@ -58,14 +64,18 @@ class Interval:
 
 @dataclass(frozen=True)
 class Cron:
-    """At the times of a cron expression of five fields, as Debian's cron takes it; by the wall clock.
+    """The firings of a five-field cron expression, as in Debian's cron, by the wall clock.
 
-    In the hour (or half an hour, or a day) that clocks pass over, a time of day (neither minute nor hour begins with
-    `*`) comes as it ends; in the one that they have twice it comes in the first. Whatever else comes by elapsed time:
-    in none of the one, and in both of the other.
+    When clocks skip an hour, an expression with a fixed time of day (neither minute nor hour starts with `*`) fires at
+    the end of the gap. When clocks repeat an hour, it fires in the first one. Other expressions follow elapsed time: no
+    firing in the gap, firings in both repeated hours.
+
+    Attributes:
+        expression: minute, hour, day of the month, month, day of the week.
+        time_zone: an IANA name.
 
     Raises:
-        ValueError: saying what is wrong with it.
+        ValueError: if the expression or the time zone is invalid.
     """
 
     expression: str
@@ -75,34 +85,35 @@ class Cron:
         fields = self.expression.split()
         if len(fields) != _FIELDS:
             raise ValueError(
-                f"{self.expression!r} is no cron expression: expected five fields (minute, hour, day of the month,"
+                f"{self.expression!r} is not a cron expression: expected five fields (minute, hour, day of the month,"
                 f" month, day of the week), found {len(fields)}"
             )
         try:
             self.after(0)
         except CronSimError as error:
-            raise ValueError(f"{self.expression!r} is no cron expression: {str(error).lower()}") from error
+            raise ValueError(f"{self.expression!r} is not a cron expression: {str(error).lower()}") from error
 
     def now(self, moment: Moment) -> int:
         return moment.wall_ms
 
     def first(self, moment: Moment, last_ms: int | None) -> int:
-        # a run in the future, by a clock that was wrong, keeps nobody waiting
+        # a last run in the future, by a wrong clock, must not delay the job
         return self.after(moment.wall_ms if last_ms is None else min(last_ms, moment.wall_ms))
 
     def after(self, time: int) -> int:
         now = datetime.fromtimestamp(time / 1000, self._zone)
-        wall, found = now.replace(tzinfo=None), list[int]()
-        comes_again = max(_offset(now) - _offset(now.replace(fold=1)), timedelta())  # so much of what it shows
-        for each in CronSim(self.expression, wall - comes_again):  # without a zone: by hours alone it would lose halves
-            later = [moment for moment in self._moments(each) if moment > time]
-            found += later
-            if later and each > wall:
-                return min(found)
-        raise ValueError(f"{self.expression!r} never comes: no day is as it says")
+        wall, firings = now.replace(tzinfo=None), list[int]()
+        comes_again = max(_offset(now) - _offset(now.replace(fold=1)), timedelta())  # length of the repeated hour
+        # without a zone, because CronSim loses half hours
+        for wall_time in CronSim(self.expression, wall - comes_again):
+            later = [moment for moment in self._moments(wall_time) if moment > time]
+            firings += later
+            if later and wall_time > wall:
+                return min(firings)
+        raise ValueError(f"{self.expression!r} never fires, because no date matches it")
 
     def _moments(self, wall: datetime) -> list[int]:
-        """When it fires for one of its times, as a clock on the wall shows it."""
+        """Return the firings for one time that the wall clock shows."""
         if not any(field.startswith("*") for field in self.expression.split()[:2]):
             while not (shown := self._shown(wall)):
                 wall += timedelta(minutes=1)
@@ -110,10 +121,14 @@ class Cron:
         return self._shown(wall)
 
     def _shown(self, wall: datetime) -> list[int]:
-        """When clocks show this: never, if they pass over it, or once, or twice."""
+        """Return the moments at which the wall clock shows a time: none in a gap, two in a repeated hour."""
         both = [wall.replace(tzinfo=self._zone, fold=fold) for fold in (0, 1)]
-        known = [each for each in both if each.astimezone(UTC).astimezone(self._zone).replace(tzinfo=None) == wall]
-        return [round(each.timestamp() * 1000) for each in known]
+        valid = [
+            candidate
+            for candidate in both
+            if candidate.astimezone(UTC).astimezone(self._zone).replace(tzinfo=None) == wall
+        ]
+        return [round(candidate.timestamp() * 1000) for candidate in valid]
 
     @cached_property
     def _zone(self) -> ZoneInfo | timezone:

@@ -1,4 +1,4 @@
-"""Spark as what runs the engine's functions on executors, opens its sessions, and hands over streams' micro-batches.
+"""Spark: runs the engine's functions on executors, opens sessions, and passes on a stream's micro-batches.
 
-All that knows Spark is here. It must not decide anything about datasets. Start reading at `launch`.
+All code that uses Spark is here. Must not decide anything about datasets. Start reading at `launch`.
 """

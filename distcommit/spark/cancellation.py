@@ -1,4 +1,4 @@
-"""Ending a run that somebody wants to end: its Spark jobs are interrupted, and nothing else is launched."""
+"""Cancellation of a run: its Spark jobs are interrupted, and no further job is launched."""
 
 from __future__ import annotations
 
@@ -18,12 +18,17 @@ from distcommit.stores.history.run_records import CancelRequest, read_cancel
 
 logger = logging.getLogger(__name__)
 
-_EVERY_S = 1.0
+_POLL_INTERVAL_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class CancellableLaunch:
-    """Launches as long as nobody wants the run to end. What was interrupted for that ends in RunCancelledError."""
+    """Launches Spark jobs until the run is cancelled. Then every launch raises RunCancelledError.
+
+    Attributes:
+        launch: the underlying launcher.
+        require_wanted: raises RunCancelledError once the run is cancelled.
+    """
 
     launch: Launch
     require_wanted: Callable[[], None]
@@ -40,50 +45,54 @@ class CancellableLaunch:
 
 
 def own_session(session: SparkSession) -> SparkSession:
-    """A session in which this run's jobs can be interrupted and no others; over Spark Connect the session itself, since
-    a new one there has none of its settings and files."""
+    """Return a session whose jobs belong to this run alone, so that they can be interrupted.
+
+    Over Spark Connect, this is the session itself, because a new one would lack its settings and files.
+    """
     return session if over_connect(session) else session.newSession()
 
 
 @contextmanager
 def cancellable(launch: Launch, spark: SparkSession, settings: RunSettings) -> Iterator[CancellableLaunch]:
-    """While in the block, looks every second whether somebody wants the run to end, and interrupts all that runs in its
-    session then, again each time: a job may just have begun.
+    """Watch for a cancel request while in the block.
+
+    The store is read every second. Once the run is cancelled, everything in its session is interrupted, and again every
+    second, because a job may just have started.
 
     Args:
-        launch: what launches in that session.
+        launch: launches jobs in that session.
         spark: the run's own session.
         settings: the run.
 
     Yields:
-        what launches as long as nobody does.
+        the cancellable launcher.
     """
     store, epoch = settings.store, settings.epoch
     ended = threading.Event()
-    asked: list[CancelRequest] = []
+    requests: list[CancelRequest] = []
 
     def require_wanted() -> None:
-        if asked:
+        if requests:
             raise RunCancelledError(
                 "the run was cancelled",
                 job=store.job,
                 epoch=epoch,
-                by=asked[0].who,
-                todo="nothing: it publishes nothing more, and what it had sealed is replayed by the next run",
+                by=requests[0].who,
+                todo="none; the run publishes nothing more, and the next run replays its sealed commits",
             )
 
     def watch() -> None:
-        while not ended.wait(_EVERY_S):
+        while not ended.wait(_POLL_INTERVAL_S):
             try:
-                request = asked[0] if asked else read_cancel(store.fs, store.roots.store, epoch)
+                request = requests[0] if requests else read_cancel(store.fs, store.roots.store, epoch)
             except (DistcommitError, OSError) as error:
-                logger.warning("whether the run is to end can't be read: %s", error, extra={"epoch": epoch})
+                logger.warning("the cancel request cannot be read: %s", error, extra={"epoch": epoch})
                 continue
             if request is None:
                 continue
-            if not asked:
-                logger.warning("the run is to end, says %s", request.who, extra={"epoch": epoch})
-                asked.append(request)
+            if not requests:
+                logger.warning("the run was cancelled by %s", request.who, extra={"epoch": epoch})
+                requests.append(request)
             _interrupt(spark, settings.run_id)
 
     thread = threading.Thread(target=watch, name="cancellation", daemon=True)
@@ -96,10 +105,10 @@ def cancellable(launch: Launch, spark: SparkSession, settings: RunSettings) -> I
 
 
 def _interrupt(spark: SparkSession, run_id: str) -> None:
-    """What the run's session does, as where its source is Spark's, and what was launched for the run."""
+    """Interrupt the work of the run's session, including reads of a Spark source, and all jobs launched for the run."""
     try:
         spark.interruptAll()
         if not over_connect(spark):
             spark.sparkContext.cancelJobsWithTag(run_id)
-    except Exception:  # the session may be gone; the next look tries again
-        logger.warning("what the run does in Spark could not be interrupted", exc_info=True)
+    except Exception:  # the session may be gone; repeated in a second
+        logger.warning("the run's Spark jobs could not be interrupted", exc_info=True)

@@ -1,4 +1,4 @@
-"""What Spark says of a job that failed, in words: which task, where, and whether a process died."""
+"""Parsing of Spark's failure texts: the failed task, its host, and whether a process died."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ _SIGNALS = {
 
 
 def what_died(failure: str) -> str:
-    """Which process died, if Spark's text of a failure says so; else empty."""
-    if found := _EXECUTOR_LOST.search(failure):
-        reason = plain_text(found[2] or "Spark does not say why", 300).rstrip(". ")
+    """Return the process that died, if Spark's failure text names one; else empty."""
+    if match := _EXECUTOR_LOST.search(failure):
+        reason = plain_text(match[2] or "Spark reports no reason", 300).rstrip(". ")
         code = _EXIT_CODE.search(reason)
         signal = _SIGNALS.get(int(code[1][:9]), "") if code else ""
-        return f"executor {found[1]} died: {reason}" + (f" ({signal})" if signal else "")
-    if found := _JVM_MEMORY.search(failure):
-        return f"an executor's JVM ran out of memory: {plain_text(found[1] or 'no more is said', 300)}"
+        return f"executor {match[1]} died: {reason}" + (f" ({signal})" if signal else "")
+    if match := _JVM_MEMORY.search(failure):
+        return f"an executor's JVM ran out of memory: {plain_text(match[1] or 'no details', 300)}"
     if "Traceback (most recent call last)" in failure and re.search(r"^MemoryError", failure, re.MULTILINE):
         return "a Python worker ran out of memory (MemoryError)"
     if _WORKER_DIED.search(failure):
         return (
-            "a Python worker died; Spark does not say of what: of a signal, as of the kernel's when memory runs out, or"
-            " of a crash in native code"
+            "a Python worker died; Spark reports no reason: a signal, such as the kernel's when memory runs out, or"
+            " a crash in native code"
         )
     return ""
 
 
 def failure_text(failure: str) -> str:
-    """One line for a failed job: which task failed where, and of what."""
+    """Describe a failed job in one line: the task, its host and the cause."""
     task, host = _TASK.search(failure), _HOST.search(failure)
     where = f" on {host[1]}" if host else ""
     task_text = f"task {task[1]} of stage {task[2]}{where} failed {task[3]} times: " if task else ""
@@ -50,7 +50,7 @@ def failure_text(failure: str) -> str:
 
 
 def _cause(failure: str) -> str:
-    """The error of the task's Python code; else the first line that is Spark's own."""
+    """Return the error of the task's Python code, else the first line of Spark's text."""
     _, trace, after = failure.rpartition("Traceback (most recent call last)")
     errors = _PYTHON_ERROR.findall(after) if trace else []
     return errors[-1] if errors else _PREFIX.sub("", failure.strip()).partition("\n")[0]

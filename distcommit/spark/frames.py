@@ -1,4 +1,4 @@
-"""DataFrames that Spark's own readers read, staged for the run that commits them."""
+"""DataFrames of Spark's own readers, staged for the run that commits them."""
 
 from __future__ import annotations
 
@@ -31,23 +31,24 @@ from distcommit.stores.state.job_store import JobStore
 
 logger = logging.getLogger(__name__)
 
-_AT_ONCE = 8
-"""How many datasets Spark reads at a time; most wait for their reader."""
+_PARALLEL_DATASETS = 8
+"""Number of datasets that Spark reads concurrently. Most wait for their reader."""
 _KINDS = {
     **dict.fromkeys(("byte", "short", "integer", "long"), Kind.INTEGER),
     **dict.fromkeys(("timestamp", "timestamp_ntz"), Kind.TIME),
 }
 _MARGIN = timedelta(days=2)
-"""Of times Spark is asked for so much more than is read, as readers compare them in time zones of their own."""
+"""Spark is asked for this much more than needed, because readers compare times in their own time zones."""
 
 
 @contextmanager
 def staged_frames(spark: SparkSession, source: SparkSource, store: JobStore) -> Iterator[StagedFrames]:
-    """All datasets of the source, as Spark reads them now, for as long as the block lasts. What runs that died have
-    staged goes, too. A dataset that can't be read is told in its plan.
+    """Stage all datasets of the source as Spark reads them now, until the block ends.
+
+    Staged rows of dead runs are deleted. A dataset that cannot be read gets a plan with the error.
 
     Raises:
-        OSError: if the staging folder can't be written.
+        OSError: if the staging folder is not writable.
     """
     fs, root = store.fs, store.roots.staging
     remove_attempts(fs, root, [SPOOLED_FRAMES])
@@ -56,7 +57,9 @@ def staged_frames(spark: SparkSession, source: SparkSource, store: JobStore) -> 
     frames = StagedFrames(fs, folder, tuple(source.datasets), source.format, source.watermark)
     states = _stored(store, frames.datasets)
     try:
-        in_flight(_AT_ONCE, lambda urn: _Reading(spark, source, frames, urn).stage(states.get(urn)), frames.datasets)
+        in_flight(
+            _PARALLEL_DATASETS, lambda urn: _Reading(spark, source, frames, urn).stage(states.get(urn)), frames.datasets
+        )
         yield frames
     finally:
         remove_attempts(fs, root, [SPOOLED_FRAMES])
@@ -64,17 +67,17 @@ def staged_frames(spark: SparkSession, source: SparkSource, store: JobStore) -> 
 
 
 def _stored(store: JobStore, datasets: tuple[str, ...]) -> Mapping[str, DatasetState]:
-    """What is stored of them before the run's replay, which moves their watermarks at most forwards."""
-    found: dict[str, DatasetState] = {}
+    """Return the stored states before the run's replay, which only moves watermarks forward."""
+    states: dict[str, DatasetState] = {}
     for bucket in {store.planning_bucket(urn) for urn in datasets}:
-        with suppress(DistcommitError, OSError):  # the run's own look at it tells
-            found |= store.bucket_log(bucket).refresh().datasets
-    return found
+        with suppress(DistcommitError, OSError):  # the run itself reports the error
+            states |= store.bucket_log(bucket).refresh().datasets
+    return states
 
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """One dataset of the source."""
+    """The reading of one dataset of the source."""
 
     spark: SparkSession
     source: SparkSource
@@ -82,18 +85,20 @@ class _Reading:
     urn: str
 
     def stage(self, state: DatasetState | None) -> None:
-        """Has Spark read it, and writes down what that came to."""
+        """Have Spark read the dataset, and store the result or the error."""
         self.frames.fs.make_folder(self.frames.folder_of(self.urn))
         try:
             frame = self._staged(state)
         except (PySparkException, Py4JJavaError) as error:
-            frame = StagedFrame(error=str(self._told(error)))
+            frame = StagedFrame(error=str(self._typed(error)))
         except PlanError as error:
             frame = StagedFrame(error=str(error), remedy=error.remedy)
         except DistcommitError as error:
             frame = StagedFrame(error=str(error))
         if frame.error:
-            logger.warning("Spark can't read it: %s", printable(frame.error), extra={"dataset": printable(self.urn)})
+            logger.warning(
+                "Spark cannot read the dataset: %s", printable(frame.error), extra={"dataset": printable(self.urn)}
+            )
         self.frames.put(self.urn, frame)
 
     def _staged(self, state: DatasetState | None) -> StagedFrame:
@@ -103,8 +108,8 @@ class _Reading:
             return StagedFrame(self._parts(read, Kind.INTEGER))
         frame = StagedFrame(column=column, kind=self._kind(read), reader=self.source.reader_of(self.urn))
         stored = stored_in(self.urn, frame, state)
-        wanted = _from(read, column, stored)
-        before = _greatest(wanted, column) if frame.kind is Kind.INTEGER else position_of(Kind.TIME, datetime.now(UTC))
+        wanted = _new_rows(read, column, stored)
+        before = _maximum(wanted, column) if frame.kind is Kind.INTEGER else position_of(Kind.TIME, datetime.now(UTC))
         parts = self._parts(wanted, frame.kind)
         end = end_of(frame.kind, parts, self.source.lookback or 0, before)
         return structs.replace(frame, parts=parts, bound=stored, end=end)
@@ -116,39 +121,39 @@ class _Reading:
 
     def _kind(self, read: DataFrame) -> Kind:
         types = {field.name: field.dataType for field in read.schema.fields}
-        found = types.get(self.source.watermark)
-        kind = _KINDS.get(found.typeName()) if found is not None else None
+        field_type = types.get(self.source.watermark)
+        kind = _KINDS.get(field_type.typeName()) if field_type is not None else None
         if kind is None:
             raise SourceError(
-                "the dataset has no such watermark column",
+                "the dataset has no suitable watermark column",
                 dataset=self.urn,
                 expected=f"column {self.source.watermark!r} of integers or timestamps",
-                found=f"type {found.simpleString()}" if found is not None else f"columns {', '.join(types)}",
-                todo="name another one: source.watermark, or cast it by the reader's options, as in `query` of jdbc",
+                found=f"type {field_type.simpleString()}" if field_type is not None else f"columns {', '.join(types)}",
+                todo="set source.watermark to another column, or cast it in the reader's options (`query` of jdbc)",
             )
         return kind
 
-    def _told(self, error: PySparkException | Py4JJavaError) -> DistcommitError:
-        found = failure_text(str(error)) or type(error).__name__
+    def _typed(self, error: PySparkException | Py4JJavaError) -> DistcommitError:
+        cause = failure_text(str(error)) or type(error).__name__
         if password := self.source.reader_options(self.urn).get("password"):
-            found = found.replace(password, "***")
+            cause = cause.replace(password, "***")
         return TransientError(
-            "Spark can't read the dataset",
+            "Spark cannot read the dataset",
             dataset=self.urn,
             format=self.source.format,
-            found=reason_text(found, 1000),
-            todo="correct the reader's options, name its jars (spark.conf), or see to what it reads; then run again",
+            found=reason_text(cause, 1000),
+            todo="correct the reader's options, add its jars (spark.conf), or repair its source; then run again",
         )
 
 
-def _greatest(read: DataFrame, column: str) -> int | None:
-    """Of a column of integers; None if there is none."""
+def _maximum(read: DataFrame, column: str) -> int | None:
+    """Return the maximum of an integer column; None if there is none."""
     (row,) = read.agg(max_of(read[f"`{column}`"])).collect()
     return None if row[0] is None else int(row[0])
 
 
-def _from(read: DataFrame, column: str, stored: Position | None) -> DataFrame:
-    """The rows that may be new, and those without a value, as far as the reader can leave out the others by itself."""
+def _new_rows(read: DataFrame, column: str, stored: Position | None) -> DataFrame:
+    """Return the rows that may be new and those without a value, as far as the reader can filter."""
     if stored is None or stored in BEGINNINGS.values():
         return read
     quoted = read[f"`{column}`"]

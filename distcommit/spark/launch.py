@@ -1,4 +1,4 @@
-"""Launching executor functions as Spark jobs, without a shuffle: one task per partition, results as counts."""
+"""Launch of executor functions as Spark jobs without a shuffle: one task per partition, reports as results."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from distcommit.engine.settings import RunSettings
 from distcommit.spark.failed_jobs import failure_text, what_died
 
 _JOB_FAILURES = (PySparkException, Py4JJavaError)
-"""What Spark raises when a job of it fails: the second where no Python code is to blame, such as for lost executors."""
+"""Exceptions of a failed Spark job. The second one is raised for failures outside Python code, such as lost
+executors."""
 
 _CAN_NOT_RUN = re.compile(
     r"No module named '[\w.]+'|Can't get attribute '\w+' on <module 'distcommit[\w.]*'"
@@ -37,33 +38,38 @@ _CAN_NOT_RUN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class PartitionCall(Generic[Result]):
-    """Calls a module-level executor function with its partition number."""
+    """A call of a module-level executor function with its partition number.
+
+    Attributes:
+        function: the executor function.
+        settings: the run.
+    """
 
     function: Callable[[RunSettings, int], Result]
     settings: RunSettings
 
     def in_task(self, partition: int, nothing: Iterable[object]) -> Iterator[bytes]:
-        """One partition, of an RDD without elements: yields the report."""
+        """Process one partition of an RDD without elements: yield its report."""
         del nothing
-        _spare_the_collector()
+        _reduce_garbage_collection()
         with _redacted_errors():
             report = self.function(self.settings, partition)
         yield msgspec.msgpack.encode(report)
 
     def in_arrow(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Rows that are numbers of partitions: yields a row with the report for each."""
+        """Process rows that are partition numbers: yield a row with the report for each."""
         for batch in batches:
             for partition in batch.column(0).to_pylist():
                 yield pa.RecordBatch.from_pydict({"report": [*self.in_task(partition, ())]})
 
 
 class TaskError(Exception):
-    """What code on an executor raised, as its traceback without secrets: Spark logs it, and its event log has it."""
+    """An executor's error as its traceback without secrets. Spark writes it to its logs and its event log."""
 
 
 @contextmanager
 def _redacted_errors() -> Iterator[None]:
-    """Raise an error of which the traceback has a secret as a TaskError."""
+    """Raise an error whose traceback has a secret as a TaskError."""
     try:
         yield
     except Exception as error:
@@ -74,9 +80,9 @@ def _redacted_errors() -> Iterator[None]:
 
 
 @functools.cache
-def _spare_the_collector() -> None:
-    """Once in a worker: imports live as long as it does, so that the collector need not look at them again; and what
-    the functions make holds no circles, so that it need not look often."""
+def _reduce_garbage_collection() -> None:
+    """Reduce garbage collection, once in a worker. Imported modules live as long as the worker, and the functions
+    create no reference cycles."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
@@ -84,11 +90,13 @@ def _spare_the_collector() -> None:
 
 @dataclass(frozen=True, slots=True)
 class SparkLaunch:
-    """Launches on the executors of a Spark session, as one Spark job: tagged with the run's id, so that it can be
-    cancelled by that.
+    """Launches one Spark job on the executors of a session, tagged with the run's id for cancellation.
 
-    An RDD's, which takes half the time of a DataFrame's, and a third where all is cold; but Spark Connect has no RDDs.
-    The results must be small: the driver holds one for each task.
+    An RDD is used because it takes half the time of a DataFrame, and a third on a cold start. Spark Connect has no
+    RDDs. Reports must be small, because the driver holds one for each task.
+
+    Attributes:
+        spark: the session.
     """
 
     spark: SparkSession
@@ -107,8 +115,8 @@ class SparkLaunch:
                     "a Spark job failed",
                     job=function.__name__,
                     found=failure_text(str(error)),
-                    todo="run again: what was sealed is replayed. If it dies again, look at the executors' logs, and"
-                    " give them more memory (spark.executor.memoryOverhead, spark.executor.memory)",
+                    todo="run again: sealed commits are replayed. If it dies again, check the executors' logs and"
+                    " increase their memory (spark.executor.memoryOverhead, spark.executor.memory)",
                 ) from error
             raise JobFailedError(str(error), failure_text(str(error)) or type(error).__name__) from error
         return [from_msgpack(report, kind) for report in reports]
@@ -127,24 +135,24 @@ class SparkLaunch:
 
 
 def over_connect(spark: SparkSession) -> bool:
-    """Whether a session is one of Spark Connect."""
+    """Return whether the session uses Spark Connect."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 def _require_package(spark: SparkSession, failure: str) -> None:
-    """Raises the typed error if a job failed because the executors' Python can't run this program."""
-    found = _CAN_NOT_RUN.search(failure)
-    if found is None:
+    """Raise the typed error if a job failed because the executors' Python cannot run this program."""
+    match = _CAN_NOT_RUN.search(failure)
+    if match is None:
         return
     try:
         python = spark.sparkContext.pythonExec
     except PySparkAttributeError:
-        python = "as the Spark Connect server says"
+        python = "that of the Spark Connect server"
     raise ConfigurationError(
-        "the executors' Python can't run distcommit",
+        "the executors' Python cannot run distcommit",
         python=python,
-        expected=f"Python {sys.version_info.major}.{sys.version_info.minor} with distcommit and what it needs, as here",
-        found=" ".join(found[0].split()),
-        todo="install it on every node and name that Python with spark.pyspark.python, or ship it with the job by"
+        expected=f"Python {sys.version_info.major}.{sys.version_info.minor} with distcommit and its requirements",
+        found=" ".join(match[0].split()),
+        todo="install it on every node and set spark.pyspark.python to that Python, or ship it with the job by"
         " spark.submit.pyFiles or spark.archives: conf/README.md, Your cluster",
     )

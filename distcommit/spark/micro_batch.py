@@ -1,4 +1,4 @@
-"""A micro-batch of a streaming query, spooled for the run that commits it."""
+"""A streaming query's micro-batch, spooled for the run that commits it."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ _QUERY_ID = "sql.streaming.queryId"
 
 
 def query_id_of(batch: DataFrame) -> str:
-    """The id that the streaming query keeps in its checkpoint.
+    """Return the id that the streaming query keeps in its checkpoint.
 
     Raises:
-        ConfigurationError: if this is no micro-batch that a query has just handed to `foreachBatch`.
+        ConfigurationError: if the caller is not a query's `foreachBatch`.
     """
     try:
-        found = batch.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
+        query_id = batch.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
     except PySparkAttributeError as error:
         raise ConfigurationError(
-            "micro-batches can't be committed over Spark Connect",
+            "micro-batches cannot be committed over Spark Connect",
             found=str(error),
             todo="run the streaming query in a session without spark.remote",
         ) from error
-    if not found:
+    if not query_id:
         raise ConfigurationError(
             "Job.on_batch was not called by a streaming query",
             expected=f"the property {_QUERY_ID}, which Spark sets where it calls foreachBatch",
-            todo="stream.writeStream.foreachBatch(job.on_batch), or call it once for each, from a function of your own",
+            todo="use stream.writeStream.foreachBatch(job.on_batch), or call on_batch once in your own function",
         )
-    return str(found)
+    return str(query_id)
 
 
 @contextmanager
 def spooled(
     batch: DataFrame, batch_id: int, query_id: str, dataset_column: str, store: JobStore, partitions: int
 ) -> Iterator[SpooledBatch]:
-    """The micro-batch as a source, for as long as the block lasts. What dead runs of the query have spooled goes, too.
+    """Spool the micro-batch as a source, until the block ends. Spooled rows of the query's dead runs are deleted.
 
     Raises:
-        ConfigurationError: if it has no such column.
+        ConfigurationError: if it lacks the dataset column.
     """
     if dataset_column not in batch.columns:
         raise ConfigurationError(

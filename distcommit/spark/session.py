@@ -1,4 +1,4 @@
-"""The Spark session: checks for Java first, and the settings that matter for this kind of work."""
+"""The Spark session: a check for Java, and settings for this kind of work."""
 
 from __future__ import annotations
 
@@ -26,9 +26,11 @@ logger = logging.getLogger(__name__)
 
 MINIMUM_JAVA = 17
 
-_KNOCK_S = 10
-_NOT_OF_SETTINGS = re.compile(r"java\.(net|io|nio)\.(?!.*(UnknownHost|URISyntax|MalformedURL|FileNotFound|NoSuchFile))")
-"""Classes of Java exceptions that the same settings may not meet again."""
+_CONNECT_TIMEOUT_S = 10
+_TRANSIENT_CAUSES = re.compile(
+    r"java\.(net|io|nio)\.(?!.*(UnknownHost|URISyntax|MalformedURL|FileNotFound|NoSuchFile))"
+)
+"""Classes of Java exceptions that may not recur with the same settings."""
 _REDACTION, _USUAL_REDACTION = "spark.redaction.regex", "(?i)secret|password|token|access[.]?key|credential"
 _READ_AT_START = (
     "spark.driver.",
@@ -43,7 +45,7 @@ _READ_AT_START = (
     "spark.log.",
     "spark.ui.showConsoleProgress",
 )
-"""Settings that the program needs which starts the driver's JVM."""
+"""Settings that the program which starts the driver's JVM needs."""
 _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -57,10 +59,10 @@ _SETTINGS = {
 
 
 def check_java() -> None:
-    """Makes sure that Spark will find a Java it can run on.
+    """Check that Spark will find a suitable Java.
 
     Raises:
-        ConfigurationError: in one line, if there is none or it is too old.
+        ConfigurationError: in one line, if Java is missing or too old.
     """
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
@@ -75,12 +77,12 @@ def check_java() -> None:
     text = (answer.stderr or answer.stdout).strip()
     version = re.search(r'version "(?:1\.)?(\d+)', text)
     if answer.returncode or version is None or int(version[1]) < MINIMUM_JAVA:
-        found = text.splitlines()[0] if text else f"exit code {answer.returncode}"
-        raise ConfigurationError("Spark needs a newer Java", path=java, expected=expected, found=found, todo=todo)
+        actual = text.splitlines()[0] if text else f"exit code {answer.returncode}"
+        raise ConfigurationError("Spark needs a newer Java", path=java, expected=expected, found=actual, todo=todo)
 
 
 def active_session() -> SparkSession | None:
-    """The session that somebody has open in this process, who stops it too; none if it can't launch anything."""
+    """Return the open session of this process, which its owner stops; None if there is none or it is dead."""
     try:
         session = SparkSession.active()
     except PySparkRuntimeError:
@@ -89,18 +91,18 @@ def active_session() -> SparkSession | None:
 
 
 def open_session(settings: SparkSettings, app_name: str) -> SparkSession:
-    """A session as the job file wants it. The caller stops it.
+    """Open a session with the job file's settings. The caller stops it.
 
     Raises:
-        ConfigurationError: if Java or the packages for Spark Connect are missing, or Spark refuses its settings.
-        ProcessLostError: if the JVM died while Spark started.
-        TransientError: if Spark can't reach its cluster, or a port or a file that it needs.
+        ConfigurationError: if Java or the packages for Spark Connect are missing, or Spark rejects its settings.
+        ProcessLostError: if the JVM died during startup.
+        TransientError: if Spark cannot reach its cluster, a port or a file.
     """
     if settings.remote:
         return _open_remote(settings.remote)
     check_java()
     builder = SparkSession.builder.appName(app_name).master(settings.master)
-    if "spark.pyspark.python" in settings.conf:  # PySpark itself looks at the environment only
+    if "spark.pyspark.python" in settings.conf:  # PySpark itself reads only the environment
         os.environ["PYSPARK_PYTHON"] = settings.conf["spark.pyspark.python"]
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     conf = {key: with_secret_files(value) for key, value in {**_SETTINGS, **settings.conf}.items()}
@@ -109,7 +111,7 @@ def open_session(settings: SparkSettings, app_name: str) -> SparkSession:
         builder = builder.config(key, value)
     try:
         _start_jvm(
-            settings.master, {key: value for key, value in conf.items() if _is_told_at_start(key, settings.conf)}
+            settings.master, {key: value for key, value in conf.items() if _is_start_setting(key, settings.conf)}
         )
         return builder.getOrCreate()
     except Exception as error:
@@ -117,12 +119,12 @@ def open_session(settings: SparkSettings, app_name: str) -> SparkSession:
 
 
 def not_started(error: Exception, master: str) -> DistcommitError:
-    """Return the error of a Spark that did not start: by whether another start may succeed with the same settings."""
+    """Return the typed error of a failed start, by whether another start with the same settings may succeed."""
     try:
         text, answers = str(error), True
     except Exception as silence:  # noqa: BLE001 - py4j asks the JVM for the text, and the JVM is gone
         text, answers = f"{type(error).__name__}: {silence}", False
-    found, what = (text.strip().splitlines() or [type(error).__name__])[0], "Spark does not start"
+    first_line, what = (text.strip().splitlines() or [type(error).__name__])[0], "Spark does not start"
     lost = (Py4JError, OSError, EOFError)
     if (
         not answers
@@ -132,54 +134,55 @@ def not_started(error: Exception, master: str) -> DistcommitError:
         return ProcessLostError(
             "the JVM died while Spark started",
             master=master,
-            found=found,
-            todo="start again. If it comes again, look for a killed Java process (memory), or correct"
-            " spark.driver.memory and the Java options of spark.conf; the log above says more",
+            found=first_line,
+            todo="start again. If it recurs, look for a killed Java process (memory), or correct"
+            " spark.driver.memory and the Java options of spark.conf; the log above has details",
         )
     causes = re.findall(r"^(?:Caused by)?: ([\w.$]+)", text, re.MULTILINE)
-    if causes and _NOT_OF_SETTINGS.match(causes[-1]):
-        todo = "see that the cluster of spark.master, its ports and disks work, and start again"
-        return TransientError(what, master=master, found=found, todo=todo)
+    if causes and _TRANSIENT_CAUSES.match(causes[-1]):
+        todo = "check that the cluster of spark.master, its ports and disks work, and start again"
+        return TransientError(what, master=master, found=first_line, todo=todo)
     return ConfigurationError(
-        what, master=master, found=found, todo="correct spark.master and spark.conf; the log above says more"
+        what, master=master, found=first_line, todo="correct spark.master and spark.conf; the log above has details"
     )
 
 
 def redaction_pattern(conf: Mapping[str, str]) -> str:
-    """Return a pattern of the settings that Spark hides in its event log and its pages: those that it hides by itself,
-    secrets in files, and values that errors hide."""
+    """Return a pattern of the settings that Spark must hide in its event log and web pages: its defaults, secrets in
+    files, and redacted values."""
     hidden = (key for key, value in conf.items() if SECRET_FILE.search(value) or redacted(value) != value)
     names = "|".join(map(re.escape, hidden))
     return "|".join(part for part in (conf.get(_REDACTION, _USUAL_REDACTION), names and f"^(?:{names})$") if part)
 
 
-def _is_told_at_start(key: str, conf: Mapping[str, str]) -> bool:
-    """Whether a setting is given to the JVM as it starts, where `ps` shows it: what only Spark itself reads is not."""
+def _is_start_setting(key: str, conf: Mapping[str, str]) -> bool:
+    """Return whether a setting is passed to the JVM's command line, where `ps` shows it. Settings that only Spark reads
+    are not."""
     is_secret = SECRET_FILE.search(conf.get(key, "")) or re.search(conf.get(_REDACTION, _USUAL_REDACTION), key)
     return key.startswith(_READ_AT_START) and not is_secret
 
 
 def _start_jvm(master: str, conf: Mapping[str, str]) -> None:
-    """Start the driver's JVM with these settings alone; the others reach it through its gateway. With one that is there
-    already nothing is done."""
+    """Start the driver's JVM with these settings alone, unless it runs already. Other settings reach it through its
+    gateway."""
     if SparkContext._gateway is None:
-        told = SparkConf(loadDefaults=False).setMaster(master)
+        start_conf = SparkConf(loadDefaults=False).setMaster(master)
         for key, value in conf.items():
-            told.set(key, value)
-        SparkContext._ensure_initialized(gateway=launch_gateway(told))  # type: ignore[no-untyped-call]
+            start_conf.set(key, value)
+        SparkContext._ensure_initialized(gateway=launch_gateway(start_conf))  # type: ignore[no-untyped-call]
 
 
 def is_alive(spark: SparkSession) -> bool:
-    """Whether a session, not one of Spark Connect, can launch anything."""
+    """Return whether a session without Spark Connect can launch jobs."""
     try:
         return not spark.sparkContext._jsc.sc().isStopped()
-    except Exception:  # the JVM is gone, in whatever way py4j tells it
-        logger.warning("the Spark session does not answer", exc_info=True)
+    except Exception:  # py4j reports a dead JVM in several ways
+        logger.warning("the Spark session does not respond", exc_info=True)
         return False
 
 
 def stop_session(spark: SparkSession) -> None:
-    """Stops a session: one that has lost its JVM, or was interrupted as it spoke to it, can't be, and need not."""
+    """Stop a session. An error is only logged, because a session with a dead JVM cannot be stopped and need not be."""
     try:
         spark.stop()
     except Exception:
@@ -188,7 +191,7 @@ def stop_session(spark: SparkSession) -> None:
 
 def _open_remote(url: str) -> SparkSession:
     try:
-        _knock(url)
+        _require_reachable(url)
         return SparkSession.builder.remote(url).create()
     except ImportError as error:
         raise ConfigurationError(
@@ -199,23 +202,23 @@ def _open_remote(url: str) -> SparkSession:
         ) from error
     except Exception as error:
         raise ConfigurationError(
-            "the Spark Connect server does not answer",
+            "the Spark Connect server does not respond",
             remote=url,
             found=_first_line(error),
-            todo="start it, or correct spark.remote",
+            todo="start the server, or correct spark.remote",
         ) from error
 
 
-def _knock(url: str) -> None:
-    """Raises if no server can be reached: a session tries for ten minutes."""
+def _require_reachable(url: str) -> None:
+    """Raise an error if the server is unreachable, because a session tries for ten minutes."""
     import grpc  # noqa: PLC0415 - an extra
     from pyspark.sql.connect.client import DefaultChannelBuilder  # noqa: PLC0415 - an extra
 
     with DefaultChannelBuilder(url).toChannel() as channel:
         try:
-            grpc.channel_ready_future(channel).result(_KNOCK_S)
+            grpc.channel_ready_future(channel).result(_CONNECT_TIMEOUT_S)
         except grpc.FutureTimeoutError as error:
-            raise ConnectionError(f"no connection within {_KNOCK_S} seconds") from error
+            raise ConnectionError(f"no connection within {_CONNECT_TIMEOUT_S} seconds") from error
 
 
 def _first_line(error: Exception) -> str:
@@ -223,17 +226,19 @@ def _first_line(error: Exception) -> str:
 
 
 def partitions_of(spark: SparkSession, settings: SparkSettings, buckets: int) -> int:
-    """How many tasks share the buckets: as configured, else twice the slots; never more than buckets.
+    """Return the number of tasks that share the buckets: as configured, else twice the slots, but at most one per
+    bucket.
 
     Raises:
-        ConfigurationError: if it is not configured and the session, one of Spark Connect, can't be asked for its slots.
+        ConfigurationError: if it is not configured, and the session uses Spark Connect, which does not report its
+            slots.
     """
     try:
         wanted = settings.partitions or 2 * spark.sparkContext.defaultParallelism
     except PySparkAttributeError as error:
         raise ConfigurationError(
-            "over Spark Connect a job can't ask how many slots there are",
+            "Spark Connect does not report the number of slots",
             expected="spark.partitions above 0",
-            todo="set it to about twice the slots of the server's executors",
+            todo="set spark.partitions to about twice the slots of the server's executors",
         ) from error
     return min(wanted, buckets)

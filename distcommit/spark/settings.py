@@ -1,4 +1,4 @@
-"""Which Spark session a job wants."""
+"""Settings of a job's Spark session."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ class SparkSettings(BaseModel):
     """The Spark session.
 
     Attributes:
-        master: as Spark takes it: `local[SLOTS,TRIES]`, `spark://host:7077`, `yarn`, `k8s://https://host:port`.
-        remote: a Spark Connect server, `sc://host:15002`, in place of `master`; `conf` is then the server's own.
-        partitions: how many tasks share the buckets; 0: twice the session's slots.
-        conf: settings that are passed to Spark.
+        master: the master in Spark's form: `local[SLOTS,TRIES]`, `spark://host:7077`, `yarn`,
+            `k8s://https://host:port`.
+        remote: a Spark Connect server, `sc://host:15002`, in place of `master`. The server then has its own `conf`.
+        partitions: the number of tasks that share the buckets; 0: twice the session's slots.
+        conf: settings for Spark.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -37,20 +38,19 @@ class SparkSettings(BaseModel):
         return {str(k): str(v).lower() if isinstance(v, bool) else str(v) for k, v in conf.items()}
 
     @model_validator(mode="after")
-    def _the_server_has_its_own(self) -> SparkSettings:
+    def _reject_conf_with_remote(self) -> SparkSettings:
         if self.remote and self.conf:
             raise ValueError(
-                "spark.conf can't be set over Spark Connect: give it to the server, or leave out spark.remote"
+                "spark.conf cannot be set over Spark Connect; configure the server, or remove spark.remote"
             )
         return self
 
     @property
     def catalogs(self) -> dict[str, frozenset[str]]:
-        """What tells Spark's catalogs from others, by name: of those whose address `conf` says."""
-        found = {name[len(_CATALOG) :].removesuffix(".uri"): uri for name, uri in self.conf.items() if _is_uri(name)}
+        """Return the identities of the catalogs whose address is in `conf`, by name."""
+        uris = {name[len(_CATALOG) :].removesuffix(".uri"): uri for name, uri in self.conf.items() if _is_uri(name)}
         return {
-            name: catalog_addresses(uri, self.conf.get(f"{_CATALOG}{name}.warehouse", ""))
-            for name, uri in found.items()
+            name: catalog_addresses(uri, self.conf.get(f"{_CATALOG}{name}.warehouse", "")) for name, uri in uris.items()
         }
 
 

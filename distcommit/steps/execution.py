@@ -1,4 +1,4 @@
-"""Executing many sealed sequences at once: batch forms, one durable barrier, failures apart by sequence."""
+"""Execution of many sealed sequences at once: batched steps, one durable barrier, failures separated by sequence."""
 
 from __future__ import annotations
 
@@ -22,11 +22,15 @@ Answer = TypeVar("Answer")
 
 @dataclass(slots=True)
 class Outcomes(Generic[Name]):
-    """What became of sequences: those that neither failed nor are lost are done, durably.
+    """Results of executing sequences. A sequence that is neither failed nor lost is done, durably.
 
-    `executed`: how many steps were; `tries`: what the committers of sinks answered.
+    An error names the step. The caller adds the sequence, which it knows.
 
-    An error names the step and not the sequence, which the caller knows.
+    Attributes:
+        failed: the error by sequence.
+        lost: the error of sequences with a lost step.
+        executed: the number of executed steps by sequence.
+        tries: the outcomes of sinks' committers by sequence.
     """
 
     failed: dict[Name, DistcommitError] = field(default_factory=dict)
@@ -35,7 +39,7 @@ class Outcomes(Generic[Name]):
     tries: dict[Name, Counter[str]] = field(default_factory=dict)
 
     def of(self, names: Container[Name]) -> Outcomes[Name]:
-        """What became of these."""
+        """Return the results of these sequences."""
         return Outcomes(
             {name: error for name, error in self.failed.items() if name in names},
             {name: lost for name, lost in self.lost.items() if name in names},
@@ -44,17 +48,17 @@ class Outcomes(Generic[Name]):
         )
 
     def tried(self) -> Counter[str]:
-        """What committers of sinks answered, added up."""
+        """Return the sum of the committers' outcomes."""
         return sum(self.tries.values(), Counter[str]())
 
 
 class Execution(Request):
-    """`execute_sequences` of some, together with those of others.
+    """I/O request: `execute_sequences`, batched with other requests.
 
     Args:
-        sequences: steps by the sequence's name, which nobody else gives.
-        verify_first: for replay.
-        wholes: as of `execute_sequences`.
+        sequences: the steps by a unique sequence name.
+        verify_first: see `execute_sequences`.
+        wholes: see `execute_sequences`.
     """
 
     def __init__(
@@ -68,7 +72,7 @@ class Execution(Request):
 
     @classmethod
     def answer_all(cls, requests: Sequence[Execution]) -> list[Outcomes[Any]]:
-        """The `Outcomes` of each."""
+        """Return the `Outcomes` of each request."""
         outcomes = {
             verify_first: execute_sequences(
                 {n: steps for r in requests if r._verify_first is verify_first for n, steps in r._sequences.items()},
@@ -86,47 +90,55 @@ def execute_sequences(
     verify_first: bool,
     wholes: Mapping[Name, Hashable] = MappingProxyType({}),
 ) -> Outcomes[Name]:
-    """Execute the steps of many sequences, each sequence's in its own order.
+    """Execute the steps of many sequences, each in its own order.
 
-    A sequence stops at the first step that fails; the other sequences continue. Consecutive steps of a sequence that
-    their class has put into one batch (`CommitStep.batches`) are executed together, and so are the batches of one class
-    that several sequences have reached. Returns when all effects are durable, also of steps that were found done.
+    A sequence stops at its first failed step; other sequences continue. Consecutive steps that their class has put into
+    one batch (`CommitStep.batches`) are executed together. Batches of one class that several sequences have reached are
+    joined. Returns once all effects are durable, also those that were found done.
 
     Args:
-        sequences: steps by the sequence's name.
-        verify_first: for replay. The steps of a batch are verified once all batches before it are done.
-        wholes: of sequences that are published all or none, what they are a part of. Each sink's steps of one whole
-            are one call, `CommitStep.execute_whole`, once all of its sequences have come to it; where one of these
-            has failed before, the others are held back.
+        sequences: the steps by sequence name.
+        verify_first: for replay: verify the steps of a batch once all earlier batches are done.
+        wholes: for sequences that are published all or none, their atomic commit group. The steps of one sink and group
+            are one call of `CommitStep.execute_whole`, once all of the group's sequences are at it. If one of
+            these has failed, the others are held back.
     """
     outcomes: Outcomes[Name] = Outcomes()
-    left = {name: _batches(steps, is_whole=name in wholes) for name, steps in sequences.items()}
-    while due := _due(left, wholes, outcomes):
+    remaining: dict[Name, list[list[CommitStep]]] = {}
+    for name, steps in sequences.items():
+        try:
+            remaining[name] = _batches(steps, is_whole=name in wholes)
+        except Exception as error:  # noqa: BLE001 - a step class may be the user's
+            outcomes.failed[name] = step_error(error, steps[0])
+    while due := _due(remaining, wholes, outcomes):
         by_kind: dict[tuple[type[CommitStep], str, Hashable], list[Name]] = {}
         for name in due:
-            kind, sink = _kind_of(left[name][0])
+            kind, sink = _kind_of(remaining[name][0])
             by_kind.setdefault((kind, sink, wholes.get(name) if sink else None), []).append(name)
         for (kind, _, whole), names in by_kind.items():
-            groups = {name: left[name].pop(0) for name in names}
+            groups = {name: remaining[name].pop(0) for name in names}
             _execute_kind(kind, groups, outcomes, verify_first=verify_first, whole=whole is not None)
     return outcomes
 
 
 def _due(
-    left: Mapping[Name, Sequence[list[CommitStep]]], wholes: Mapping[Name, Hashable], outcomes: Outcomes[Name]
+    remaining: Mapping[Name, Sequence[list[CommitStep]]], wholes: Mapping[Name, Hashable], outcomes: Outcomes[Name]
 ) -> list[Name]:
-    """The sequences that go on. Parts of a whole wait before a sink's steps until all that have such steps are there,
-    and are held back if one of them has failed on its way."""
+    """Return the sequences to continue.
+
+    Sequences of an atomic group wait before a sink's steps until all sequences with such steps have arrived. If one of
+    them failed on the way, the others are held back.
+    """
     going = [
-        name for name, kinds in left.items() if kinds and name not in outcomes.failed and name not in outcomes.lost
+        name for name, kinds in remaining.items() if kinds and name not in outcomes.failed and name not in outcomes.lost
     ]
     if not wholes:
         return going
     culprits = {wholes[name]: name for failed in (outcomes.failed, outcomes.lost) for name in failed if name in wholes}
-    expected = {(wholes[name], _kind_of(kind)) for name in going if name in wholes for kind in left[name][1:]}
+    expected = {(wholes[name], _kind_of(kind)) for name in going if name in wholes for kind in remaining[name][1:]}
     due, waiting = [], []
     for name in going:
-        kind = _kind_of(left[name][0])
+        kind = _kind_of(remaining[name][0])
         if name not in wholes or not kind[1]:
             due.append(name)
         elif wholes[name] in culprits:
@@ -135,15 +147,15 @@ def _due(
             waiting.append(name)
         else:
             due.append(name)
-    return due or waiting  # all wait only if their steps were sealed in different orders
+    return due or waiting  # all wait only if the steps are sealed in different orders
 
 
 def held_back_by(dataset_urn: str, **ids: str) -> HeldBackError:
-    """Why a part of a whole is not published."""
+    """Return the error of a sequence that is held back by another dataset of its atomic commit group."""
     return HeldBackError(
-        "its run publishes a commit group whole or not at all, and one dataset of it can't be published",
+        "an atomic commit group is held back because one of its datasets cannot be published",
         held_by=dataset_urn,
-        todo="release that one with retry, accept or abandon; the next run then publishes the others",
+        todo="release that dataset with retry, accept or abandon; the next run then publishes the others",
         **ids,
     )
 
@@ -153,7 +165,7 @@ def _kind_of(steps: Sequence[CommitStep]) -> tuple[type[CommitStep], str]:
 
 
 def _batches(steps: Sequence[CommitStep], *, is_whole: bool) -> list[list[CommitStep]]:
-    """Split a sequence into batches, in its order. The steps of one sink in a part of a whole are one batch."""
+    """Split a sequence into batches, in order. In an atomic group, the steps of one sink are one batch."""
     if len(set(map(type, steps))) == 1 and not steps[0].sink_name:
         groups = [list(steps)]
     else:
@@ -187,14 +199,14 @@ def _execute_kind(
             else:
                 outcomes.failed.setdefault(name, answer)
         if len(verdicts) < len(steps):
-            kept = [p for p, name in enumerate(owners) if name not in outcomes.lost and name not in outcomes.failed]
-            owners, steps = [owners[index] for index in kept], [steps[index] for index in kept]
-            verdicts = [answer for index in kept if not isinstance(answer := answers[index], DistcommitError)]
+            sound = [p for p, name in enumerate(owners) if name not in outcomes.lost and name not in outcomes.failed]
+            owners, steps = [owners[index] for index in sound], [steps[index] for index in sound]
+            verdicts = [answer for index in sound if not isinstance(answer := answers[index], DistcommitError)]
     errors = _execute_whole(kind, steps, verdicts) if whole else _execute(kind, steps, verdicts)
-    if kind.tries is not CommitStep.tries:  # else of many thousands none has any
+    if kind.tries is not CommitStep.tries:  # spares a loop over thousands of steps without counts
         for name, step in zip(owners, steps, strict=True):
             outcomes.tries.setdefault(name, Counter()).update(step.tries)
-    if verdicts is None and not any(errors):  # nearly always
+    if verdicts is None and not any(errors):  # the common case
         outcomes.executed.update({name: len(group) for name, group in groups.items()})
         return
     for index, (name, error) in enumerate(zip(owners, errors, strict=True)):
@@ -208,7 +220,7 @@ def _execute_kind(
 
 
 def _verify(kind: type[CommitStep], steps: Sequence[CommitStep]) -> list[Verification | DistcommitError]:
-    """Verdicts, or why there is none. What a batch form raises is some step's: then each is asked by itself."""
+    """Return the verdict or the error of each step. If the batch form raises, each step is verified alone."""
     try:
         return _one_for_each(steps, kind.verify_all(steps))
     except Exception as error:
@@ -221,7 +233,8 @@ def _verify(kind: type[CommitStep], steps: Sequence[CommitStep]) -> list[Verific
 def _execute(
     kind: type[CommitStep], steps: Sequence[CommitStep], verdicts: Sequence[Verification] | None
 ) -> list[DistcommitError | None]:
-    """Errors by step, also for batch forms that raise: executing again is harmless."""
+    """Return the error of each step. If the batch form raises, each step is executed alone, because executing again is
+    safe."""
     try:
         return _one_for_each(steps, kind.execute_all(steps, verdicts))
     except Exception as error:
@@ -238,21 +251,21 @@ def _execute(
 def _execute_whole(
     kind: type[CommitStep], steps: Sequence[CommitStep], verdicts: Sequence[Verification] | None
 ) -> list[DistcommitError | None]:
-    """The same of parts of a whole, which never go one by one."""
+    """Like `_execute` for an atomic group, whose steps are never executed alone."""
     try:
         return _one_for_each(steps, kind.execute_whole(steps, verdicts))
-    except Exception as error:  # noqa: BLE001 - of a step's code, whatever it is
+    except Exception as error:  # noqa: BLE001 - a step class may be the user's
         return [step_error(error, step) for step in steps]
 
 
 def _one_for_each(steps: Sequence[CommitStep], answers: Sequence[Answer]) -> list[Answer]:
-    """Return the answers of a class's batch form.
+    """Return the results of a class's batch form.
 
     Raises:
-        TypeError: if they are not one for each step.
+        TypeError: if there is not one result for each step.
     """
     if len(answers) != len(steps):
-        raise TypeError(f"a batch form answered {len(answers)} times for {len(steps)} steps")
+        raise TypeError(f"a batch form returned {len(answers)} results for {len(steps)} steps")
     return list(answers)
 
 
@@ -262,5 +275,5 @@ def _lost(step: CommitStep, answer: Lost) -> LostError:
         step=step_name(step),
         expected=answer.expected,
         found=answer.found,
-        todo="restore what is missing, then commit again",
+        todo="restore the missing file or row, then commit again",
     )

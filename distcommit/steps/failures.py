@@ -1,4 +1,4 @@
-"""Why a sequence is not finished: its own failure, an outage of its target, or this program's age."""
+"""Classification of failed sequences: own failure, outage of the target, or a newer format than this program's."""
 
 from __future__ import annotations
 
@@ -25,7 +25,15 @@ _NOT_FOR_US = (UnknownVersionError, UnknownStepTypeError, SinkUnavailableError, 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a sequence is not finished. `outage`: its target does not work; then nobody's attempt has failed."""
+    """The reason why a sequence is not finished.
+
+    Attributes:
+        kind: the error's class, or `outage`.
+        reason: the error's text.
+        lost: whether no run can ever finish it.
+        not_for_us: whether it needs another version of the program or the sink, so that no attempt is counted.
+        outage: whether its target is down, so that no attempt is counted.
+    """
 
     kind: str
     reason: str
@@ -35,16 +43,16 @@ class Failure:
 
 
 def is_lost(error: DistcommitError) -> bool:
-    """Whether no run can ever finish the sequence, as far as this program can tell."""
+    """Return whether no run can ever finish the sequence, as far as this program can tell."""
     return isinstance(error, LostError | CorruptError) and not isinstance(error, _NOT_FOR_US)
 
 
 def judged(error: DistcommitError, outage: str = "") -> Failure:
-    """What is told of a sequence that failed.
+    """Return the classification of a failed sequence.
 
     Args:
         error: why it failed.
-        outage: what a probe of its target found, if that failed too.
+        outage: the error of a probe of its target, if that failed too.
     """
     if is_lost(error):
         return Failure(type(error).__name__, reason_text(str(error)), lost=True)
@@ -59,20 +67,19 @@ def judging(
     context: StepContext,
     bucket: int,
 ) -> Work[dict[SequenceName, Failure]]:
-    """Tells the sequences that failed by themselves from those whose target does not work: the targets of what failed
-    are tried with something else, each once.
+    """Classify failed sequences: each target of a failed sequence is probed once.
 
     Args:
-        failed: why each failed.
-        loaded: the steps, of those whose steps could be read.
-        context: where the steps' effects go.
-        bucket: whose sequences they are.
+        failed: the errors by sequence.
+        loaded: the steps of the sequences whose steps could be read.
+        context: the environment of the steps.
+        bucket: the bucket of the sequences.
     """
-    found: dict[SequenceName, Failure] = {}
+    failures: dict[SequenceName, Failure] = {}
     answers: dict[str, str] = {}
     for name, error in failed.items():
         outage = ""
-        if isinstance(error, SinkUnavailableError) and name in loaded:  # it could not even be opened
+        if isinstance(error, SinkUnavailableError) and name in loaded:  # the sink could not be opened
             outage = reason_text(str(error), 1000)
         elif name in loaded and not is_lost(error) and not isinstance(error, _NOT_FOR_US):
             for sink in sorted({step.sink_name for step in loaded[name]}):
@@ -83,5 +90,5 @@ def judging(
                     else:
                         answers[sink] = yield OutputProbe(context, bucket)
                 outage = outage or answers[sink]
-        found[name] = judged(error, outage)
-    return found
+        failures[name] = judged(error, outage)
+    return failures

@@ -1,4 +1,4 @@
-"""Keeps steps below their roots: no component of a folder may be a symbolic link that leads out."""
+"""Guard that keeps steps below their roots: no component of a folder may be a symbolic link that leads out."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from distcommit.core.support.parallel import in_flight
 
 
 class GuardedFolders:
-    """The folders below one root that one batch of steps touches; each is looked at once.
+    """The folders below one root that a batch of steps uses. Each is checked once.
 
     Args:
         fs: the file system.
-        root: absolute; the root itself may be reached through links, what lies below it may not lead out of it.
+        root: the absolute root. It may be reached through links, but no folder below it may lead out of it.
     """
 
     def __init__(self, fs: FileSystem, root: str) -> None:
         self._fs, self._root = fs, root
         self._safe = {root}
         self._links: dict[str, set[str]] = {}
-        self._looking = threading.Lock()
+        self._listing = threading.Lock()
         self._look_first = False
         self._real_root = ""
 
     def check(self, folder: str) -> None:
-        """Refuses a folder that leads out of the root; a missing one is fine. Costs a listing per folder above it.
+        """Reject a folder that leads out of the root. A missing folder passes. Costs a listing of each parent folder.
 
         Raises:
             ConfigurationError: if a component is a symbolic link that leads out.
@@ -36,7 +36,7 @@ class GuardedFolders:
             return
         above, name = _above(folder), folder.rpartition("/")[2]
         self.check(above)
-        with self._looking:  # once, though many threads ask at a time
+        with self._listing:  # once, though called from many threads
             if above not in self._links:
                 self._links[above] = {e.name for e in self._fs.list_folder(above) if not e.is_folder}
         if name in self._links[above]:
@@ -44,8 +44,8 @@ class GuardedFolders:
         self._safe.add(folder)
 
     def make(self, folder: str) -> None:
-        """Makes a folder below the root, with one call where its parent is known: if it is new, or if the one before
-        was there and this one is, too.
+        """Create a folder below the root. With a known parent, this is one call if the folder is new, or if both this
+        folder and the previous one exist.
 
         Raises:
             ConfigurationError: if a component is a symbolic link that leads out.
@@ -57,19 +57,20 @@ class GuardedFolders:
         if self.seems_there(folder):
             return
         try:
-            made = self._fs.make_folder(folder)
-        except FileNotFoundError:  # somebody has taken the one above away meanwhile, as it was empty
+            is_new = self._fs.make_folder(folder)
+        except FileNotFoundError:  # a sweep has deleted the empty parent meanwhile
             self.forget(above)
             self.make(above)
-            made = self._fs.make_folder(folder)
-        if not made and self._fs.has_links:
+            is_new = self._fs.make_folder(folder)
+        if not is_new and self._fs.has_links:
             self._look_first = True
             self._is_there(folder)
         self._safe.add(folder)
 
     def seems_there(self, folder: str) -> bool:
-        """Whether a folder, whose parent was made, is known to be there. It is looked for only if the one before was
-        there: in the everyday case all are, and a look takes less than what fails because they are.
+        """Return whether a folder, whose parent exists, is known to exist.
+
+        The file system is asked only if the previous folder existed, because usually all of them do or none does.
 
         Raises:
             ConfigurationError: if it is a symbolic link that leads out.
@@ -84,7 +85,7 @@ class GuardedFolders:
         return self._look_first
 
     def expect_there(self, there: bool) -> None:
-        """Whether the next folder is looked for first, as the last one was there."""
+        """Set whether to look for the next folder before creating it."""
         self._look_first = there and self._fs.has_links
 
     def _is_there(self, folder: str) -> bool:
@@ -94,14 +95,14 @@ class GuardedFolders:
         return status is not None
 
     def make_all(self, folders: Iterable[str]) -> dict[str, OSError | ConfigurationError]:
-        """`make` for many folders, those of one depth at a time; why some could not be made."""
+        """Call `make` for many folders, one depth at a time. Return the errors by folder."""
         by_depth: dict[int, set[str]] = {}
         for folder in folders:
             missing = folder
             while missing not in self._safe and missing not in (
-                known := by_depth.setdefault(missing.count("/"), set())
+                level_folders := by_depth.setdefault(missing.count("/"), set())
             ):
-                known.add(missing)
+                level_folders.add(missing)
                 missing = _above(missing)
         failed: dict[str, OSError | ConfigurationError] = {}
 
@@ -116,13 +117,13 @@ class GuardedFolders:
         return failed
 
     def forget(self, folder: str) -> None:
-        """Looks at the folder again next time: it has vanished meanwhile."""
+        """Check the folder again next time, because it has vanished."""
         while len(folder) > len(self._root):
             self._safe.discard(folder)
             folder = _above(folder)
 
     def confirm(self, folder: str) -> None:
-        """Check a folder again after it was used: a link may have been put there after the first check.
+        """Check a folder again after it was used, because a link may have replaced it after the first check.
 
         Raises:
             ConfigurationError: if it leads out of the root now.
@@ -144,6 +145,10 @@ class GuardedFolders:
             )
 
 
+def parent_of(path: str) -> str:
+    """Return the folder of a path without empty components; `posixpath.dirname` costs 5 times as much."""
+    return path.rpartition("/")[0]
+
+
 def _above(folder: str) -> str:
-    """The folder above an absolute one without empty components; `posixpath.dirname` costs 5 times as much."""
-    return folder.rpartition("/")[0] or "/"
+    return parent_of(folder) or "/"

@@ -1,6 +1,6 @@
-"""Whether a target works at all: asked where a commit failed, with something that is no dataset's.
+"""Probes of a target, made after a failed commit with data of no dataset.
 
-That several sequences fail together proves nothing; that something else fails at the same target does.
+Several failed sequences prove nothing about the target. A failed probe of the same target proves an outage.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from distcommit.protocol.paths.temporary import ANY_OUTPUT_PROBE, output_probe_n
 from distcommit.steps.sink import open_committer
 
 PROBE_BYTES = 64 * 1024
-"""So many that a full disk, or a quota, has no room for them though names may still change."""
+"""Size that detects a full disk or an exhausted quota, even where names can still change."""
 
 
 class OutputProbe(Request):
-    """Publishes a file as those of datasets are, and takes it away again. Together with those of others it is one.
+    """I/O request: publish a file like those of datasets and delete it. Requests of one batch share a single probe.
 
-    The answer is why it could not be done, empty if it could. What a process leaves that dies in it has a name of that
+    The answer is the error text, empty for success. A process that dies in a probe leaves a file with a name of that
     bucket, in staging or in the output.
     """
 
@@ -41,16 +41,16 @@ class OutputProbe(Request):
         try:
             _publish(fs, f"{staging}/{name}", f"{output}/{name}")
             fs.delete(f"{output}/{name}")
-            for root in (output, staging):  # a power loss must not bring it back once nobody looks for it
+            for root in (output, staging):  # a power loss must not bring the file back
                 fs.sync([root], root)
         except (OSError, DistcommitError) as error:
             for root in (staging, output):
                 with contextlib.suppress(OSError, DistcommitError):
                     fs.delete(f"{root}/{name}")
-            found = f"{type(error).__name__}: {error}".replace(name, ANY_OUTPUT_PROBE)
+            actual = f"{type(error).__name__}: {error}".replace(name, ANY_OUTPUT_PROBE)
             return plain_text(
-                f"no file of {PROBE_BYTES // 1024} KB can be written in {staging} and renamed into {output}; found"
-                f" {found}. To do: mend the storage (space, quota, permissions, connection) and run again",
+                f"a file of {PROBE_BYTES // 1024} KB cannot be written in {staging} and renamed into {output}; found"
+                f" {actual}. To do: repair the storage (space, quota, permissions, connection) and run again",
                 1000,
             )
         return ""
@@ -68,7 +68,7 @@ def _publish(fs: FileSystem, staged: str, target: str) -> None:
 
 
 class SinkProbe(Request):
-    """Asks the sink's committer whether its target works; the answer is as that of `OutputProbe`."""
+    """I/O request: probe a sink's target through its committer. The answer is like that of `OutputProbe`."""
 
     def __init__(self, sink: OpensCommitter, context: CommitterContext) -> None:
         self._sink, self._context = sink, context
@@ -81,7 +81,7 @@ class SinkProbe(Request):
         try:
             with open_committer(self._sink, self._context) as committer:
                 committer.probe()
-        except Exception as error:  # noqa: BLE001 - whatever a user's sink raises, it does not work
+        except Exception as error:  # noqa: BLE001 - any error of a custom sink is an outage
             text = str(error) if isinstance(error, DistcommitError) else f"{type(error).__name__}: {error}"
             return reason_text(f"the sink {self._sink.name!r} does not work: {text}", 1000)
         return ""

@@ -1,4 +1,4 @@
-"""Publishing many staged files at once: whole folders where that is safe, and two barriers for all of them."""
+"""Publication of many staged files at once: whole folders where that is safe, and two barriers for all of them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from distcommit.core.interfaces.steps import Lost, StepContext, Verdict, Verific
 from distcommit.core.ports import FileStatus, FileSystem
 from distcommit.core.support.parallel import in_flight
 from distcommit.core.work import StagedFile
-from distcommit.steps.folders import GuardedFolders
+from distcommit.steps.folders import GuardedFolders, parent_of
 
-_DISK_TROUBLE = {errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS}
+_DISK_ERRORS = {errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 _MISSING = -1
 
 
 class StagedMove(Protocol):
-    """A step that renames one staged file to its final path, as seen by who moves many of them at once."""
+    """A step that renames one staged file to its final path."""
 
     context: StepContext
     file: StagedFile
@@ -27,24 +27,24 @@ class StagedMove(Protocol):
 
     @property
     def source(self) -> str:
-        """Where the file is staged."""
+        """Return the staged path."""
 
     @property
     def target(self) -> str:
-        """Its final path."""
+        """Return the final path."""
 
     def judge(self, staged: FileStatus | None, published: FileStatus | None) -> Verification:
-        """What follows from what is at the two paths."""
+        """Return the verdict for the files at both paths."""
 
     def verify(self) -> Verification:
-        """Looks at both."""
+        """Read both files and return the verdict."""
 
     def after_failed_rename(self, target: GuardedFolders) -> None:
-        """Raises what was wrong with it, or mends it."""
+        """Publish the file in another way, or raise the reason why it cannot be published."""
 
 
 def publish_all(steps: Sequence[StagedMove], verdicts: Sequence[Verification] | None) -> list[DistcommitError | None]:
-    """What `FsRenameCommitStep.execute_all` does, for at least one step."""
+    """Execute at least one step: the implementation of `FsRenameCommitStep.execute_all`."""
     batch = _Batch(steps)
     groups = batch.groups
     batch.move_first_files(verdicts)
@@ -53,26 +53,29 @@ def publish_all(steps: Sequence[StagedMove], verdicts: Sequence[Verification] | 
     for group in groups:
         is_whole = group.whole and (verdicts is None or all(verdicts[p] is Verdict.PENDING for p in group.indices))
         (whole if is_whole and not group.has_room else single).append(group)
-    rooms = [(group, _folder_of(group.target)) for group in whole]
+    rooms = [(group, parent_of(group.target)) for group in whole]
     batch.make_room(rooms + [(group, group.target) for group in single if not group.has_room])
     batch.move_folders(whole)
     batch.make_room([(group, group.target) for group in whole if not group.moved])
     batch.move_files([*whole, *single], verdicts)
     batch.confirm_folders()
-    batch.sync([(group, _folder_of(group.target) if group.moved else group.target) for group in groups])
+    batch.sync([(group, parent_of(group.target) if group.moved else group.target) for group in groups])
     return batch.errors
 
 
 def probe_all(steps: Sequence[StagedMove]) -> list[Verification]:
-    """What `FsRenameCommitStep.verify_all` does, for at least one step: and marks steps whose staged folder holds
-    exactly their files, under their final names, and whose target folder is not there."""
+    """Verify at least one step: the implementation of `FsRenameCommitStep.verify_all`.
+
+    Also marks the steps whose folder can be renamed as a whole: the staged folder holds exactly their files under their
+    final names, and the target folder does not exist.
+    """
     fs, groups = steps[0].context.fs, _groups_of(steps)
 
     def look(group: _Group) -> tuple[set[str] | None, bool]:
         try:
             names = {entry.name for entry in fs.list_folder(group.source)}
             return names, fs.status(group.target) is not None
-        except OSError:  # each file shows by itself what is wrong
+        except OSError:  # verifying each file reports the error
             return None, True
 
     def judge(index: int) -> Verification:
@@ -83,7 +86,9 @@ def probe_all(steps: Sequence[StagedMove]) -> list[Verification]:
     sources = [index for group, (names, _) in looks for index in group.staged_among(names, steps)]
     targets = [index for group, (_, target_there) in looks if target_there for index in group.indices]
     staged_there = _statuses(fs, {index: steps[index].source for index in sources})
-    published_there = _statuses(fs, {index: steps[index].target for index in targets})  # moved meanwhile: seen here
+    published_there = _statuses(
+        fs, {index: steps[index].target for index in targets}
+    )  # after the staged files, so that a moved file is seen
     answers = in_flight(fs.parallel_calls, judge, range(len(steps)))
     for group, (names, target_there) in looks:
         whole = (
@@ -102,10 +107,16 @@ def _statuses(fs: FileSystem, paths: Mapping[int, str]) -> dict[int, FileStatus 
 
 
 class _Group:
-    """Steps from one staged folder into one target folder (absolute), by their indices in the batch.
+    """Steps from one staged folder into one target folder (both absolute).
 
-    `has_room`: the target folder was there; `moved`: the folder went as a whole; `left`: indices of steps that are not
-    known to be done.
+    Attributes:
+        source: the staged folder.
+        target: the target folder.
+        whole: whether the folder may be renamed as a whole.
+        has_room: whether the target folder existed.
+        moved: whether the folder was renamed as a whole.
+        indices: the indices of the steps in the batch.
+        left: the indices of the steps that are not known to be done.
     """
 
     __slots__ = ("has_room", "indices", "left", "moved", "source", "target", "whole")
@@ -116,25 +127,25 @@ class _Group:
         self.left = self.indices
 
     def staged_among(self, names: set[str] | None, steps: Sequence[StagedMove]) -> list[int]:
-        """Indices of steps whose staged file is among these names; all of them where those are not known."""
+        """Return the indices of the steps whose staged file is among the names; all if the names are not known."""
         if names is None:
             return self.indices
         cut = name_begins(steps[self.indices[0]].folders[0])
         return [index for index in self.indices if steps[index].file.staged_path[cut:] in names] if names else []
 
     def final_names(self, steps: Sequence[StagedMove]) -> list[str]:
-        """Names in the target folder, in the order of the indices."""
+        """Return the file names in the target folder, in the order of the indices."""
         cut = name_begins(steps[self.indices[0]].folders[1])
         return [steps[index].file.final_path[cut:] for index in self.indices]
 
 
 def name_begins(folder: str) -> int:
-    """Where the name begins in a path from that folder."""
+    """Return the index of the file name in a path that starts with the folder."""
     return len(folder) + 1 if folder else 0
 
 
 def _groups_of(steps: Sequence[StagedMove]) -> list[_Group]:
-    """At least one step, by folders. Consecutive steps mostly share them."""
+    """Group at least one step by folders. Consecutive steps mostly share them."""
     context, groups = steps[0].context, dict[tuple[str, str], _Group]()
     folders: tuple[str, str] | None = None
     for index, step in enumerate(steps):
@@ -150,7 +161,7 @@ def _groups_of(steps: Sequence[StagedMove]) -> list[_Group]:
 
 
 class _Batch:
-    """The steps of one call, the folders they touch, and what became of each step. Steps with an error rest."""
+    """The steps of one call, their folders and errors. Steps with an error are not processed further."""
 
     def __init__(self, steps: Sequence[StagedMove]) -> None:
         self.errors: list[DistcommitError | None] = [None] * len(steps)
@@ -160,9 +171,11 @@ class _Batch:
         self.groups = _groups_of(steps)
 
     def move_first_files(self, verdicts: Sequence[Verification] | None) -> None:
-        """Renames the first file of each group, where names last as soon as they are made: in the everyday case the
-        target folder is there, and this tells it without a call more. Where it fails, all goes on as if it had not
-        been tried."""
+        """Rename the first file of each group, where names are durable at once.
+
+        Usually the target folder exists, and the rename shows that without another call. If it fails, the group
+        continues as if it had not been tried.
+        """
         if not self._fs.names_last or self._fs.has_links:  # where there are links, folders are checked first
             return
 
@@ -180,16 +193,18 @@ class _Batch:
         in_flight(self._fs.parallel_calls, move, self.groups)
 
     def make_room(self, rooms: Sequence[tuple[_Group, str]]) -> None:
-        """Makes folders that groups need, and their names durable, whoever made them."""
+        """Create the folders that groups need and make their names durable, also if another process created them."""
         failed = self._targets.make_all({folder for _, folder in rooms})
         for group, folder in rooms:
             if folder in failed:
                 self._fail(group, failed[folder], "a folder of the output could not be made", folder)
-        self.sync([(group, _folder_of(folder)) for group, folder in rooms if folder != self._root])
+        self.sync([(group, parent_of(folder)) for group, folder in rooms if folder != self._root])
 
     def move_folders(self, groups: Sequence[_Group]) -> None:
-        """Renames staged folders as a whole, where the target is not there yet, and looks at what came along: whatever
-        happened to a folder since it was listed, only a file that is seen at its target is done."""
+        """Rename staged folders as a whole if the target does not exist, then list the target.
+
+        The folder may have changed since it was listed. Only a file that is seen at its target counts as done.
+        """
 
         def move(group: _Group) -> None:
             try:
@@ -201,21 +216,21 @@ class _Batch:
                 if group.moved:
                     group.left = self._missing_in(group)
             except (DistcommitError, OSError):
-                pass  # file by file it shows what is wrong
+                pass  # moving the files one by one reports the error
 
         in_flight(self._fs.parallel_calls, move, self._sound(groups))
 
     def _missing_in(self, group: _Group) -> list[int]:
-        """Indices of steps whose very file is not seen in the target folder."""
+        """Return the indices of the steps whose file is not in the target folder."""
         steps, cut = self._steps, len(group.target) - len(self._root)
         there = {entry.name: entry.file_id for entry in self._fs.list_folder(group.target)}
         files = [steps[index].file for index in group.indices]
         if {file.final_path[cut:]: file.file_id for file in files} == there:
-            return []  # nearly always
+            return []  # the common case
         return [index for index in group.indices if not _is_in(there, steps[index])]
 
     def move_files(self, groups: Sequence[_Group], verdicts: Sequence[Verification] | None) -> None:
-        """Renames the files of these groups one by one, those that are not known to be done."""
+        """Rename the files of these groups that are not known to be done, one by one."""
         ready = [group for group in self._sound(groups) if group.left]
         for group in ready:
             try:
@@ -245,17 +260,18 @@ class _Batch:
         in_flight(self._fs.parallel_calls, move, indices)
 
     def confirm_folders(self) -> None:
-        """Fail the steps of each group whose folder leads out of its root by now. Between the first check and a rename
-        a link may have taken a folder's place; then a file may be somewhere else, and must not count as published.
+        """Fail the steps of each group whose folder now leads out of its root.
 
-        In a folder that was moved as a whole the very files were seen, so that only the folder above it is in question.
+        Between the first check and a rename, a link may have replaced a folder. The file may then be elsewhere and must
+        not count as published. If a folder was moved as a whole, its files were seen, and only the parent folder is
+        checked.
         """
         if not self._fs.has_links:
             return
         checked: dict[tuple[GuardedFolders, str], DistcommitError | OSError | None] = {}
         for group in self._sound(self.groups):
             was_seen = group.moved and not group.left
-            looks = [(self._targets, _folder_of(group.target) if was_seen else group.target)]
+            looks = [(self._targets, parent_of(group.target) if was_seen else group.target)]
             if not group.moved:
                 looks.append((self._sources, group.source))
             for guard, folder in looks:
@@ -265,7 +281,7 @@ class _Batch:
                     self._fail(group, error, "a published folder could not be checked", folder)
 
     def sync(self, wanted: Sequence[tuple[_Group, str]]) -> None:
-        """Syncs the folders of sound groups. One folder's trouble fails the steps in it; the disk's, all."""
+        """Sync the folders of sound groups. An error of one folder fails its steps; a disk error fails all steps."""
         folders = {folder for group, folder in wanted if any(self.errors[index] is None for index in group.indices)}
         if not folders:
             return
@@ -275,7 +291,7 @@ class _Batch:
         except OSError as batch_error:
             for folder in folders:
                 try:
-                    if batch_error.errno in _DISK_TROUBLE:  # what was reported once may not be reported again
+                    if batch_error.errno in _DISK_ERRORS:  # the kernel may report a lost write only once
                         raise
                     self._fs.sync([folder], self._root)
                 except OSError as error:
@@ -285,7 +301,7 @@ class _Batch:
                 self._fail(group, failed[folder], "a published folder could not be synced", folder)
 
     def _sound(self, groups: Sequence[_Group]) -> list[_Group]:
-        """Those with a step that has not failed: what fails a group as a whole fails all of its steps."""
+        """Return the groups with a step that has not failed. An error of a group fails all of its steps."""
         return [group for group in groups if any(self.errors[index] is None for index in group.indices)]
 
     def _fail(self, group: _Group, error: DistcommitError | OSError, what: str, path: str) -> None:
@@ -303,12 +319,7 @@ def _leads_out(guard: GuardedFolders, folder: str) -> DistcommitError | OSError 
     return None
 
 
-def _folder_of(path: str) -> str:
-    """The folder of an absolute path without empty components; `posixpath.dirname` costs 5 times as much."""
-    return path.rpartition("/")[0]
-
-
 def _is_in(there: dict[str, int], step: StagedMove) -> bool:
-    """Whether a folder with these file ids by name has the step's file."""
+    """Return whether a folder with these file ids by name contains the step's file."""
     file_id = there.get(step.file.final_path.rpartition("/")[2], _MISSING)
     return file_id != _MISSING and (not file_id or not step.file.file_id or file_id == step.file.file_id)

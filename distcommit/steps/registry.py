@@ -1,4 +1,4 @@
-"""How commit steps are stored: as versioned data under a registered type name. Reading them runs no stored code."""
+"""Storage of commit steps as versioned data under a registered type name. Reading them runs no stored code."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ StepType = TypeVar("StepType", bound=type[CommitStep])
 
 
 def register(kind: StepType) -> StepType:
-    """Makes a step type known under its `type_name`; use as a class decorator.
+    """Register a step type under its `type_name`; a class decorator.
 
     Raises:
         ConfigurationError: if another class has that name.
     """
-    known = _types.setdefault(kind.type_name, kind)
-    if (known.__module__, known.__qualname__) != (kind.__module__, kind.__qualname__):
+    registered = _types.setdefault(kind.type_name, kind)
+    if (registered.__module__, registered.__qualname__) != (kind.__module__, kind.__qualname__):
         raise ConfigurationError(
-            "two classes of commit steps have one type name",
+            "two classes of commit steps have the same type name",
             type_name=kind.type_name,
-            expected=repr(known),
+            expected=repr(registered),
             found=repr(kind),
-            todo="give the newer class a type_name of its own: stored steps are read by that name",
+            todo="give the newer class another type_name; stored steps are read by that name",
         )
     _types[kind.type_name] = kind
     return kind
 
 
 def dump_steps(steps: Iterable[CommitStep]) -> tuple[StepBatch, ...]:
-    """The steps as data, in order, consecutive ones of a type together."""
+    """Return the steps as data, in order, consecutive steps of a type together."""
     kinds = groupby(steps, key=attrgetter("__class__"))
     return tuple(StepBatch(kind.type_name, kind.version, kind.to_rows(list(group))) for kind, group in kinds)
 
 
 def load_steps(batches: Iterable[StepBatch], context: StepContext) -> Iterator[CommitStep]:
-    """The steps that `dump_steps` stored.
+    """Yield the steps that `dump_steps` stored.
 
     Raises:
-        ConfigurationError: if a type is not registered in this process.
-        UnknownVersionError: if a type was stored by a version of its class that this one does not read.
-        CorruptError: if the data is not what the class wrote.
+        UnknownStepTypeError: if a type is not registered in this process.
+        UnknownVersionError: if a newer version of the class stored the steps.
+        CorruptError: if the data is not from the class.
     """
     for batch in batches:
         kind = _types.get(batch.type_name)
@@ -57,7 +57,7 @@ def load_steps(batches: Iterable[StepBatch], context: StepContext) -> Iterator[C
                 "a stored commit step has a type that is not registered here",
                 type_name=batch.type_name,
                 expected=", ".join(sorted(_types)),
-                todo="import the module that registers it before the store is read; if there is none any more,"
+                todo="import the module that registers the type before the store is read; if the module is gone,"
                 " quarantine the dataset, then release it with accept",
             )
         if not 1 <= batch.version <= kind.version:
@@ -72,9 +72,9 @@ def load_steps(batches: Iterable[StepBatch], context: StepContext) -> Iterator[C
             yield from kind.from_rows(batch.rows, batch.version, context)
         except (msgspec.DecodeError, TypeError, ValueError, IndexError, RecursionError) as error:
             raise CorruptError(
-                "a stored commit step can't be read",
+                "a stored commit step is damaged",
                 type_name=batch.type_name,
                 found=str(error),
-                todo="restore the log from a backup and release the dataset with retry; or release it with accept: what"
-                " it has not published is then lost",
+                todo="restore the log from a backup and release the dataset with retry; or release it with accept,"
+                " which loses its unpublished records",
             ) from error

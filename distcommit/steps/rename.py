@@ -1,8 +1,7 @@
-"""Publishing a staged file by renaming it to its final path."""
+"""Publication of a staged file by renaming it to its final path."""
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Sequence
 from itertools import groupby
 from operator import attrgetter
@@ -17,7 +16,7 @@ from distcommit.core.ports import FileStatus
 from distcommit.core.work import StagedFile
 from distcommit.decoding import converted, from_msgpack
 from distcommit.protocol.path_checks import are_nested, check_names, check_relative
-from distcommit.steps.folders import GuardedFolders
+from distcommit.steps.folders import GuardedFolders, parent_of
 from distcommit.steps.publishing import name_begins, probe_all, publish_all
 from distcommit.steps.registry import register
 
@@ -26,9 +25,13 @@ from distcommit.steps.registry import register
 class FsRenameCommitStep(CommitStep):
     """Renames `staged_path` (below the staging root) to `final_path` (below the output root), never replacing.
 
-    Proof: the file at the final path has the recorded identity, or failing that the recorded checksum. The identity is
-    taken from the staged file where it is not given. `folders`: of the staged and of the final path; steps that are
-    made together share the tuple.
+    Proof: the file at the final path has the recorded identity, or failing that the recorded checksum.
+
+    Args:
+        context: the environment.
+        staged_path: the path below the staging root.
+        final_path: the path below the output root.
+        file: the recorded identity; by default that of the staged file now.
 
     Raises:
         ConfigurationError: if a path is absolute or leads out of its root.
@@ -43,23 +46,25 @@ class FsRenameCommitStep(CommitStep):
             check_relative(path)
         self.context, self.whole = context, False
         self.file = file if file is not None else _identify(context, staged_path, final_path)
-        self.folders = _folder_of(self.file.staged_path), _folder_of(self.file.final_path)
+        self.folders = parent_of(self.file.staged_path), parent_of(self.file.final_path)
 
     def __repr__(self) -> str:
         return f"FsRenameCommitStep({self.file.staged_path!r} -> {self.file.final_path!r})"
 
     @classmethod
     def of(cls, context: StepContext, file: StagedFile) -> Self:
-        """The step that publishes this staged file."""
+        """Return the step that publishes this staged file."""
         return cls.of_all(context, (file,))[0]
 
     @classmethod
     def of_all(cls, context: StepContext, files: Sequence[StagedFile], *, whole: bool = False) -> list[Self]:
-        """The steps that publish these staged files.
+        """Return the steps that publish these staged files. Steps with equal folders share one `folders` tuple.
 
         Args:
-            whole: each staged folder of theirs was seen to hold exactly files among these, under their final names and
-                for one folder. Such a folder may be renamed as one.
+            context: the environment.
+            files: the files.
+            whole: whether each staged folder was seen to hold exactly these files, under their final names and for one
+                target folder. Such a folder may be renamed as a whole.
         """
         steps: list[Self] = []
         names: list[str] = []
@@ -67,7 +72,9 @@ class FsRenameCommitStep(CommitStep):
         for file in files:
             staged, _, staged_name = file.staged_path.rpartition("/")
             final, _, final_name = file.final_path.rpartition("/")
-            if staged != staged_in or final != final_in or not (staged and final):  # a path that begins with / has none
+            if (
+                staged != staged_in or final != final_in or not (staged and final)
+            ):  # a path with a leading / has an empty folder
                 for path in (file.staged_path, file.final_path):
                     check_relative(path)
                 staged_in, final_in = folders = staged, final
@@ -96,14 +103,13 @@ class FsRenameCommitStep(CommitStep):
         return cls.of_all(context, [file for folder in folders for file in folder.staged_files()])
 
     def verify(self) -> Verification:
-        """Looks at the source first, then at the target; LOST is looked at twice."""
+        """Read the source, then the target. LOST is verified twice, because a twin may be moving the file."""
         answer = self.probe()
         return self.probe() if isinstance(answer, Lost) else answer
 
     @classmethod
     def batches(cls, steps: Sequence[Self]) -> Sequence[Sequence[Self]]:
-        """One batch if no step can depend on another one: if no path occurs twice, and a path below one root is not
-        below the other root."""
+        """Return one batch if no step can depend on another one: no path occurs twice, and the roots are not nested."""
         staged, final = {step.file.staged_path for step in steps}, {step.file.final_path for step in steps}
         context = steps[0].context
         if len(staged) == len(final) == len(steps) and not are_nested(context.staging_root, context.output_root):
@@ -112,7 +118,7 @@ class FsRenameCommitStep(CommitStep):
 
     @classmethod
     def verify_all(cls, steps: Sequence[Self]) -> list[Verification]:
-        """As `verify`, with one look for each folder to spare looks at files that can't be there."""
+        """Verify like `verify`, with one listing for each folder, which spares reads of absent files."""
         return probe_all(steps) if steps else []
 
     def execute(self) -> None:
@@ -124,45 +130,47 @@ class FsRenameCommitStep(CommitStep):
     def execute_all(
         cls, steps: Sequence[Self], verdicts: Sequence[Verification] | None = None
     ) -> list[DistcommitError | None]:
-        """Renames without probing first, verifies only what failed, then syncs all touched folders once.
+        """Rename without verifying first, verify only failed renames, then sync all folders once.
 
-        The names of target folders are durable before anything moves into them, whoever made them: else a file could
-        leave its old name for a folder that a power loss takes away. A staged folder that is known to hold exactly the
-        files of its steps is renamed as a whole where its target is not there yet.
+        The names of target folders are durable before a file moves into them, whichever process created them. Otherwise
+        a file could lose its old name to a folder that a power loss removes. A staged folder that holds exactly the
+        files of its steps is renamed as a whole if its target does not exist.
         """
         return publish_all(steps, verdicts) if steps else []
 
     def withdraw(self) -> None:
         self._remove(self.source, self.context.staging_root)
         if self.folders[0]:  # the staging root itself stays
-            GuardedFolders(self.context.fs, self.context.staging_root).check(_folder_of(self.source))
-            self.context.fs.delete_folder(_folder_of(self.source))  # with its last file: nobody can move it any more
+            GuardedFolders(self.context.fs, self.context.staging_root).check(parent_of(self.source))
+            self.context.fs.delete_folder(
+                parent_of(self.source)
+            )  # after its last file, so that no late process can move it
 
     def undo(self) -> None:
         self._remove(self.target, self.context.output_root)
 
     @property
     def source(self) -> str:
-        """Absolute staged path."""
+        """Return the absolute staged path."""
         return f"{self.context.staging_root}/{self.file.staged_path}"
 
     @property
     def target(self) -> str:
-        """Absolute final path."""
+        """Return the absolute final path."""
         return f"{self.context.output_root}/{self.file.final_path}"
 
     def after_failed_rename(self, target: GuardedFolders) -> None:
-        """Finds out why the staged file could not be renamed, and publishes it if that can be done.
+        """Publish the file after its rename has failed, if that is possible.
 
         Raises:
-            LostError: if it can neither be found published nor be published.
+            LostError: if it is neither published nor can be.
         """
         answer = self.verify()
         if answer is Verdict.PENDING:
             self._move_again(target)
         elif isinstance(answer, Lost):
             raise LostError(
-                "a staged file can't be published",
+                "a staged file cannot be published",
                 path=self.target,
                 expected=answer.expected,
                 found=answer.found,
@@ -170,9 +178,9 @@ class FsRenameCommitStep(CommitStep):
             )
 
     def _move_again(self, target: GuardedFolders) -> None:
-        """The staged file is there and could not be renamed: its target's folder has vanished, or a rename by link and
-        unlink stopped between the two."""
-        fs, folder = self.context.fs, posixpath.dirname(self.target)
+        """Rename an existing staged file again. Either the target's folder has vanished, or a rename by link and unlink
+        stopped between the two."""
+        fs, folder = self.context.fs, parent_of(self.target)
         published = fs.status(self.target)
         if published is not None and self._is_ours(self.target, published):
             fs.sync([folder], self.context.output_root)
@@ -180,7 +188,7 @@ class FsRenameCommitStep(CommitStep):
             return
         target.forget(folder)
         target.make(folder)
-        fs.sync([posixpath.dirname(folder)], self.context.output_root)
+        fs.sync([parent_of(folder)], self.context.output_root)
         try:
             fs.rename(self.source, self.target)
         except (FileNotFoundError, FileExistsError):
@@ -188,56 +196,56 @@ class FsRenameCommitStep(CommitStep):
                 raise
 
     def _remove(self, path: str, root: str) -> None:
-        """Deletes the file if it is ours; another's stays."""
-        fs, folder = self.context.fs, posixpath.dirname(path)
+        """Delete the file if it is the step's own."""
+        fs, folder = self.context.fs, parent_of(path)
         try:
             GuardedFolders(fs, root).check(folder)
-            found = fs.status(path)
-            if found is not None and self._is_ours(path, found):
+            status = fs.status(path)
+            if status is not None and self._is_ours(path, status):
                 fs.delete(path)
-            self._sync_what_is_left(folder, root)
+            self._sync_nearest_parent(folder, root)
         except OSError as error:
             raise storage_error(error, "a file of an abandoned sequence could not be removed", path=path) from error
 
-    def _sync_what_is_left(self, folder: str, root: str) -> None:
-        """A folder may be taken away at any time, by whoever sweeps: then what is above it must say so for good."""
+    def _sync_nearest_parent(self, folder: str, root: str) -> None:
+        """Sync a folder, or if a sweep has deleted it, the nearest existing parent, so that the deletion is durable."""
         try:
             self.context.fs.sync([folder], root)
         except FileNotFoundError:
             if folder == root:
                 raise
-            self._sync_what_is_left(posixpath.dirname(folder), root)
+            self._sync_nearest_parent(parent_of(folder), root)
 
     def is_gone(self) -> bool:
         return self.context.fs.status(self.target) is None
 
     def probe(self) -> Verification:
-        """One look at source and target."""
+        """Read source and target once."""
         fs = self.context.fs
         staged = fs.status(self.source)
         return self.judge(staged, fs.status(self.target))
 
     def judge(self, staged: FileStatus | None, published: FileStatus | None) -> Verification:
-        """What a look at the source and then one at the target say; checksums are read where identities differ."""
+        """Return the verdict for the source and then the target. Checksums are read where identities differ."""
         if published is not None and not self._is_ours(self.target, published):
-            return Lost(f"at {self.target} {self._identity()}", f"other bytes there ({_shown(published)})")
+            return Lost(f"{self._identity()} at {self.target}", f"other bytes ({_described(published)})")
         if staged is not None:
             if not self._is_ours(self.source, staged):
-                return Lost(f"at {self.source} {self._identity()}", f"other bytes there ({_shown(staged)})")
+                return Lost(f"{self._identity()} at {self.source}", f"other bytes ({_described(staged)})")
             return Verdict.PENDING
         if published is not None:
             return Verdict.DONE
-        return Lost(f"{self._identity()} at {self.source} or {self.target}", "neither is there")
+        return Lost(f"{self._identity()} at {self.source} or {self.target}", "no file at either path")
 
-    def _is_ours(self, path: str, found: FileStatus) -> bool:
+    def _is_ours(self, path: str, status: FileStatus) -> bool:
         f = self.file
-        if found.is_folder or found.size_bytes != f.size_bytes:
+        if status.is_folder or status.size_bytes != f.size_bytes:
             return False
-        if f.file_id and (found.file_id, found.mtime_ns) == (f.file_id, f.mtime_ns):
+        if f.file_id and (status.file_id, status.mtime_ns) == (f.file_id, f.mtime_ns):
             return True
         try:
             return self.context.fs.checksum(path) == f.checksum
-        except FileNotFoundError:  # moved since: a staged file by a twin, which the target then shows
+        except FileNotFoundError:  # a twin has moved the staged file since; the target shows it
             return path == self.source
 
     def _identity(self) -> str:
@@ -246,7 +254,17 @@ class FsRenameCommitStep(CommitStep):
 
 
 class _FileRow(Struct, frozen=True, array_like=True, gc=False):
-    """A file of a folder; `staged_name` only if that is another one."""
+    """Stored row of a file in a `_FolderRow`.
+
+    Attributes:
+        name: the final name.
+        size_bytes: the size.
+        checksum: the xxh3-64 checksum.
+        file_id: the file system's id; 0 where there is none.
+        mtime_ns: the modification time.
+        records: the number of records.
+        staged_name: the staged name if it differs from the final name, else empty.
+    """
 
     name: str
     size_bytes: int
@@ -258,7 +276,13 @@ class _FileRow(Struct, frozen=True, array_like=True, gc=False):
 
 
 class _FolderRow(Struct, frozen=True, array_like=True):
-    """The stored row of consecutive files that move from one staged folder into one folder of the output."""
+    """Stored row of consecutive files that move from one staged folder into one target folder.
+
+    Attributes:
+        staged: the staged folder, relative to the staging root.
+        final: the target folder, relative to the output root.
+        files: the files.
+    """
 
     staged: str
     final: str
@@ -282,7 +306,7 @@ class _FolderRow(Struct, frozen=True, array_like=True):
 
 
 def _by_folder(steps: Sequence[FsRenameCommitStep]) -> list[tuple[str, str, list[tuple[str | int, ...]]]]:
-    """As `_FolderRow` has them; as tuples they are made in half the time, and their bytes are the same."""
+    """Return rows like `_FolderRow`, as tuples with the same bytes, which are created in half the time."""
     rows = []
     for (staged, final), together in groupby(steps, key=attrgetter("folders")):
         staged_cut, final_cut = name_begins(staged), name_begins(final)
@@ -296,23 +320,18 @@ def _by_folder(steps: Sequence[FsRenameCommitStep]) -> list[tuple[str, str, list
     return rows
 
 
-def _folder_of(path: str) -> str:
-    """The folder of a path without empty components; `posixpath.dirname` costs 5 times as much."""
-    return path.rpartition("/")[0]
-
-
-def _shown(found: FileStatus) -> str:
-    if found.is_folder:
+def _described(status: FileStatus) -> str:
+    if status.is_folder:
         return "a folder"
-    return f"{found.size_bytes} bytes, id {found.file_id}, mtime {found.mtime_ns} ns"
+    return f"{status.size_bytes} bytes, id {status.file_id}, mtime {status.mtime_ns} ns"
 
 
 def _identify(context: StepContext, staged_path: str, final_path: str) -> StagedFile:
     path = f"{context.staging_root}/{staged_path}"
-    found = context.fs.status(path)
-    if found is None or found.is_folder:
+    status = context.fs.status(path)
+    if status is None or status.is_folder:
         raise ConfigurationError(
-            "there is no staged file to publish", path=path, todo="write and sync the file before its step is made"
+            "a staged file is missing", path=path, todo="write and sync the file before its step is created"
         )
     checksum = context.fs.checksum(path)
-    return StagedFile(staged_path, final_path, found.size_bytes, checksum, found.file_id, found.mtime_ns)
+    return StagedFile(staged_path, final_path, status.size_bytes, checksum, status.file_id, status.mtime_ns)

@@ -1,10 +1,10 @@
-"""Committing what a sink's writers have prepared, as a commit step."""
+"""Commit of a sink's prepared output as a commit step."""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import zip_longest
@@ -35,11 +35,11 @@ logger = logging.getLogger(__name__)
 
 @register
 class SinkCommitStep(CommitStep):
-    """Hands the commit infos of one run for a branch of one dataset to the committer of its sink.
+    """Passes the commit infos of one run for a branch of one dataset to the committer of the sink.
 
-    The proof is the target's and is asked for inside `commit`, in one transaction with the data; so `verify` always
-    says PENDING, and a replay commits again, which changes nothing. The sink itself is not stored: its name is, and the
-    job's configuration brings the sink of that name.
+    The target holds the proof. `commit` checks it in one transaction with the data, so `verify` always returns PENDING
+    and a replay commits again, which changes nothing. The step stores the sink's name, and the job's configuration
+    provides the sink of that name.
     """
 
     type_name: ClassVar[str] = "sink-commit"
@@ -70,23 +70,23 @@ class SinkCommitStep(CommitStep):
         return self.request.attempts if self.sink.discards else ()
 
     def to_row(self) -> list[Any]:
-        asked = self.request
-        infos, bases, attempts = list(asked.infos), list(asked.bases), list(asked.attempts)
-        names = [self.sink.name, asked.dataset_urn, asked.epoch]
-        return [*names, infos, asked.branch, bases, asked.infos_version, attempts]
+        request = self.request
+        infos, bases, attempts = list(request.infos), list(request.bases), list(request.attempts)
+        names = [self.sink.name, request.dataset_urn, request.epoch]
+        return [*names, infos, request.branch, bases, request.infos_version, attempts]
 
     @classmethod
     def from_row(cls, row: list[Any], version: int, context: StepContext) -> Self:
-        """The step, with the sink of the context.
+        """Create the step with the sink of the context.
 
         Raises:
             SinkUnavailableError: if the context has no sink of that name.
         """
         name, urn, epoch, infos, branch, bases, infos_version, attempts = row
         if tuple(map(type, row)) != (str, str, int, list, str, list, int, list):
-            raise TypeError(f"not the row of a sink's commit: {row!r}")
+            raise TypeError(f"invalid row of a sink commit: {row!r}")
         if not (all(type(base) is int for base in bases) and all(type(attempt) is str for attempt in attempts)):
-            raise TypeError(f"not the row of a sink's commit: {row!r}")
+            raise TypeError(f"invalid row of a sink commit: {row!r}")
         check_plain(infos)
         sink = context.committers.get(name)
         if sink is None:
@@ -95,7 +95,7 @@ class SinkCommitStep(CommitStep):
                 dataset=urn,
                 epoch=epoch,
                 expected=f"a job file with the sink {name!r}",
-                found=" and ".join(map(repr, context.committers)) or "one whose sink has no committer",
+                found=" and ".join(map(repr, context.committers)) or "a job whose sink has no committer",
                 todo="run the job with that sink until nothing is pending",
             )
         request = CommitRequest(urn, epoch, tuple(infos), branch, tuple(bases), infos_version, tuple(attempts))
@@ -113,7 +113,7 @@ class SinkCommitStep(CommitStep):
     def execute_all(
         cls, steps: Sequence[Self], verdicts: Sequence[Verification] | None = None
     ) -> list[DistcommitError | None]:
-        """One call of one committer for all of a sink's."""
+        """Commit with one call of one committer for each sink."""
         errors: dict[int, DistcommitError | None] = {}
         for name in dict.fromkeys(step.sink_name for step in steps):
             indices = [index for index, step in enumerate(steps) if step.sink_name == name]
@@ -124,18 +124,20 @@ class SinkCommitStep(CommitStep):
     def execute_whole(
         cls, steps: Sequence[Self], verdicts: Sequence[Verification] | None = None
     ) -> list[DistcommitError | None]:
-        """One call of the committer of the one sink that they are of."""
+        """Commit with one atomic call of the committer of the steps' sink."""
         return cls._commit(steps, whole=True)
 
     @classmethod
     def _commit(cls, steps: Sequence[Self], *, whole: bool = False) -> list[DistcommitError | None]:
-        """Commit the steps of one sink by one call. A step whose stored infos cannot be used fails alone, or holds the
-        others back if they are committed as a whole."""
+        """Commit the steps of one sink with one call.
+
+        A step whose stored infos cannot be used fails alone, or holds the others back in an atomic group.
+        """
         requests: dict[int, CommitRequest] = {}
         errors: dict[int, DistcommitError | None] = {}
         for index, step in enumerate(steps):
             try:
-                requests[index] = step._current()
+                requests[index] = step._current_request()
             except SinkUnavailableError as error:
                 errors[index] = error
         if errors and whole:
@@ -158,7 +160,7 @@ class SinkCommitStep(CommitStep):
                     outcomes = committer.commit_whole(requests) if whole else committer.commit(requests)
                 finally:
                     again = committer.tried_again
-        except SinkUnavailableError as error:  # trying each by itself would only wait as often
+        except SinkUnavailableError as error:  # each step alone would wait for the same sink
             return [error] * len(steps)
         finally:
             for step, outcome in zip_longest(steps, outcomes[: len(steps)]):
@@ -167,83 +169,77 @@ class SinkCommitStep(CommitStep):
             steps[0]._tries["target_ms"] += round((perf_counter() - began) * 1000)
         if len(outcomes) != len(requests):
             raise DistcommitError(
-                "a sink's committer answers for other requests than it was given",
+                "a sink's committer returned the wrong number of outcomes",
                 sink=steps[0].sink.name,
                 expected=f"{len(requests)} outcomes",
                 found=str(len(outcomes)),
-                todo="mend the committer's `commit`",
+                todo="correct the committer's `commit`",
             )
         return [step._error(outcome) for step, outcome in zip(steps, outcomes, strict=True)]
 
     def withdraw(self) -> None:
-        """Lets the committer take it back, also what is visible already.
+        """Roll the request back, also if it is already visible.
 
         Raises:
-            ConflictError: if it is committed and can't be taken back; nothing was changed.
+            ConflictError: if it is committed and cannot be rolled back. Nothing changed.
         """
+        self._roll_back("abort", lambda committer: committer.abort([self._current_request()]))
+
+    def _roll_back(self, callback: str, act: Callable[[SinkCommitter], bool | None]) -> None:
         with open_committer(self.sink, self.context) as committer:
             try:
-                require_success(repr(self), "abort", committer.abort([self._current()]))
+                require_success(repr(self), callback, act(committer))
             except DistcommitError:
                 raise
             except Exception as error:
-                raise self._not_taken_back("a sink could not take back a commit", error) from error
-
-    def _not_taken_back(self, what: str, error: Exception) -> DistcommitError:
-        return DistcommitError(
-            what,
-            step=repr(self),
-            found=f"{type(error).__name__}: {error}",
-            todo="mend the sink's target, then abandon the dataset again",
-        )
+                raise DistcommitError(
+                    f"a sink's committer failed in {callback}()",
+                    step=repr(self),
+                    found=f"{type(error).__name__}: {error}",
+                    todo="repair the sink's target, then abandon the dataset again",
+                ) from error
 
     def allow(self) -> None:
         with open_committer(self.sink, self.context) as committer:
-            require_success(repr(self), "allow", committer.allow([self._current()]))
+            require_success(repr(self), "allow", committer.allow([self._current_request()]))
 
-    def _current(self) -> CommitRequest:
-        """The request with infos as the sink makes them now.
+    def _current_request(self) -> CommitRequest:
+        """Return the request with infos of the sink's current version.
 
         Raises:
-            SinkUnavailableError: if a newer version of the sink has made them, or it can't say what older ones are now.
+            SinkUnavailableError: if a newer version of the sink made the infos, or `upgraded` cannot convert them.
         """
-        asked, version = self.request, self.sink.infos_version
-        if asked.infos_version == version:
-            return asked
-        found = f"infos of version {asked.infos_version}"
+        request, version = self.request, self.sink.infos_version
+        if request.infos_version == version:
+            return request
+        actual = f"infos of version {request.infos_version}"
         try:
-            if asked.infos_version < version:
-                infos = tuple(self.sink.upgraded(info, asked.infos_version) for info in asked.infos)
-                return replace(asked, infos=infos, infos_version=version)
-        except Exception as error:  # noqa: BLE001 - of the sink, whatever it is
-            found += f": {type(error).__name__}: {error}"
+            if request.infos_version < version:
+                infos = tuple(self.sink.upgraded(info, request.infos_version) for info in request.infos)
+                return replace(request, infos=infos, infos_version=version)
+        except Exception as error:  # noqa: BLE001 - a custom sink
+            actual += f": {type(error).__name__}: {error}"
         raise SinkUnavailableError(
             "a stored commit is of another version of the sink",
-            dataset=asked.dataset_urn,
-            epoch=asked.epoch,
+            dataset=request.dataset_urn,
+            epoch=request.epoch,
             sink=self.sink.name,
-            expected=f"infos of version {version}, or of an older one that the sink's `upgraded` knows",
-            found=found,
+            expected=f"infos of version {version}, or of an older version that the sink's `upgraded` accepts",
+            found=actual,
             todo="run the version of the sink that wrote it, or a newer one; nothing was lost",
         )
 
     def undo(self) -> None:
-        """Has the committer take away what was prepared: `withdraw` has taken back what was committed.
+        """Discard what the attempts have prepared at the target, after `withdraw` has rolled the commit back.
 
         Raises:
-            DistcommitError: if it can't now; calling again goes on.
+            DistcommitError: if this fails now. Calling again continues.
         """
         if not self.prepared_by:
             return
-        asked = self.request
-        lost = [LostAttempt(asked.epoch, "", attempt, attempt, asked.infos) for attempt in asked.attempts]
-        with open_committer(self.sink, self.context) as committer:
-            try:
-                require_success(repr(self), "discard", committer.discard(lost))
-            except DistcommitError:
-                raise
-            except Exception as error:
-                raise self._not_taken_back("what was prepared for a sink could not be taken away", error) from error
+        request = self.request
+        lost = [LostAttempt(request.epoch, "", attempt, attempt, request.infos) for attempt in request.attempts]
+        self._roll_back("discard", lambda committer: committer.discard(lost))
 
     def _error(self, outcome: CommitOutcome) -> DistcommitError | None:
         ids = {"dataset": self.request.dataset_urn, "epoch": str(self.request.epoch), "sink": self.sink.name}
@@ -251,13 +247,13 @@ class SinkCommitStep(CommitStep):
             case Committed() | AlreadyCommitted():
                 return None
             case RetryLater(reason):
-                todo = "nothing now: it is committed again, at the latest by the next run"
+                todo = "none; the commit is retried, at the latest by the next run"
                 return TransientError("a sink could not commit yet", found=reason, todo=todo, **ids)
             case HeldBack(dataset_urn):
                 return held_back_by(dataset_urn, **ids)
             case FailedForGood(reason):
-                expected = f"the sink {self.sink.name!r} to commit what was prepared for it"
-                return LostError("the target refuses what is sealed", expected=expected, found=reason, **ids)
+                expected = f"the sink {self.sink.name!r} to commit the prepared output"
+                return LostError("the target rejects a sealed commit", expected=expected, found=reason, **ids)
         assert_never(outcome)
 
 
@@ -270,15 +266,16 @@ _COUNTED_AS: Mapping[type, str] = {
 
 @contextmanager
 def open_committer(sink: OpensCommitter, context: CommitterContext) -> Iterator[SinkCommitter]:
-    """An open committer, closed afterwards; what closing raises changes nothing of what was committed."""
+    """Open a committer and close it afterwards. An error on closing is only logged, because it does not affect the
+    commit."""
     try:
         committer = sink.open_committer(context)
     except Exception as error:
         raise SinkUnavailableError(
-            "the sink can't be opened to commit",
+            "the sink cannot be opened to commit",
             sink=sink.name,
             found=f"{type(error).__name__}: {error}",
-            todo="mend the sink's settings or its target and run again; nothing was lost",
+            todo="correct the sink's settings or repair its target, and run again; nothing was lost",
         ) from error
     try:
         yield committer

@@ -1,4 +1,4 @@
-"""Moving a dataset's watermark as a commit step."""
+"""A move of a dataset's watermark as a commit step."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from distcommit.steps.registry import register
 
 
 class WatermarkStore(Protocol):
-    """Where watermarks are kept."""
+    """Storage of watermarks."""
 
     def watermark(self, urn: str) -> Watermark | None:
-        """The dataset's stored watermark; None if there is none yet."""
+        """Return the dataset's stored watermark; None if there is none yet."""
         ...
 
     def compare_and_set(self, urn: str, low: Watermark | None, high: Watermark) -> bool:
-        """Sets `high` if the stored watermark is `low`, durably; False if it is another."""
+        """Set `high` durably if the stored watermark is `low`; return False if it is not."""
         ...
 
 
@@ -32,8 +32,8 @@ class HighWatermarkCommitStep(CommitStep):
     """Moves a dataset's watermark from `low`, on which the work was planned, to `high`.
 
     Proof: the stored watermark is at or past `high`, partition by partition. In a store that keeps watermarks itself
-    (`LogCommitStepStore`) the step is checked at the seal and rides in the record that closes the sequence, together
-    with those of the dataset's other partitions (`as_one_move`); elsewhere it needs a `WatermarkStore`.
+    (`LogCommitStepStore`) the step is checked at the seal, joined with the moves of other partitions (`as_one_move`),
+    and applied by the record that closes the sequence. Other stores provide a `WatermarkStore`.
     """
 
     type_name: ClassVar[str] = "high-watermark"
@@ -58,7 +58,7 @@ class HighWatermarkCommitStep(CommitStep):
         return Verdict.DONE if stored is not None and stored.covers(self.high) else Verdict.PENDING
 
     def execute(self) -> None:
-        """Compares and sets.
+        """Compare and set.
 
         Raises:
             ConflictError: if the stored watermark is neither `low` nor at or past `high`.
@@ -67,11 +67,11 @@ class HighWatermarkCommitStep(CommitStep):
         if store.compare_and_set(self.dataset_urn, self.low, self.high) or self.verify() is Verdict.DONE:
             return
         raise ConflictError(
-            "a watermark was moved by somebody else",
+            "a watermark was moved by another process",
             dataset=self.dataset_urn,
             expected=str(self.low),
             found=str(store.watermark(self.dataset_urn)),
-            todo="find out who moved it; this sequence was planned on other data",
+            todo="find the process that moved it; this sequence was planned on other data",
         )
 
     def to_row(self) -> list[Any]:
@@ -84,21 +84,21 @@ class HighWatermarkCommitStep(CommitStep):
 
     def _store(self) -> WatermarkStore:
         if self.watermarks is None:
-            raise ConflictError("this watermark step is not bound to a store", dataset=self.dataset_urn)
+            raise ConflictError("a watermark step has no watermark store", dataset=self.dataset_urn)
         return self.watermarks
 
 
 def as_one_move(
     urn: str, moves: Sequence[WatermarkMove], stored: Watermark | None
 ) -> tuple[Watermark | None, Watermark | None]:
-    """What the moves of one dataset, each of partitions of its own, make of its watermark: from where, and to where.
+    """Join the moves of one dataset, each of other partitions, into one move: the watermarks before and after.
 
-    Partitions that no move names stay where they are. From where is `stored` if that is what all moves were planned on,
-    in their own partitions; else what they were planned on, so that a comparison with what is stored fails.
+    Partitions without a move keep their positions. The watermark before is `stored` if all moves were planned on it, in
+    their own partitions. Otherwise it is the one that they were planned on, so that the comparison with the stored
+    watermark fails.
 
     Raises:
-        ConfigurationError: if a move is another dataset's, two move one partition, or they are of different
-            incarnations of the source.
+        ConfigurationError: if a move is another dataset's, two move one partition, or their incarnations differ.
     """
     if not moves:
         return stored, stored
@@ -107,11 +107,11 @@ def as_one_move(
     incarnations = {move.high.incarnation for move in moves}
     if twice or len(incarnations) > 1 or any(move.dataset_urn != urn for move in moves):
         raise ConfigurationError(
-            "these steps do not make one move of the dataset's watermark",
+            "watermark steps cannot be joined into one move",
             dataset=urn,
             expected="steps of this dataset, each for partitions of its own, all of one incarnation of the source",
             found=", ".join(map(repr, moves)) + (f"; more than once: partition {', '.join(twice)}" if twice else ""),
-            todo="remove(store, urn) forgets the steps that were put; put one step for each partition",
+            todo="call remove(store, urn) to delete the steps, then put one step for each partition",
         )
     low = Watermark({p: position for positions in lows for p, position in positions.items()}, *incarnations)
     high = {p: position for move in moves for p, position in move.high.positions.items()}

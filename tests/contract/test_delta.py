@@ -104,7 +104,7 @@ class TestOneTable(TestDeltaSink):
             for offset in pq.read_table(path)["offset"].to_pylist()
         ]
 
-    def test_killed_at_any_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+    def test_commit_killed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
         """Every fifth line: they are the same lines."""
         self.kill_before_lines(tmp_path, apart=5)
 
@@ -170,7 +170,7 @@ class TestDeltaOnS3(SinkContract):
         return True
 
     @pytest.mark.slow
-    def test_killed_at_any_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+    def test_commit_killed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
         """Some lines: they are those of tables on a disk, and each process takes seconds for its clients."""
         self.kill_before_lines(tmp_path, apart=50)
 

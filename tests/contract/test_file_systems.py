@@ -52,7 +52,7 @@ class TestLocalFileSystemWithoutRenameat2(FileSystemContract):
     def open_file_system(self, place: Path) -> tuple[FileSystem, str]:
         return LocalFileSystem(WithoutRenameat2()), str(place)
 
-    def test_of_many_that_rename_one_file_one_wins(self, fs: FileSystem, root: str) -> None:
+    def test_concurrent_renames_of_one_file_have_one_winner(self, fs: FileSystem, root: str) -> None:
         """Not so by link and unlink: several may find it. That is why steps compare identities; nothing is lost."""
         self.write(fs, f"{root}/a", b"x")
 

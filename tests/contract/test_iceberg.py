@@ -170,7 +170,7 @@ class TestOneTable(TestSqliteCatalog):
             for offset in pq.read_table(urlparse(path).path)["offset"].to_pylist()
         ]
 
-    def test_killed_at_any_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+    def test_commit_killed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
         """Every twentieth line: they are the same lines."""
         self.kill_before_lines(tmp_path, apart=20)
 
@@ -223,7 +223,7 @@ class TestWarehouseOnS3(TestSqliteCatalog):
         assert self.seen(tmp_path) == [("a", 0)]
 
     @pytest.mark.slow
-    def test_killed_at_any_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+    def test_commit_killed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
         """Some lines: they are those of a warehouse on a disk, and each process takes seconds for its clients."""
         self.kill_before_lines(tmp_path, apart=100)
 
@@ -231,7 +231,7 @@ class TestWarehouseOnS3(TestSqliteCatalog):
 class _OnServer(_OnIceberg):
     """The committer's lines are those of the other catalog, and each commit takes longer."""
 
-    def test_killed_at_any_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+    def test_commit_killed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
         """Every fifth line: all are minutes, in the long profile."""
         self.kill_before_lines(tmp_path, apart=5)
 
@@ -282,11 +282,11 @@ class TestNessieCatalog(_OnServer):
 
     server: NessieServer
 
-    def test_killed_at_any_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+    def test_commit_killed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
         """Every twenty-fifth line, as it is the slowest of them."""
         self.kill_before_lines(tmp_path, apart=25)
 
-    def test_committed_by_many_at_once_it_is_done_once(self, tmp_path: Path) -> None:
+    def test_concurrent_commits_commit_once(self, tmp_path: Path) -> None:
         """To tables that have records: before version 0.101.1 Nessie does not see that one is not empty any more."""
         first, then = ([self.prepare(tmp_path, urn, epoch, [epoch]) for urn in ("a", "b", "c")] for epoch in (1, 2))
         assert self.commit(tmp_path, *first) == [Committed()] * 3

@@ -63,5 +63,5 @@ class TestKafkaSink(SinkContract, LaterEpochs):
     @pytest.mark.slow
     @pytest.mark.long
     @pytest.mark.timeout(1800)
-    def test_killed_at_any_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
-        super().test_killed_at_any_line_it_is_committed_by_the_next(tmp_path)
+    def test_commit_killed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
+        super().test_commit_killed_at_any_line_is_committed_by_the_next(tmp_path)

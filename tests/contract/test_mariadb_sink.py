@@ -56,7 +56,7 @@ class OnMariadb(SinkContract, LaterEpochs):
 class TestATableForEach(OnMariadb):
     settings: ClassVar = {}
 
-    def test_killed_at_any_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+    def test_commit_killed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
         """Some of them: all are two hundred, in the long profile."""
         self.kill_before_lines(tmp_path, apart=8)
 
@@ -95,7 +95,7 @@ class TestXa(TestATableForEach):
         roll_back(self.server, begin, end)
         return True
 
-    def test_killed_at_any_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+    def test_commit_killed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
         """Some of them, and of what all databases share; all in the long profile."""
         self.kill_before_lines(tmp_path / "own", apart=4)
         self.kill_before_lines(tmp_path / "shared", apart=4, module=two_phase.__file__)
@@ -113,14 +113,14 @@ class TestXa(TestATableForEach):
 class TestUpsert(TestATableForEach):
     settings: ClassVar = {"mode": "upsert", "keys": ["offset"]}
 
-    def test_killed_at_any_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+    def test_commit_killed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
         """They are the same lines, and take a minute."""
 
 
 class TestOneTableWithTags(OnMariadb):
     settings: ClassVar = {"table": "rows", "tags": True}
 
-    def test_killed_at_any_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+    def test_commit_killed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
         """They are the same lines, and take a minute."""
 
     def observe(self, place: Path) -> Sequence[tuple[str, int]]:

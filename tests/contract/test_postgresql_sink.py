@@ -93,7 +93,7 @@ class TestTwoPhase(TestATableForEach):
         self.roll_back(gid)
         return True
 
-    def test_killed_at_any_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+    def test_commit_killed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
         """Some of them, and of what all databases share; all in the long profile."""
         self.kill_before_lines(tmp_path / "own", apart=4)
         self.kill_before_lines(tmp_path / "shared", apart=4, module=two_phase.__file__)
@@ -113,7 +113,7 @@ class TestTwoPhase(TestATableForEach):
 class TestTwoPhaseWithTags(TestTwoPhase):
     settings: ClassVar = {"two_phase": True, "table": "rows", "tags": True}
 
-    def test_killed_at_any_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+    def test_commit_killed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
         """They are the same lines, and take a minute."""
 
     def test_killed_at_each_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
@@ -126,14 +126,14 @@ class TestTwoPhaseWithTags(TestTwoPhase):
 class TestUpsert(TestATableForEach):
     settings: ClassVar = {"mode": "upsert", "keys": ["offset"]}
 
-    def test_killed_at_any_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+    def test_commit_killed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
         """They are the same lines, and take a minute."""
 
 
 class TestOneTableWithTags(OnPostgresql):
     settings: ClassVar = {"table": "rows", "tags": True}
 
-    def test_killed_at_any_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+    def test_commit_killed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
         """They are the same lines, and take a minute."""
 
     def observe(self, place: Path) -> Sequence[tuple[str, int]]:

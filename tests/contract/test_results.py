@@ -21,7 +21,7 @@ def test_each_test_has_a_row_and_what_failed_is_seen() -> None:
     text = table(contract, results)
     assert "|  | local disk | local, without `renameat2` (as NFS) |" in text
     assert f"| {first.removeprefix('test_').replace('_', ' ')} | **6 of 7 pass** | not run |" in text
-    assert "| a large file | passes | not run |" in text
+    assert "| large file is read as it was written | passes | not run |" in text
     assert "(1) |" in text
     assert "1. A weaker test of its own. Not so by link and unlink" in text
 
@@ -36,7 +36,7 @@ def test_what_was_skipped_or_had_nothing_to_try_says_why() -> None:
     assert "| passes (1) |" in text
     assert "| skipped (2) |" in text
     assert "1. Nothing to try: no groups.\n2. no broker here" in text
-    assert "| killed at any line it is committed by the next | by `pytest -m slow` |" in text
+    assert "| commit killed at any line is committed by the next | by `pytest -m slow` |" in text
 
 
 @pytest.mark.parametrize("name", sorted({"file-systems", *parts()}))

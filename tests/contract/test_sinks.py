@@ -237,25 +237,31 @@ class _Suite(TestSqliteSink):
 
 Test = Callable[[_Suite, Path], None]
 FLAWS: list[tuple[type[SqliteCommitter] | type[SqliteWriter], Test]] = [
-    (Forgetful, _Suite.test_committed_again_it_changes_nothing),
-    (ShortSighted, _Suite.test_committed_again_after_later_epochs_it_changes_nothing),
-    (InTwoTransactions, _Suite.test_killed_at_any_line_it_is_committed_by_the_next),
-    (LooksTooEarly, _Suite.test_committed_by_many_at_once_it_is_done_once),
-    (KnowsNoBases, _Suite.test_a_target_that_is_older_than_the_store_is_refused),
-    (KnowsNoBases, _Suite.test_a_store_that_is_older_than_the_target_is_refused),
-    (LooksAtBasesFirst, _Suite.test_an_answer_that_is_lost_after_the_commit_took_effect_is_found_in_the_ledger),
-    (ShortSighted, _Suite.test_a_zombie_of_an_older_run_changes_nothing),
-    (ForgetsWhatWasFiltered, _Suite.test_its_ledger_says_what_of_the_source_is_covered_and_filtered),
-    (CoversAllThatIsPrepared, _Suite.test_its_ledger_says_what_of_the_source_is_covered_and_filtered),
-    (TakesNothingBack, lambda suite, place: suite.test_taken_back_it_is_gone_and_can_not_come_back(place, True)),
-    (ForgetsWhatItTookBack, lambda suite, place: suite.test_taken_back_it_is_gone_and_can_not_come_back(place, False)),
-    (TakesLostForCommitted, _Suite.test_what_is_lost_is_never_taken_for_committed),
+    (Forgetful, _Suite.test_repeated_commit_changes_nothing),
+    (ShortSighted, _Suite.test_repeated_commit_after_later_epochs_changes_nothing),
+    (InTwoTransactions, _Suite.test_commit_killed_at_any_line_is_committed_by_the_next),
+    (LooksTooEarly, _Suite.test_concurrent_commits_commit_once),
+    (KnowsNoBases, _Suite.test_target_older_than_the_store_is_rejected),
+    (KnowsNoBases, _Suite.test_store_older_than_the_target_is_rejected),
+    (LooksAtBasesFirst, _Suite.test_commit_with_a_lost_outcome_is_found_in_the_ledger),
+    (ShortSighted, _Suite.test_zombie_of_an_older_run_changes_nothing),
+    (ForgetsWhatWasFiltered, _Suite.test_ledger_records_covered_and_filtered_positions),
+    (CoversAllThatIsPrepared, _Suite.test_ledger_records_covered_and_filtered_positions),
+    (
+        TakesNothingBack,
+        lambda suite, place: suite.test_rolled_back_request_is_gone_and_cannot_be_committed(place, True),
+    ),
+    (
+        ForgetsWhatItTookBack,
+        lambda suite, place: suite.test_rolled_back_request_is_gone_and_cannot_be_committed(place, False),
+    ),
+    (TakesLostForCommitted, _Suite.test_lost_output_never_counts_as_committed),
     (LeavesOneOut, _Suite.test_each_request_of_a_batch_has_its_own_outcome),
-    (SaysNothing, _Suite.test_asked_whether_it_works_in_an_outage_it_raises),
-    (TriesWithRows, _Suite.test_asked_whether_it_works_it_changes_nothing),
+    (SaysNothing, _Suite.test_probe_raises_during_an_outage),
+    (TriesWithRows, _Suite.test_probe_changes_nothing),
     (Eager, _Suite.test_nothing_is_visible_before_commit),
-    (Eager, _Suite.test_attempts_that_fail_die_or_lose_leave_nothing_visible),
-    (InTuples, _Suite.test_what_was_prepared_is_the_same_after_storing),
+    (Eager, _Suite.test_failed_dead_and_losing_attempts_leave_nothing_visible),
+    (InTuples, _Suite.test_prepared_request_is_the_same_after_storing),
 ]
 
 
@@ -315,13 +321,13 @@ class _Grouped(TestSqliteSink):
 
 
 def test_groups_that_are_a_function_of_the_name_are_well(tmp_path: Path) -> None:
-    _Grouped(ByFirstLetter).test_a_dataset_has_the_same_commit_group_in_every_process(tmp_path)
+    _Grouped(ByFirstLetter).test_commit_group_is_the_same_in_every_process(tmp_path)
 
 
 @pytest.mark.parametrize("kind", [ByHash, ByTurns, Unsaid, InBytes])
 def test_groups_that_are_none_are_found(kind: type[SqliteSink], tmp_path: Path) -> None:
     with pytest.raises((AssertionError, ConfigurationError)):
-        _Grouped(kind).test_a_dataset_has_the_same_commit_group_in_every_process(tmp_path)
+        _Grouped(kind).test_commit_group_is_the_same_in_every_process(tmp_path)
 
 
 class UploadingWriter(SqliteWriter):
@@ -393,10 +399,8 @@ class _Uploading(TestSqliteSink):
 
 
 def test_what_stays_at_the_target_of_what_was_taken_back_is_found(tmp_path: Path) -> None:
-    _Uploading(UploadingCommitter).test_taken_back_before_it_was_committed_it_leaves_nothing_at_the_target(
-        tmp_path / "good"
-    )
+    _Uploading(UploadingCommitter).test_rolled_back_before_commit_nothing_remains_at_the_target(tmp_path / "good")
     with pytest.raises(AssertionError, match="in_doubt"):
-        _Uploading(KeepsWhatIsTakenBack).test_taken_back_before_it_was_committed_it_leaves_nothing_at_the_target(
+        _Uploading(KeepsWhatIsTakenBack).test_rolled_back_before_commit_nothing_remains_at_the_target(
             tmp_path / "flawed"
         )

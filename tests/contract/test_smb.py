@@ -46,13 +46,13 @@ class TestSmbFileSystem(FileSystemContract):
         fs.make_folders(root)
         return fs, root
 
-    def test_access_is_set_and_the_file_stays_the_same(self, fs: FileSystem, root: str) -> None:
+    def test_setting_access_keeps_the_identity_of_the_file(self, fs: FileSystem, root: str) -> None:
         """It can't be set."""
         self.write(fs, f"{root}/a", b"x")
         with pytest.raises(OSError, match="no owner"):
             fs.set_access(f"{root}/a", FileAccess(mode=0o640))
 
-    def test_of_many_that_rename_one_file_one_wins(self, fs: FileSystem, root: str) -> None:
+    def test_concurrent_renames_of_one_file_have_one_winner(self, fs: FileSystem, root: str) -> None:
         """Several that have it open may move it, one after the other: it is in one place, that of the last."""
         self.write(fs, f"{root}/a", b"x")
         won = self.race(lambda number: fs.rename(f"{root}/a", f"{root}/{number}"), FileNotFoundError)

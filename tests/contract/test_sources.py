@@ -134,7 +134,7 @@ class TestSnapshotsOfSql(TestSqlSource):
         settings = {"type": "sql", "url": f"sqlite:///{self.file}", "table_patterns": [".*"], "batch_rows": 2}
         return SqlSource.model_validate({**settings, "table_type": "snapshot_only"})
 
-    def test_a_plan_goes_on_where_the_last_one_ended(self, source: Source, extractor: Extractor) -> None:
+    def test_next_plan_continues_where_the_last_one_ended(self, source: Source, extractor: Extractor) -> None:
         """All is read anew, as the next snapshot."""
         for urn, plan in self.plan(source).items():
             again = self.plan(source, {urn: DatasetState(urn, watermark=self.reached(plan))})[urn]
@@ -142,7 +142,7 @@ class TestSnapshotsOfSql(TestSqlSource):
             assert self.reached(again).positions == {"": 2}
             assert sum(self.count(extractor, unit) for unit in again.work_units) == self.rows[urn]
 
-    def test_nothing_is_left_once_all_is_read(self, source: Source, extractor: Extractor) -> None:
+    def test_plan_is_empty_after_everything_was_read(self, source: Source, extractor: Extractor) -> None:
         """There always is."""
 
 

@@ -49,14 +49,14 @@ class TestATableForEach(OnSqlite):
 class TestUpsert(TestATableForEach):
     settings: ClassVar = {"mode": "upsert", "keys": ["offset"]}
 
-    def test_killed_at_any_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+    def test_commit_killed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
         """They are the same lines."""
 
 
 class TestOneTableWithTags(OnSqlite):
     settings: ClassVar = {"table": "rows", "tags": True}
 
-    def test_killed_at_any_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+    def test_commit_killed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
         """They are the same lines."""
 
     def observe(self, place: Path) -> Sequence[tuple[str, int]]:

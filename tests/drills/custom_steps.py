@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from distcommit.core.interfaces.committer import CommitRequest, CommitterContext, SinkCommitter
-from distcommit.core.interfaces.sink import SealRequest
+from distcommit.core.interfaces.committer import CommitRequest, CommitterContext, SealRequest, SinkCommitter
 from distcommit.core.interfaces.steps import CommitStep, StepContext, class_name
 from distcommit.sinks.files.sink import FileSink
 from distcommit.steps.registry import register
@@ -142,7 +141,9 @@ def _refuse(rows: SqliteTables) -> None:
     )
 
 
-@drill("being abandoned, which was not finished", "mend the sink's target, then abandon the dataset again", quick=True)
+@drill(
+    "being abandoned, which was not finished", "repair the sink's target, then abandon the dataset again", quick=True
+)
 def abandoning_that_was_not_finished(folder: Path) -> Drilled:
     with _job(folder, SqliteSink) as situation:
         rows = Rows(folder)
@@ -150,7 +151,7 @@ def abandoning_that_was_not_finished(folder: Path) -> Drilled:
         situation.run(1)
         situation.type(f"distcommit quarantine {situation.path} {NAME}")
         printed = Printed(situation)
-        printed.refused(f"distcommit release {situation.path} {NAME} abandon", "a sink could not take back a commit")
+        printed.refused(f"distcommit release {situation.path} {NAME} abandon", "a sink's committer failed in abort()")
         command = printed.problem("being abandoned, which was not finished")["command"]
         rows.do("DROP TRIGGER refuse")
         printed.type(command)
@@ -158,7 +159,7 @@ def abandoning_that_was_not_finished(folder: Path) -> Drilled:
         return printed.ended()
 
 
-@drill("or give the sink's committer `abort`", quick=True)
+@drill("or implement `abort` in the sink's committer", quick=True)
 def sink_without_abort(folder: Path) -> Drilled:
     with _job(folder, WithoutAbort) as situation:
         _refuse(Rows(folder))
@@ -166,7 +167,7 @@ def sink_without_abort(folder: Path) -> Drilled:
         situation.type(f"distcommit quarantine {situation.path} {NAME}")
         printed = Printed(situation)
         release = f"distcommit release {situation.path} {NAME}"
-        printed.refused(f"{release} abandon", "this sink can't take back a commit", 3)
+        printed.refused(f"{release} abandon", "this sink cannot roll back a commit", 3)
         Rows(folder).do("DROP TRIGGER refuse")
         printed.type(f"{release} retry")
         situation.run(0)
@@ -238,14 +239,14 @@ def _of_another_program(folder: Path, version: str, says: str) -> Drilled:
         return printed.ended()
 
 
-@drill("import the module that registers it before the store is read")
+@drill("import the module that registers the type before the store is read")
 def step_of_an_unknown_type(folder: Path) -> Drilled:
     return _of_another_program(folder, "without", "a stored commit step has a type that is not registered")
 
 
 @drill("restore the log from a backup and release the dataset with retry")
 def step_that_can_not_be_read(folder: Path) -> Drilled:
-    return _of_another_program(folder, "other", "a stored commit step can't be read")
+    return _of_another_program(folder, "other", "a stored commit step is damaged")
 
 
 @drill("steps/rename.py:after_failed_rename | restore the file named", quick=True)

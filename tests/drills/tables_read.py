@@ -146,7 +146,7 @@ def comparing_jobs_without_offsets(folder: Path) -> Drilled:
     return printed.ended()
 
 
-@drill("give them as a file: distcommit import-watermarks", quick=True)
+@drill("pass the positions as a file: distcommit import-watermarks", quick=True)
 def import_of_a_group_that_the_source_has_not(folder: Path) -> Drilled:
     situation = TablesHere(folder)
     situation.begin("t", "u")
@@ -154,7 +154,7 @@ def import_of_a_group_that_the_source_has_not(folder: Path) -> Drilled:
     situation.insert("u", 1)
     printed = Printed(situation)
     command = f"distcommit import-watermarks {situation.path}"
-    printed.refused(f"{command} --kafka-group old", "keeps no positions of consumer groups")
+    printed.refused(f"{command} --kafka-group old", "has no consumer groups")
     (folder / "positions.csv").write_text("dataset,partition,next_offset\nt,,3\n", encoding="utf-8")
     printed.type(f"{command} --from {folder}/positions.csv")
     situation.run(0)

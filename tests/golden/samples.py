@@ -4,30 +4,24 @@ from __future__ import annotations
 
 import msgspec
 
+from distcommit.core.records.job_records import Cut, CutPhase, Decide, Generation, Head, Heads, Rebucket
 from distcommit.core.records.log_records import (
     ByHand,
     Checkpoint,
-    Cut,
-    CutPhase,
     DatasetState,
     DatasetStatus,
-    Decide,
     Done,
     Dropped,
     EarlierReading,
     Failed,
     Fence,
     Gate,
-    Generation,
     HandAction,
-    Head,
-    Heads,
     Intent,
     Left,
     LeftSequence,
     Moved,
     OpenSequence,
-    Rebucket,
     Rebuilt,
     Record,
     SealedSequence,

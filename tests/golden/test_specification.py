@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from distcommit.core.records.flow_counts import BranchFailures, CheckCounts, FlowCounts
+from distcommit.core.records.job_records import Head
 from distcommit.core.records.log_records import (
     DatasetState,
     EarlierReading,
-    Head,
     LeftSequence,
     OpenSequence,
     Record,

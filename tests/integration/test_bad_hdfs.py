@@ -131,7 +131,7 @@ def test_a_data_node_lost(tmp_path: Path, hdfs_server: HdfsServer) -> None:
         try:
             code, _, errors = job.cli("run")
             if code != 0:
-                assert "mend the storage" in errors
+                assert "repair the storage" in errors
         finally:
             hdfs_server.start_data_node(2)
         job.run()

@@ -199,4 +199,4 @@ def test_without_a_connect_server(tmp_path: Path) -> None:
     with kafka_job(tmp_path, {"a": 1}, spark={"remote": "sc://127.0.0.1:9", "partitions": 1}) as job:
         code, _, errors = job.cli("run")
         assert code == 2
-        assert "the Spark Connect server does not answer [remote=sc://127.0.0.1:9]" in errors
+        assert "the Spark Connect server does not respond [remote=sc://127.0.0.1:9]" in errors

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from distcommit import Job
 from distcommit.app.demo.kill import RunProcess
-from distcommit.core.records.log_records import Decide
+from distcommit.core.records.job_records import Decide
 from distcommit.stores.logs.segment import decode_segment
 
 DATASETS, FILES, ROWS = 8, 3, 40

@@ -13,16 +13,8 @@ from pathlib import Path
 from msgspec import structs
 
 from distcommit.app.job import Job
-from distcommit.core.records.log_records import (
-    CutPhase,
-    Done,
-    Failed,
-    Fence,
-    Intent,
-    Record,
-    SealedSequence,
-    SequenceName,
-)
+from distcommit.core.records.job_records import CutPhase
+from distcommit.core.records.log_records import Done, Failed, Fence, Intent, Record, SealedSequence, SequenceName
 from distcommit.core.records.read_failures import Unread, UnreadDataset
 from distcommit.core.run_outcome import RunOutcome
 from distcommit.core.support.io_batching import alone

@@ -10,25 +10,19 @@ from dataclasses import dataclass, field
 
 from msgspec import structs
 
+from distcommit.core.records.job_records import Cut, CutPhase, Decide, Generation, Head, Heads, Rebucket
 from distcommit.core.records.log_records import (
     ByHand,
     Checkpoint,
-    Cut,
-    CutPhase,
     DatasetState,
-    Decide,
     Done,
     Dropped,
     Failed,
     Fence,
     Gate,
-    Generation,
-    Head,
-    Heads,
     Intent,
     Left,
     Moved,
-    Rebucket,
     Rebuilt,
     Record,
     SealedSequence,

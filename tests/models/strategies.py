@@ -9,25 +9,19 @@ from itertools import pairwise
 from hypothesis import strategies as st
 from msgspec import structs
 
+from distcommit.core.records.job_records import Cut, CutPhase, Decide, Generation, Head, Heads, Rebucket
 from distcommit.core.records.log_records import (
     ByHand,
-    Cut,
-    CutPhase,
     DatasetState,
-    Decide,
     Done,
     Dropped,
     Failed,
     Fence,
     Gate,
-    Generation,
     HandAction,
-    Head,
-    Heads,
     Intent,
     Left,
     LeftSequence,
-    Rebucket,
     Rebuilt,
     Record,
     SealedSequence,

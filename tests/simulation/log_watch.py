@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 
 from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.ports import FileSystem
+from distcommit.core.records.job_records import Decide
 from distcommit.core.records.log_records import (
     ByHand,
     Checkpoint,
     DatasetStatus,
-    Decide,
     Done,
     Dropped,
     Failed,

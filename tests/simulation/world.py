@@ -30,8 +30,7 @@ from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.paths.parts import CLAIM_FOLDER
 from distcommit.protocol.paths.store import CUTS, PIECES, RUNS
 from distcommit.protocol.paths.temporary import OUTPUT_PROBE, TEMPORARY, is_store_probe
-from distcommit.protocol.readiness import CommitPolicy
-from distcommit.protocol.retries import RetryPolicy
+from distcommit.protocol.readiness import CommitPolicy, RetryPolicy
 from distcommit.sinks.files.sink import FileSink
 from distcommit.spark.launch import PartitionCall
 from distcommit.stores.history.retention import USUALLY_KEPT, Retention

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from distcommit.core.records.job_records import Decide
 from distcommit.core.records.log_records import (
     ByHand,
     DatasetState,
-    Decide,
     Done,
     Dropped,
     Failed,

@@ -126,7 +126,7 @@ def test_the_page_of_a_run_is_made(tmp_path: Path) -> None:
 
 def test_a_reader_lists_what_is_committed(tmp_path: Path) -> None:
     from distcommit import Job
-    from distcommit.core.records.log_records import CutPhase
+    from distcommit.core.records.job_records import CutPhase
     from distcommit.stores.logs.fencing import begin_run
     from distcommit.stores.logs.log_anchors import cut_began
     from distcommit.stores.snapshots.snapshots import prepare_cuts, put_cut

@@ -8,24 +8,18 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from distcommit.core.errors import ConfigurationError, DistcommitError
+from distcommit.core.records.job_records import Cut, CutPhase, Decide, Generation, Head, Heads, Rebucket
 from distcommit.core.records.log_records import (
     ByHand,
     Checkpoint,
-    Cut,
-    CutPhase,
-    Decide,
     Done,
     Dropped,
     Failed,
     Fence,
     Gate,
-    Generation,
-    Head,
-    Heads,
     Intent,
     Left,
     Moved,
-    Rebucket,
     Rebuilt,
     Record,
     SealedSequence,

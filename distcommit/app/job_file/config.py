@@ -36,8 +36,7 @@ from distcommit.core.errors import ConfigurationError
 from distcommit.core.records.freshness import NO_TARGETS, Freshness
 from distcommit.core.redaction import HIDDEN, Redaction, redact
 from distcommit.pipeline.task_flow import TaskFlow
-from distcommit.protocol.readiness import CommitPolicy
-from distcommit.protocol.retries import RetryPolicy
+from distcommit.protocol.readiness import CommitPolicy, RetryPolicy
 from distcommit.spark.settings import SparkSettings
 from distcommit.stores.snapshots.snapshots import KEPT_CUTS
 

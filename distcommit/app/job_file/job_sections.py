@@ -7,8 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from distcommit.core.support.patterns import check_patterns
-from distcommit.protocol.readiness import CommitPolicy
-from distcommit.protocol.retries import RetryPolicy
+from distcommit.protocol.readiness import CommitPolicy, RetryPolicy
 from distcommit.stores.history.retention import USUALLY_KEPT
 from distcommit.stores.state.job_store import MAX_BUCKETS
 

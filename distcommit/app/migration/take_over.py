@@ -14,7 +14,8 @@ from distcommit.app.job_file.config import JobConfig
 from distcommit.app.migration.positions import ForeignPositions
 from distcommit.core.errors import ConfigurationError, ConflictError
 from distcommit.core.interfaces.source import Source
-from distcommit.core.records.log_records import DatasetState, DatasetStatus, Head
+from distcommit.core.records.job_records import Head
+from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.watermark_types import WATERMARK_PIN
 from distcommit.engine.clock import SystemClock
 from distcommit.engine.driver.run import new_run_id

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 from distcommit.core.errors import ConfigurationError, CutGoneError, NotSettledError
-from distcommit.core.records.log_records import CutPhase
+from distcommit.core.records.job_records import CutPhase
 from distcommit.protocol.fold import Fold
 from distcommit.stores.snapshots.expiry_cutoffs import taken_by_retention
 from distcommit.stores.snapshots.snapshots import CutRoot, counted_roots, newest_cut

@@ -11,7 +11,7 @@ from distcommit.app.job import Job
 from distcommit.app.reading.readers import read
 from distcommit.cli.options import AsJson, JobFile, Verbose
 from distcommit.cli.terminal import Terminal
-from distcommit.core.records.log_records import CutPhase
+from distcommit.core.records.job_records import CutPhase
 
 
 class FilesResult(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""What sources, sinks, committers, constructs and commit steps have to be.
+"""Interfaces of sources, sinks, committers, constructs and commit steps.
 
-Must not know any of them. Start reading at `source`, then `sink`.
+Must not know an implementation of them. Start reading at `source`, then `sink`.
 """

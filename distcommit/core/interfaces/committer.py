@@ -1,4 +1,4 @@
-"""Committers: what makes visible what a sink's writers have prepared, in the same transaction as its proof."""
+"""Committers: they publish the output of a sink's writers and its proof in one transaction."""
 
 from __future__ import annotations
 
@@ -10,18 +10,49 @@ from typing import Any, Protocol
 from distcommit.core.errors import ConflictError
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.ports import FileSystem
-from distcommit.core.work import MAIN_BRANCH
+from distcommit.core.work import MAIN_BRANCH, BranchResult
+
+
+@dataclass(frozen=True, slots=True)
+class SealRequest:
+    """The output of the winning attempts of one run for a branch of a dataset. There is one per dataset, branch and
+    epoch, and later runs have higher epochs.
+
+    Attributes:
+        dataset_urn: the dataset.
+        epoch: the run's epoch.
+        branch: the branch.
+        results: the output of each attempt, in the order of the work units.
+        whole: for each attempt, whether every staged folder of it holds exactly its files under their final names, all
+            for one folder of the output.
+        bases: as in `CommitRequest`.
+        attempts: the ids of the attempts, in the order of the results.
+    """
+
+    dataset_urn: str
+    epoch: int
+    branch: str
+    results: Sequence[BranchResult]
+    whole: Sequence[bool]
+    bases: tuple[int, ...] = ()
+    attempts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class CommitRequest:
-    """All that one run prepared for a branch of one dataset. At most one per dataset, branch and epoch; later runs have
-    higher epochs.
+    """The output that one run prepared for a branch of one dataset. There is at most one per dataset, branch and epoch,
+    and later runs have higher epochs.
 
-    `bases`: the epochs that the target's ledger may have for this dataset and branch before it (0: no row), as the
-    store knows it; empty if the store does not. A target with another epoch below this one is not the target that the
-    store knows. `infos_version`: the version of the infos; a committer is given those of the sink's own version.
-    `attempts`: whose infos they are, by the id that their writers were opened with; empty if nobody knows.
+    Attributes:
+        dataset_urn: the dataset.
+        epoch: the run's epoch.
+        infos: the commit infos of the winning attempts, in the version of the current sink.
+        branch: the branch.
+        bases: the epochs that the store expects in the target's ledger before this commit (0: no row); empty if the
+            store does not know. Another epoch below this request's one means that the target is not the one that the
+            store knows.
+        infos_version: the version of the infos.
+        attempts: the ids of the attempts, as their writers were opened with; empty if they are not known.
     """
 
     dataset_urn: str
@@ -35,16 +66,16 @@ class CommitRequest:
 
 @dataclass(frozen=True, slots=True)
 class LostAttempt:
-    """An attempt at a work unit that was not chosen and never can be.
+    """An aborted attempt: it was not chosen for its work unit and never can be.
 
     Attributes:
-        epoch: its run's.
-        work_unit_id: what it was at; empty where its sequence was abandoned.
-        attempt: its id, as its writers were opened with.
-        folder: of its staged files, relative to the staging root. They are deleted afterwards, and may be gone already:
-            they are where its sequence was abandoned.
-        infos: what its writers for this sink have prepared, as far as that is known: nothing of an attempt that died.
-            An older version of the sink may have written them.
+        epoch: the run's epoch.
+        work_unit_id: the work unit; empty if the sequence was abandoned.
+        attempt: the attempt's id, as its writers were opened with.
+        folder: the folder of its staged files, relative to the staging root. The files are deleted after `discard` and
+            may be gone already, always for an abandoned sequence.
+        infos: the known commit infos of its writers for this sink, perhaps of an older version; none if the attempt
+            died.
     """
 
     epoch: int
@@ -56,14 +87,13 @@ class LostAttempt:
 
 @dataclass(frozen=True, slots=True)
 class CommitterContext:
-    """What a committer is opened with.
+    """The environment of a committer.
 
     Attributes:
         fs: the file system of the job's folders.
-        staging_root: what paths of staged files are relative to: `StagingArea.prefix` and a name below it.
+        staging_root: the folder that staged paths are relative to: `StagingArea.prefix` and a name below it.
         output_root: the job's `paths.output`.
-        store_id: the id of the job's store. A ledger has rows of its own for each store: several jobs may share a
-            target.
+        store_id: the id of the job's store. A ledger has separate rows for each store, because jobs may share a target.
     """
 
     fs: FileSystem
@@ -74,32 +104,43 @@ class CommitterContext:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """It is visible and durable, by this call."""
+    """This call made the request visible and durable."""
 
 
 @dataclass(frozen=True, slots=True)
 class AlreadyCommitted:
-    """The target proves that this epoch of the dataset, or a later one, was committed before. Nothing was changed."""
+    """The target proves that this epoch of the dataset, or a later one, was committed before. Nothing changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryLater:
-    """Not all of it is done, and nothing is wrong with it: the same request comes again, in this run or the next."""
+    """The commit is incomplete but can succeed: the same request is repeated, in this run or the next.
+
+    Attributes:
+        reason: why it is incomplete.
+    """
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class FailedForGood:
-    """It is not visible and never can be: the dataset is quarantined with the reason, and keeps its watermark."""
+    """The request is not visible and never can be: the dataset is quarantined and keeps its watermark.
+
+    Attributes:
+        reason: the reason of the quarantine.
+    """
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class HeldBack:
-    """Nothing is wrong with it: another request of those that are committed all or none can't be. `dataset_urn`: of
-    which dataset that one is."""
+    """The request was not committed because another request of its atomic commit cannot be committed.
+
+    Attributes:
+        dataset_urn: the dataset of that other request.
+    """
 
     dataset_urn: str
 
@@ -108,134 +149,144 @@ CommitOutcome = Committed | AlreadyCommitted | RetryLater | FailedForGood | Held
 
 
 class SinkCommitter(ABC):
-    """Makes visible what writers have prepared. Opened for one call, on an executor.
+    """Publishes the output of writers. Opened on an executor for one call.
 
-    Any number of them may work at once, on the same requests too, and may be killed at any point. So the target has to
-    keep a proof, changed in one transaction with the data: usually one row for each dataset with its newest epoch.
+    Any number of committers may work concurrently, also on the same requests, and may be killed at any point. So the
+    target must keep a proof that changes in one transaction with the data: usually one row for each dataset with its
+    newest epoch.
 
     Attributes:
-        tried_again: how often it has tried again by itself, in place of leaving requests to another call.
+        tried_again: the number of retries inside the committer.
     """
 
     tried_again: int = 0
 
     @abstractmethod
     def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
-        """Commits the requests of all datasets of a bucket that are ready, durably; one outcome for each, in order.
+        """Commit the requests of all ready datasets of a bucket, durably. Return one outcome for each, in order.
 
-        Committing a request again changes nothing, after later epochs of its dataset too, and when its staged files are
-        gone. An exception counts as `RetryLater` for each request of which it is raised; after one from several
-        requests each is tried by itself.
+        Repeating a committed request changes nothing, also after later epochs of its dataset and after its staged files
+        are gone. An exception counts as `RetryLater`. If several requests were given, each is then repeated alone.
         """
 
     def commit_whole(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
-        """Commits, in one commit of the target, all of these that are not committed yet, or none of them: what a run
-        that publishes its whole job or nothing has of a commit group. Where one of them can't be, it is answered as by
-        `commit`, and the others are `HeldBack`.
+        """Commit all requests that are not committed yet in one commit of the target, or none of them.
 
-        Asked only of sinks that name commit groups. The default is `commit`, which does not hold the others.
+        Called for a commit group of a run that publishes its whole job or nothing, and only if the sink names commit
+        groups. If one request cannot be committed, its outcome is that of `commit`, and the others are `HeldBack`. The
+        default calls `commit` and holds nothing back.
         """
         return self.commit(requests)
 
     def abort(self, requests: Sequence[CommitRequest]) -> bool | None:
-        """Takes the requests back, durably: nothing of them is visible, and committing them gives `FailedForGood`.
-        Returns True or None if it has; any other value is a failure.
+        """Roll the requests back durably: nothing of them is visible, and committing them returns `FailedForGood`.
 
-        Called when a person abandons a quarantined dataset; calling again changes nothing more. Later epochs of the
-        dataset can be committed as before.
+        Called when an operator abandons a quarantined dataset. Idempotent. Later epochs of the dataset can be committed
+        as before.
+
+        Returns:
+            True or None for success; any other value is a failure.
 
         Raises:
-            ConflictError: if one of them can't be taken back, as it is committed; nothing was changed.
+            ConflictError: if a request is committed and cannot be rolled back; nothing changed.
         """
         raise ConflictError(
-            "this sink can't take back a commit",
+            "this sink cannot roll back a commit",
             dataset=", ".join(request.dataset_urn for request in requests),
-            todo="release the dataset with retry or accept, or give the sink's committer `abort`",
+            todo="release the dataset with retry or accept, or implement `abort` in the sink's committer",
         )
 
     def allow(self, requests: Sequence[CommitRequest]) -> bool | None:
-        """Lets these be committed again, though `abort` was called for them, durably: another target of their dataset
-        has refused to take them back. Nothing is committed by it. Calling again changes nothing more. Returns as
-        `abort`.
+        """Allow these requests to be committed again after `abort`, durably. Nothing is committed by this call.
+
+        Called when another target of the dataset could not be rolled back. Idempotent. Returns like `abort`.
 
         Raises:
-            NotImplementedError: the default. The dataset then stays as it is being abandoned.
+            NotImplementedError: the default. The dataset then stays in status REVOKING.
         """
-        raise NotImplementedError(f"{type(self).__name__} can't let be committed again what it has taken back")
+        raise NotImplementedError(f"{type(self).__name__} cannot allow a commit again that it has rolled back")
 
     def discard(self, lost: Sequence[LostAttempt]) -> bool | None:
-        """Takes away what attempts that lost have left at the target, durably: prepared transactions, uploads, files in
-        a table's folder. For sinks with `discards`.
+        """Delete the remains of aborted attempts at the target, durably: prepared transactions, uploads, files in a
+        table's folder. For sinks with `discards`.
 
-        Called only of what no request names or ever will, or one that was aborted for good; as far as the store knows,
-        nothing of it is committed. If that was put back from a copy, the target may have committed some of it since:
-        what readers of the target need stays. Calling again changes nothing more, also with some of them only, and
-        after a crash half-way. A writer that died may have left anything of what it does, and no infos: what it makes
-        at the target it names by its attempt's id. An error leaves all of it to the next run. Returns as `abort`.
+        The attempts are not in any request now or later, or their request was aborted for good. As far as the store
+        knows, none of their output is committed. If the store was restored from a copy, the target may have committed
+        some of it: keep data that the target's readers need.
+
+        Idempotent, also with a part of the attempts and after a crash. An attempt that died may have left anything that
+        a writer creates, and has no infos. So a writer must name its objects at the target by the attempt's id. If this
+        raises, the next run repeats it. Returns like `abort`.
         """
         return None
 
     def ledger(self) -> Iterator[LedgerRow]:
-        """All rows that the target has for this store, in any order: what the audit and `rebuild` go by. For sinks
-        whose `abilities.audit` says so. Where some can't be read, the others may come first, and then the error."""
-        raise NotImplementedError(f"{type(self).__name__} tells nothing of what it has committed")
+        """Yield all ledger rows of this store, in any order, for the audit and `rebuild`. For sinks with
+        `abilities.audit`.
+
+        If some rows cannot be read, the readable ones may come before the error.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no ledger to read")
 
     def visible_rows(self, dataset_urn: str, branch: str) -> int | None:
-        """How many rows of a dataset and branch readers of the target see, counted there and not by the ledger; None if
-        the target can't tell them from others. Asked by the deep audit."""
+        """Return the number of rows of a dataset and branch that the target's readers see, counted there.
+
+        Used by the deep audit. Returns None if the target cannot distinguish these rows from others.
+        """
         return None
 
     def probe(self) -> None:  # noqa: B027 - optional hook
-        """Tries whether the target works at all, and changes nothing there: reads the ledger, or writes to it on a
-        condition that never holds.
+        """Check that the target works at all, without changing it: read the ledger, or write to it on an impossible
+        condition.
 
-        Asked where a commit has failed: if this raises too, it is an outage, told as such and no dataset's failed
-        attempt, for however long; else each dataset that failed did so by itself. Without it a sink counts as working
-        whose committer can be opened.
+        Called after a failed commit. If this raises too, the failure is an outage and does not count as a dataset's
+        failed attempt. Otherwise each failed dataset is at fault itself. The default treats a target as working if its
+        committer opens.
         """
 
     def close(self) -> None:  # noqa: B027 - optional hook
-        """Lets go of connections."""
+        """Close connections."""
 
 
 class OpensCommitter(Protocol):
-    """A sink as commit steps know it."""
+    """The part of a sink that commit steps use."""
 
     @property
     def name(self) -> str:
-        """Stored with every commit; it stays the same as long as sequences of this sink may be pending."""
+        """Return the name that is stored with every commit. It must not change while sequences of this sink may be
+        pending."""
         ...
 
     @property
     def discards(self) -> bool:
-        """Whether its writers leave anything at the target before it is committed, but staged files."""
+        """Return whether its writers leave anything other than staged files at the target before the commit."""
         ...
 
     @property
     def leaves_in_doubt(self) -> bool:
-        """Whether that waits there to be committed by its name, and can't be any more once `discard` has taken it away,
-        whoever is about to: prepared transactions."""
+        """Return whether writers leave prepared transactions: they are committed by name and cannot be committed once
+        `discard` has removed them."""
         ...
 
     @property
     def infos_version(self) -> int:
-        """The version of the commit infos that its writers make, stored with every commit."""
+        """Return the version of the commit infos that its writers make. It is stored with every commit."""
         ...
 
     def upgraded(self, info: Any, version: int) -> Any:
-        """A commit info of an older version, as its writers would make it now. An error leaves the commit pending."""
+        """Return a commit info of an older version in the current version. An error leaves the commit pending."""
         ...
 
     def open_committer(self, context: CommitterContext) -> SinkCommitter:
-        """A committer for one batch of requests. An error here is an outage, which no dataset is blamed for."""
+        """Open a committer for one batch of requests. An error is an outage, which counts against no dataset."""
         ...
 
 
 def check_plain(value: Any) -> None:
-    """Lets plain data through.
+    """Check that a value is plain data.
 
     Raises:
-        TypeError: if it is, or holds, anything else than what can be a commit info.
+        TypeError: if the value is not, or contains, anything that cannot be in a commit info.
     """
     match value:
         case None | bool() | float() | str() | bytes():

@@ -1,10 +1,9 @@
-"""Base classes of what stands between an extractor and the writers: converters, checkers, fork operators.
+"""Base classes of constructs, which stand between an extractor and the writers: converters, checkers, fork operators.
 
-Arrow record batches are what flows. A construct is given a batch and says, row by row, what comes of it; it never sees
-where a record came from and can't lose that: the task flow follows each record by its row. So a construct may drop the
-columns that say it, and whatever becomes of an input record is still known.
+Records flow as Arrow batches. A construct receives a batch and returns its results by row. The task flow tracks each
+record's origin by its row, so a construct never needs it and cannot lose it, even if it drops the columns that hold it.
 
-Constructs are picklable and are sent to the executors. They are asked from one thread.
+Constructs are picklable, are sent to the executors, and are called from one thread.
 """
 
 from __future__ import annotations
@@ -20,17 +19,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """What has become of a batch, or of a part of it: records of one schema, and those that could not be converted.
+    """The result of converting a batch or a part of it: records of one schema, and the rejected rows.
 
-    A row of the batch that is neither in `rows` nor in `rejected`, of all that a converter returns for the batch, is
-    filtered: nothing becomes of it, on purpose.
+    A row that is in neither `rows` nor `rejected` of any result for its batch is filtered on purpose.
 
     Attributes:
-        records: what was made.
-        rows: for each of them the row of the given batch that it was made of: integers, without nulls, in any order,
-            the same one several times if it became several. None: record i is of row i, and every row has one.
-        rejected: why rows could not be converted, by row. What else was made of such a row counts for nothing: an input
-            record is turned away as a whole.
+        records: the new records.
+        rows: for each new record, the row of the input batch that it was made of: integers without nulls, in any order,
+            repeated if a row became several records. None: record i comes from row i, and every row has one.
+        rejected: the reasons of rows that could not be converted, by row. An input record is rejected as a whole: other
+            records made of it are discarded.
     """
 
     records: pa.RecordBatch
@@ -39,110 +37,115 @@ class Converted:
 
 
 class KeptSchemas(Protocol):
-    """Schemas that a converter has inferred from a dataset's records, as it writes them: plain data. All who read the
-    dataset in a run go by the same ones."""
+    """Schemas that a converter has inferred from a dataset's records, as plain data. All tasks of a run use the same
+    ones."""
 
     def schema(self, schema_id: int) -> Mapping[str, Any]:
-        """One that was put, by its id."""
+        """Return a stored schema by its id."""
         ...
 
     def put_next(self, after: int, schema: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]]:
-        """Puts one behind the newest that the converter knows (0: it knows none), unless another task was first.
+        """Store a schema behind the newest one that the converter knows (0: none), unless another task was first.
 
         Returns:
-            the id and the schema that stand there now, of whomever.
+            the id and the schema that are stored there now, by whichever task.
         """
         ...
 
 
 class Converter(ABC):
-    """Makes records of one schema out of records of another: none, one or several of each."""
+    """Converts records of one schema to none, one or several records of another."""
 
     makes_several: ClassVar[bool] = False
-    """Whether several records may come of one."""
+    """Whether one record may become several."""
     groups_schemas: ClassVar[bool] = False
-    """Whether what becomes of a record depends on that record alone. Then records of one schema may come together. Else
-    a batch in which schemas alternate comes in runs, in source order, each run as a batch of its own."""
+    """Whether each record is converted independently, so that records of one schema may be batched together. If not, a
+    batch with alternating schemas is split into runs in source order."""
 
     @property
     def refuses_fields_by(self) -> str:
-        """The setting by which a record with a field that is not known fails its work unit, unless it is made `evolve`;
-        empty if none does."""
+        """Return the setting that makes a record with an unknown field fail its work unit, unless the setting is
+        `evolve`; empty if there is none."""
         return ""
 
     def convert_schema(self, schema: pa.Schema) -> pa.Schema | None:
-        """The schema of what comes of records of that schema; asked before any record is read.
+        """Return the schema of the results for an input schema. Called before any record is read.
 
         Returns:
-            None if only the records can tell, as where they name a schema of their own; then the converters behind are
-            asked when it is known. That is the default.
+            None, the default, if only the records determine the schema, for example because they name it. Subsequent
+            converters are then called once it is known.
 
         Raises:
-            ConfigurationError: if such records can't be converted: a column is missing, or has another type.
+            ConfigurationError: if such records cannot be converted: a column is missing or has another type.
         """
         return None
 
     @abstractmethod
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
-        """What comes of a batch, in one piece for each schema.
+        """Convert a batch, yielding one result for each schema.
 
         Raises:
-            RecordError: if the work unit is to fail for what is in the batch, whatever the job does with rejections.
+            RecordError: if the batch must fail the work unit, however the job treats rejections.
             TransientError: if trying again may help.
-            ConfigurationError: as `convert_schema`.
+            ConfigurationError: like `convert_schema`.
         """
 
     def begin_work_unit(self, dataset_urn: str) -> None:  # noqa: B027 - optional hook
-        """Told, before the records of a work unit come, which dataset they are of: what was learned of others' records
-        says nothing of these."""
+        """Receive the dataset of the next work unit before its records. State learned from other datasets does not
+        apply to it."""
 
     def keep_schemas(self, kept: KeptSchemas) -> None:  # noqa: B027 - optional hook
-        """Told, after `begin_work_unit`, where it may keep schemas that it infers, to name them by their ids."""
+        """Receive, after `begin_work_unit`, the storage for inferred schemas, which are named by ids."""
 
     def know_schemas(self, ids: Sequence[int]) -> None:  # noqa: B027 - optional hook
-        """Told, after `begin_work_unit`, the ids of the schemas that the dataset's published records are of, as this
-        converter has said of them in earlier runs (`schemas_known`); none at first, and if they are not known."""
+        """Receive, after `begin_work_unit`, the schema ids of the dataset's published records.
+
+        These are the ids that `schemas_known` returned in earlier runs; none at first, or if they are not known.
+        """
 
     def schemas_known(self) -> Sequence[int]:
-        """Asked at the end of a work unit: the ids of the schemas that the dataset's records may be of from now on,
-        each once, those that it was told first. They are stored with what was made. None by default."""
+        """Return, at the end of a work unit, the schema ids that the dataset's records may have from now on.
+
+        Each id occurs once, the ids given to `know_schemas` first. They are stored with the prepared output. The
+        default returns none.
+        """
         return ()
 
     def close(self) -> None:  # noqa: B027 - optional hook
-        """Lets go of connections at the end of a task; it may be used again. Safe to call twice."""
+        """Close connections at the end of a task. The converter may be used again. Safe to call twice."""
 
 
 class RowChecker(ABC):
-    """Says of each record whether it is as it should be."""
+    """Checks each record."""
 
     groups_schemas: ClassVar[bool] = False
-    """As that of a converter."""
+    """See `Converter.groups_schemas`."""
 
     def check_schema(self, schema: pa.Schema) -> None:  # noqa: B027 - optional hook
-        """Asked before any record is read, where the schema is known by then.
+        """Check the schema before any record is read, if it is known by then.
 
         Raises:
-            ConfigurationError: if such records can't be checked: a column is missing, or has another type.
+            ConfigurationError: if such records cannot be checked: a column is missing or has another type.
         """
 
     @abstractmethod
     def check(self, batch: pa.RecordBatch) -> pa.BooleanArray:
-        """For each row whether it passes; null is no."""
+        """Return for each row whether it passes; null means no."""
 
     @abstractmethod
     def describe(self) -> str:
-        """What it asks for, in a few words, such as `price is not null`: the reason of a record that does not pass."""
+        """Return the condition in a few words, such as `price is not null`. It is the reason of rejected records."""
 
 
 @dataclass(frozen=True, slots=True)
 class BranchCounts:
-    """What one attempt at a work unit has made of its records in a branch, at its end.
+    """Record counts of an attempt at a work unit in one branch, at its end.
 
     Attributes:
-        read: records from the source that have come to the branch: not those that the fork sent elsewhere.
+        read: records from the source that reached the branch, without those that the fork sent elsewhere.
         written: records given to the branch's writer.
-        rejected: of those read, turned away by a construct of the branch, or before the fork.
-        filtered: of those read, those that nothing became of, on purpose.
+        rejected: records of `read` that a construct of the branch, or before the fork, rejected.
+        filtered: records of `read` that were filtered.
     """
 
     read: int
@@ -152,59 +155,60 @@ class BranchCounts:
 
 
 class TaskCheck(ABC):
-    """A task-level check of one attempt at a work unit."""
+    """A task checker's check of one attempt at a work unit."""
 
     def see(self, batch: pa.RecordBatch) -> None:  # noqa: B027 - optional hook
-        """Given all records that the branch's writer is given, batch by batch."""
+        """Receive each batch that the branch's writer is given."""
 
     @abstractmethod
     def outcome(self, counts: BranchCounts) -> tuple[bool, str]:
-        """Whether it passes, and what was expected and found, in a few words."""
+        """Return whether the attempt passes, and the expected and actual state in a few words."""
 
 
 class TaskChecker(ABC):
-    """Decides, at the end of an attempt at a work unit, whether what it has made of a branch may be committed."""
+    """Decides at the end of an attempt whether its output in a branch may be committed."""
 
     groups_schemas: ClassVar[bool] = False
-    """Whether the outcome does not depend on the order of records. Then records of one schema may come together. Else a
-    batch in which schemas alternate comes in runs, in source order."""
+    """Whether the outcome is independent of the order of records, so that records of one schema may be batched
+    together. If not, a batch with alternating schemas is split into runs in source order."""
 
     def check_schema(self, schema: pa.Schema) -> None:  # noqa: B027 - optional hook
-        """Asked before any record is read, where the schema of what is written is known by then.
+        """Check the schema of the written records before any record is read, if it is known by then.
 
         Raises:
-            ConfigurationError: if such records can't be looked at: a column is missing, or has another type.
+            ConfigurationError: if such records cannot be checked: a column is missing or has another type.
         """
 
     @abstractmethod
     def begin(self) -> TaskCheck:
-        """The check of one attempt."""
+        """Return the check of one attempt."""
 
 
 class ForkOperator(ABC):
-    """Sends records to branches: to one of them, to several, or to none."""
+    """Sends each record to one branch, to several, or to none."""
 
     groups_schemas: ClassVar[bool] = False
-    """As that of a converter."""
+    """See `Converter.groups_schemas`."""
 
     def accepts(self, branch: str, schema: pa.Schema) -> bool:
-        """Whether the branch takes records of that schema at all; else it is passed over for them. The default: yes."""
+        """Return whether the branch takes records of that schema. If not, the branch is skipped for them. The default
+        accepts."""
         return True
 
     def check_branches(self, branches: Sequence[str]) -> None:  # noqa: B027 - optional hook
-        """Asked before anything runs, with the names of all branches.
+        """Check the names of all branches before the run starts.
 
         Raises:
-            ValueError: if it can't send records to these.
+            ValueError: if the fork cannot send records to these branches.
         """
 
     @abstractmethod
     def choose(self, batch: pa.RecordBatch, branches: Sequence[str]) -> Mapping[str, pa.BooleanArray | None]:
-        """For each of the branches which rows go there (null is no); None: all of them. A row that goes to no branch is
-        rejected, with the fork as the construct that did it. A branch that the job does not have fails the work
-        unit.
+        """Return for each branch its rows (null means no), or None for all rows.
+
+        A row that goes to no branch is rejected by the fork. A branch that the job does not have fails the work unit.
 
         Args:
             batch: the records.
-            branches: those that accept its schema, in the order of the job file.
+            branches: the branches that accept the schema, in the order of the job file.
         """

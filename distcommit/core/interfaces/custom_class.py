@@ -1,4 +1,4 @@
-"""Objects of the user's own classes, which a job file names as `package.module:Class`."""
+"""Instances of custom classes, which a job file names as `package.module:Class`."""
 
 from __future__ import annotations
 
@@ -17,41 +17,41 @@ Kind = TypeVar("Kind")
 
 
 def make_named(kind: type[Kind], section: str, class_name: str, options: Mapping[str, Any]) -> Kind:
-    """Imports the class and makes an object of it.
+    """Import a class and create an instance.
 
     Args:
-        kind: the base class that it has to have.
-        section: the section of the job file that names it, for messages.
+        kind: the required base class.
+        section: the section of the job file that names the class, for messages.
         class_name: `package.module:Class`.
         options: keyword arguments.
 
     Raises:
-        ConfigurationError: if it can't be imported or made, if an option is not of the type that its parameter says,
-            or if it is something else.
+        ConfigurationError: if the class cannot be imported or instantiated, if an option does not have its parameter's
+            type, or if the instance has another base class.
     """
     module, _, name = class_name.partition(":")
     try:
-        found = getattr(importlib.import_module(module), name)
-        made = found(**_typed(found, options))
+        class_ = getattr(importlib.import_module(module), name)
+        instance = class_(**_typed(class_, options))
     except (DistcommitError, KeyboardInterrupt):
         raise
     except BaseException as error:  # also SystemExit: importing a class must not end the process
         raise ConfigurationError(
-            f"the {section}'s class can't be used",
+            f"the {section}'s class cannot be used",
             class_name=class_name,
             expected=f"package.module:Class, importable by driver and executors, made from {section}.options",
             found=error_text(error),
         ) from error
-    if not isinstance(made, kind):
+    if not isinstance(instance, kind):
         raise ConfigurationError(
             f"the {section}'s class is not a subclass of distcommit.{kind.__name__}", class_name=class_name
         )
-    return made
+    return instance
 
 
 @contextmanager
 def custom_code(section: str, class_name: str, *contract: type[Exception]) -> Iterator[None]:
-    """Raise an error that names the class for whatever the code of a custom class raises.
+    """Convert errors of a custom class's code into errors that name the class.
 
     Args:
         section: the section of the job file that names the class.
@@ -60,7 +60,7 @@ def custom_code(section: str, class_name: str, *contract: type[Exception]) -> It
 
     Raises:
         TransientError: for a failed connection.
-        ConfigurationError: for anything else, also for SystemExit.
+        ConfigurationError: for any other error, also for SystemExit.
     """
     try:
         yield
@@ -78,27 +78,27 @@ def custom_code(section: str, class_name: str, *contract: type[Exception]) -> It
         ) from error
 
 
-def _typed(found: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options as the types of the class's parameters have them, where these can be told.
+def _typed(class_: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert the options to the types of the class's parameters, where these are known.
 
     Raises:
-        TypeError: if one is of another type.
+        TypeError: if an option has another type.
     """
     try:
-        hints = get_type_hints(found.__init__)
-    except (NameError, TypeError, AttributeError):  # as of what is imported for type checkers alone
+        hints = get_type_hints(class_.__init__)
+    except (NameError, TypeError, AttributeError):  # names that are imported for type checkers only
         hints = {}
-    return {name: _as_said(name, hints[name], value) if name in hints else value for name, value in options.items()}
+    return {name: _validated(name, hints[name], value) if name in hints else value for name, value in options.items()}
 
 
-def _as_said(name: str, kind: Any, value: Any) -> Any:
+def _validated(name: str, kind: Any, value: Any) -> Any:
     has_config = isinstance(kind, type) and (issubclass(kind, BaseModel) or is_dataclass(kind))
     try:
         reader = TypeAdapter[Any](kind, config=None if has_config else ConfigDict(arbitrary_types_allowed=True))
-    except (PydanticUserError, SchemaError):  # nothing can be told of such a type
+    except (PydanticUserError, SchemaError):  # pydantic cannot validate this type
         return value
     try:
         return reader.validate_python(value)
     except ValidationError as error:
-        why = "; ".join(each["msg"] for each in error.errors())
+        why = "; ".join(detail["msg"] for detail in error.errors())
         raise TypeError(f"option {name} is a {type(value).__name__}: {why}") from None

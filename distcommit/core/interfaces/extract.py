@@ -1,4 +1,4 @@
-"""What a source knows of the table that a dataset is an extract of."""
+"""Extracts: the table that a dataset is read from, as far as the source knows it."""
 
 from __future__ import annotations
 
@@ -12,27 +12,29 @@ from distcommit.core.work import WorkUnit
 from distcommit.decoding import from_json
 
 EXTRACT = "extract"
-"""Property of a work unit: its `Extract`, as JSON."""
+"""Property of a work unit that holds its `Extract` as JSON."""
 
 
 class TableType(StrEnum):
-    """How what is read in one run stands to what was read before: all of the table anew; rows that were added; or rows
-    that were added or changed, of which the newest with the same keys counts."""
+    """How the records of a run relate to those of earlier runs."""
 
     SNAPSHOT_ONLY = "snapshot_only"
+    """Each run reads the whole table."""
     APPEND_ONLY = "append_only"
+    """Each run reads added rows."""
     SNAPSHOT_APPEND = "snapshot_append"
+    """Each run reads added or changed rows; the newest row with a key counts."""
 
 
 class Extract(msgspec.Struct, frozen=True):
     """The table that a dataset is an extract of.
 
     Attributes:
-        namespace: what the table is in: a schema, a database, `kafka`, `files`, `rest`.
-        table: its name there.
-        type: how runs stand to each other.
-        keys: columns that together are different in each row; empty if the source knows none.
-        delta_fields: columns that say what is new or newer.
+        namespace: the container of the table: a schema, a database, `kafka`, `files`, `rest`.
+        table: the table's name there.
+        type: how runs relate to each other.
+        keys: columns that together are unique; empty if the source knows none.
+        delta_fields: columns whose values identify new or newer rows.
     """
 
     namespace: str
@@ -43,24 +45,24 @@ class Extract(msgspec.Struct, frozen=True):
 
 
 def with_extract(unit: WorkUnit, extract: Extract) -> WorkUnit:
-    """The work unit with this as a property, which wins over what its source says of the dataset."""
+    """Return the work unit with this extract as a property, which overrides the source's extract of the dataset."""
     return replace(unit, properties={**unit.properties, EXTRACT: msgspec.json.encode(extract).decode()})
 
 
 def extract_of(unit: WorkUnit, of_source: Extract | None) -> Extract | None:
-    """What a work unit is an extract of: its own property, else what its source says of the dataset.
+    """Return the extract of a work unit: its own property, else the source's extract of the dataset.
 
     Raises:
-        SourceError: if the property is no `Extract`.
+        SourceError: if the property is not an `Extract`.
     """
-    found = unit.properties.get(EXTRACT)
-    if found is None:
+    stored = unit.properties.get(EXTRACT)
+    if stored is None:
         return of_source
     try:
-        return from_json(found, Extract)
+        return from_json(stored, Extract)
     except msgspec.DecodeError as error:
         raise SourceError(
-            "a property of a work unit can't be read",
+            "a property of a work unit is invalid",
             dataset=unit.dataset_urn,
             work_unit=unit.work_unit_id,
             property=EXTRACT,

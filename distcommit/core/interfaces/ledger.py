@@ -1,8 +1,8 @@
-"""Ledgers: what a target says of what was committed to it, one row for each store, dataset and branch.
+"""Ledgers: a target's record of its commits, one row for each store, dataset and branch.
 
-A row changes in one transaction with the data. It says that an epoch was committed (the proof that replay asks for),
-and what of the source all committed data stands for (what the audit and `rebuild` ask for); so it does not grow with
-runs.
+A row changes in one transaction with the data. It proves the newest committed epoch, which replay checks. It also lists
+the source positions that all committed data covers, which the audit and `rebuild` read. So a ledger does not grow with
+the number of runs.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ from distcommit.core.work import MAIN_BRANCH
 
 
 class Covered(msgspec.Struct, frozen=True, kw_only=True):
-    """What input records output rows stand for, in one branch: of one incarnation of the source, as one flow made them.
+    """Input records that the target's rows of one branch cover, for one incarnation of the source and one flow.
 
     Attributes:
-        incarnation: what the positions count in (a Kafka topic id); empty if the source has none.
-        branches: all branches that the flow had, without those of errors; others are not owed these input records.
+        incarnation: the object that the positions count in (a Kafka topic id); empty if the source has none.
+        branches: all branches of the flow, without error branches. Other branches are not expected to have these
+            records.
         offsets: the input records that rows were made of, as text of `OffsetSets`; empty for none.
-        holes: positions that were passed and had no record, likewise.
-        filtered: input records that nothing was written of, on purpose, by branch, likewise. One of an attempt's
-            branches has them for all.
-        rows: how many were written.
-        twice: how many of `offsets` were there already when more was committed: duplicates.
+        holes: positions without a record, as text of `OffsetSets`.
+        filtered: filtered input records by branch, as text of `OffsetSets`. One branch of an attempt records them for
+            all.
+        rows: the number of rows written.
+        twice: the number of duplicates: `offsets` that were already covered when they were committed.
         makes_several: whether a construct may have made several rows of one input record.
     """
 
@@ -38,14 +39,16 @@ class Covered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A dataset and branch, as the target has them.
+    """The committed state of a dataset and branch at a target.
 
     Attributes:
-        epoch: the newest one that is committed; 0: none.
-        base: the one before it, which taking it back leaves; 0: none.
-        revoked: the newest epoch that was taken back, before or after it was committed: it never can be again.
-        commit_id: which commit that epoch was (`sinks.base.ledgers.commit_id`); empty: nobody knows.
-        covered: what all committed rows stand for, an entry for each incarnation and flow, the newest one last.
+        dataset_urn: the dataset.
+        branch: the branch.
+        epoch: the newest committed epoch; 0 for none.
+        base: the epoch before it, which remains if it is rolled back; 0 for none.
+        revoked: the newest epoch that was rolled back, committed or not. It can never be committed again.
+        commit_id: the id of that epoch's commit (`sinks.base.ledgers.commit_id`); empty if it is not known.
+        covered: the input records of all committed rows, by incarnation and flow, the newest entry last.
     """
 
     dataset_urn: str

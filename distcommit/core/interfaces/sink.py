@@ -1,7 +1,7 @@
-"""Base class of sinks: where records go. Writers prepare, commit steps make visible.
+"""Base class of sinks. Writers prepare output, commit steps publish it.
 
-What a writer prepares is plain data and staged files, which travel with the task state. Once a dataset is ready, its
-sink says which commit steps come of it; they are sealed before the first of them is executed.
+A writer prepares plain data and staged files, which travel with the task state. Once a dataset is ready, its sink
+returns the commit steps for the prepared output. All steps are sealed before the first one is executed.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from distcommit.core.interfaces.committer import OpensCommitter
+from distcommit.core.interfaces.committer import OpensCommitter, SealRequest
 from distcommit.core.interfaces.extract import Extract
 from distcommit.core.interfaces.steps import CommitStep, StepContext
 from distcommit.core.interfaces.targets import Target
 from distcommit.core.ports import FileAccess, FileSystem
 from distcommit.core.provenance import Provenance
 from distcommit.core.records.fixed_settings import Pin, SourceFact
-from distcommit.core.work import MAIN_BRANCH, BranchResult, SkippedRange, StagedFile
+from distcommit.core.work import MAIN_BRANCH, SkippedRange, StagedFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,20 +26,28 @@ if TYPE_CHECKING:
     from distcommit.core.interfaces.constructs import RowChecker
 
 Publish = Literal["append", "replace", "replace_partitions"]
-"""How what a run publishes of a dataset stands to what is published already: beside it; in its place; or in the place
-of what is in the same folders."""
+"""How a run's output relates to the published output of the dataset: added to it, replacing all of it, or replacing the
+files in the same folders."""
 
 BY_DATASET = "dataset"
-"""How datasets are grouped where no sink says another: each by itself."""
+"""The grouping rule of sinks without commit groups: each dataset by itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptIdentity:
-    """Which attempt at which work unit writes, and of how many tasks.
+    """The attempt at a work unit that a writer belongs to.
 
-    `attempt` is unique to the call that makes it (a fresh uuid). `task` of `tasks`: which of the run's ingest tasks it
-    is in, from 0 on. A work unit that is read again may be in another one, so that no name at a target may rest on it.
-    `store_id`: of the job's store, as committers are told it; empty if the flow does not say.
+    Attributes:
+        run_id: the run.
+        epoch: the run's epoch.
+        dataset_urn: the dataset.
+        work_unit_id: the work unit.
+        attempt: a fresh UUID, unique to this attempt.
+        branch: the branch.
+        task: the number of the run's ingest task, from 0. A repeated work unit may be in another task, so no name at a
+            target may depend on it.
+        tasks: the number of ingest tasks of the run.
+        store_id: the id of the job's store, as in `CommitterContext`; empty if the flow does not provide it.
     """
 
     run_id: str
@@ -55,16 +63,16 @@ class AttemptIdentity:
 
 @dataclass(frozen=True, slots=True)
 class StagingArea:
-    """An empty folder of an attempt's own below `paths.staging`, and the output beside it.
+    """An empty folder below `paths.staging` that belongs to one attempt.
 
-    A writer may put files into it, and need not sync them: that is done before the attempt counts. They are deleted
-    once the dataset's commit is known to be done, or the attempt to have lost.
+    The engine syncs the files in it before the attempt counts, and deletes them once the dataset's commit is known to
+    be done or the attempt is aborted.
 
     Attributes:
-        fs: the file system of the job's folders, which need not be the local one.
+        fs: the file system of the job's folders, which may be remote.
         folder: the folder, absolute in the file system's own form.
-        prefix: the same, relative to the staging root: how paths of staged files begin.
-        output_root: the folder that files are published below, absolute.
+        prefix: the folder relative to the staging root: the prefix of staged paths.
+        output_root: the absolute folder that files are published below.
     """
 
     fs: FileSystem
@@ -75,17 +83,17 @@ class StagingArea:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where an attempt's records come from, and what the flow makes of them.
+    """The source of an attempt's records and the flow that processes them.
 
     Attributes:
         provenance: the columns with each record's partition and offset; None if the source has none.
-        incarnation: what the source's positions count in (a Kafka topic id), as in the watermark.
-        branches: all branches that records go to, without those of errors.
-        makes_several: whether several records may have been made of one.
-        replaces: the epochs of published files whose records are fed again, and which these take the place of; and of
-            those that the records were in before.
-        publish: how what is read stands to what is published already.
-        extract: the table that they are an extract of, if the source knows; a writer tells its committer by its infos.
+        incarnation: the object that the source's positions count in (a Kafka topic id), as in the watermark.
+        branches: all branches of the flow, without error branches.
+        makes_several: whether one input record may become several records.
+        replaces: in a reprocess, the epochs of the published files whose records are read again and replaced, and
+            earlier epochs of these records.
+        publish: how the output relates to the published output.
+        extract: the table that the records are an extract of, if the source knows. A writer passes it on by its infos.
     """
 
     provenance: Provenance | None = None
@@ -99,11 +107,11 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Origins:
-    """Where each record of a batch came from: arrays as long as the batch, without nulls.
+    """The origin of each record of a batch: arrays as long as the batch, without nulls.
 
     Attributes:
         partitions: the source partition of the input record, as text or integers.
-        offsets: its offset there. Several records may have come of one, and then have the same.
+        offsets: the offset in that partition. Records made of one input record share it.
     """
 
     partitions: pa.Array
@@ -112,11 +120,11 @@ class Origins:
 
 @dataclass(frozen=True, slots=True)
 class Filtered:
-    """What became of input records of an attempt of which nothing was written in a branch, on purpose.
+    """Input records of an attempt that were filtered.
 
     Attributes:
-        positions: by branch, which they are: text of `OffsetSets`, of branches that have any.
-        counts: by construct, how many it has taken out; of a construct behind a fork with its branch in front.
+        positions: the filtered positions by branch, as text of `OffsetSets`. Only branches that have any.
+        counts: the number of filtered records by construct. A construct behind a fork has its branch's name in front.
     """
 
     positions: Mapping[str, str]
@@ -125,14 +133,14 @@ class Filtered:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What a writer has prepared: its commit infos, files and holes; nothing if it was given no records.
+    """The output that a writer has prepared; empty if it received no records.
 
     Attributes:
         infos: plain data for a committer: numbers of at most 64 bits, text, bytes, booleans, None, and lists and dicts
             of them. They are stored in the commit log, so keep them small.
-        files: closed files in the staging area, and where each is to be published.
-        holes: those that the commit log is to keep, of the ones that the writer was told.
-        content_sum: what the records of the files come to, as 16 hexadecimal digits; empty if nobody knows.
+        files: closed files in the staging area with their destinations.
+        holes: the reported holes that the commit log must keep.
+        content_sum: the content sum of the files' records, 16 hexadecimal digits; empty if it is not known.
     """
 
     infos: Sequence[Any] = ()
@@ -142,75 +150,73 @@ class Prepared:
 
 
 class SinkWriter(ABC):
-    """Takes the records of one attempt at one work unit. Not shared between threads.
+    """Writes the records of one attempt at one work unit. Not shared between threads.
 
-    `prepares_apart`: as it is now, `prepare_commit` waits for a network and may be called in another thread, while
-    other writers of the task are at work.
-
-    `groups_schemas`: whether the order of records with different schemas does not matter to the target, as where each
-    file has one schema. Then records of one schema come together, batch by batch. Else all come in source order, in
-    several calls where schemas alternate.
-
-    Nothing it does is visible to readers of the target, unless its sink has a writer alone. After an error only `abort`
-    is called. An attempt may die at any moment without `abort`, and what it has prepared may never be committed:
+    Nothing that a writer does is visible to the target's readers, unless its sink only has a writer. After an error,
+    only `abort` is called. An attempt may die at any moment without `abort`. Its output may never be committed, because
     another attempt may win.
     """
 
     groups_schemas: ClassVar[bool] = False
+    """Whether the target does not need an order between records of different schemas, as where each file has one
+    schema. Then records of one schema come together, batch by batch. If not, all records come in source order, in
+    several calls where schemas alternate."""
 
     @property
     def prepares_apart(self) -> bool:
+        """Return whether `prepare_commit` would now wait for a network and may run in another thread, concurrently with
+        the task's other writers."""
         return False
 
     @abstractmethod
     def write(self, batch: pa.RecordBatch, origins: Origins | None = None) -> None:
-        """Takes records for the dataset.
+        """Write records of the dataset.
 
         Args:
             batch: the records.
-            origins: where they came from; None where the source's provenance columns say it, as nothing stands between
-                source and writer, or where the source has none.
+            origins: the origins of the records. None if the source's provenance columns are still in the batch, or if
+                the source has none.
         """
 
     def note_holes(self, holes: Iterable[SkippedRange]) -> None:  # noqa: B027 - optional hook
-        """Told of positions at which the source has no records, as it is read past them; by default they are forgotten.
+        """Receive positions without a record, as the source is read past them.
 
-        What somebody is to know them by later is kept beside the records, or comes back in `Prepared.holes`.
+        A writer that must report them later stores them with its records or returns them in `Prepared.holes`. The
+        default ignores them.
         """
 
     def note_filtered(self, filtered: Filtered) -> bool:
-        """Told, right before `prepare_commit`, of input records that nothing was written of: not here, or not in
-        another branch. One of an attempt's writers keeps it with what it has written, so that an audit can tell them
-        from lost ones; whether this one does. The default does not."""
+        """Receive, before `prepare_commit`, the input records that were filtered in this or another branch.
+
+        One of an attempt's writers stores them with its output, so that an audit can distinguish filtered records from
+        lost ones. Returns whether this writer does. The default does not.
+        """
         return False
 
     @abstractmethod
     def prepare_commit(self) -> Prepared:
-        """Ends the attempt: all that a committer in another process needs is durable, or in the staging area."""
+        """End the attempt: everything that a committer in another process needs is durable, or in the staging area."""
 
     @abstractmethod
     def abort(self) -> None:
-        """Lets go of connections and files after an error; the attempt counts as failed."""
+        """Close connections and files after an error. The attempt counts as failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """What a sink can do beside committing exactly once. Where it stages is no question: each writer gets an area; and
-    whether its attempts leave anything elsewhere is its committer's to say (`OpensCommitter.discards`).
+    """Optional abilities of a sink. See also `OpensCommitter.discards`.
 
     Attributes:
-        exactly_once: whether it does that. One that does not has no commit steps: its records are visible as they are
-            written (`sinks.base.writer_sink`).
-        at_least_once: its steps may be executed without being written ahead; of two attempts that nobody chose
-            between, both are then published, and none is taken for the other.
-        audit: what it has published can be audited, and the job's store be rebuilt from it: by its files, or by its
+        exactly_once: whether it commits exactly once. A sink without commit steps does not (`sinks.base.writer_sink`).
+        at_least_once: whether its steps may be executed without being written ahead. If two attempts run, both are then
+            published, and each is recognized as itself.
+        audit: whether its published output can be audited and the job's store rebuilt from it, by its files or by its
             committer's `ledger`.
-        can_be_taken_back: its committer can take back what is committed. Of a dataset's branches those that can't are
-            committed last, so that what another one refuses is not there for good.
-        files: what it publishes are files of the job's output, named and with footers as those of type `files`, in the
-            folder of the dataset and branch: readers open them by cuts, and retention takes the old ones.
-        atomic: readers of the target see all that is committed of a dataset and branch, or nothing of it. Else they may
-            see a part while it is being committed, which a killed run leaves until the next one.
+        can_be_taken_back: whether its committer can roll back a commit. Branches that cannot are committed last.
+        files: whether its published files have the names and footers of type `files`, in the folder of the dataset and
+            branch. Snapshot reads and expiry need that.
+        atomic: whether readers of the target see a commit of a dataset and branch completely or not at all. If not, a
+            killed run may leave a visible part until the next run.
     """
 
     exactly_once: bool = True
@@ -221,99 +227,82 @@ class Abilities:
     atomic: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class SealRequest:
-    """What the winning attempts of one run prepared for a branch of a dataset. One per dataset, branch and epoch; later
-    runs have higher epochs.
-
-    Attributes:
-        results: what each of them prepared, in the order of its work units.
-        whole: for each, whether every staged folder of it holds exactly its files, all for one folder of the output and
-            under their final names.
-        bases: as in the request that a committer gets of it.
-        attempts: the ids of the attempts, in the order of the results.
-    """
-
-    dataset_urn: str
-    epoch: int
-    branch: str
-    results: Sequence[BranchResult]
-    whole: Sequence[bool]
-    bases: tuple[int, ...] = ()
-    attempts: tuple[str, ...] = ()
-
-
 class Sink(ABC):
-    """Where records go. Picklable: it is sent to the executors, which write and commit.
+    """The destination of a branch's records. Picklable: it is sent to the executors, which write and commit.
 
-    A sink with a committer of its own derives from `CommitterSink`, which is this with the commit step it takes.
+    A sink with a committer derives from `CommitterSink`, which adds the commit step for it.
     """
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """Stored with what is prepared; it stays the same as long as sequences of this sink may be pending."""
+        """Return the name that is stored with prepared output. It must not change while sequences of this sink may be
+        pending."""
 
     @property
     def abilities(self) -> Abilities:
-        """What it can do beside committing exactly once."""
+        """Return the sink's optional abilities."""
         return Abilities()
 
     @property
     def file_access(self) -> FileAccess | None:
-        """Owner and mode that published files get, which not all places have; None: as the file system sets them."""
+        """Return the owner and mode of published files, if the file system supports them; None for its defaults."""
         return None
 
     @property
     def publisher(self) -> Publish:
-        """How what a run publishes stands to what is there. Another than `append` goes with `abilities.files`: the
-        engine says in the output what files have taken the place of others."""
+        """Return how a run's output relates to the published output. A value other than `append` requires
+        `abilities.files`, because the engine records replacements in the output."""
         return "append"
 
     @property
     def turns_away(self) -> RowChecker | None:
-        """Return the check of records that the sink can't take, which are rejected as by a row checker of the job."""
+        """Return the check for records that the sink cannot write. They are rejected as by a row checker of the job."""
         return None
 
     @property
     def replaces_at_target(self) -> bool:
-        """Whether each commit puts what its run has read in the place of all that the target has of the dataset."""
+        """Return whether each commit replaces all rows of the dataset at the target."""
         return False
 
     @property
     def shown_records(self) -> int:
-        """Of a sink for trying a job out: how many of each dataset's first records are shown before all that the run
-        has published is thrown away, with its folders; 0: what it publishes stays."""
+        """Return how many first records of each dataset a preview sink shows before the published output and its
+        folders are deleted; 0: the output stays."""
         return 0
 
     def folder_end_ms(self, path: str) -> int | None:
-        """When the time had ended that a published file's folder stands for, milliseconds since 1970; None where
-        folders are not by time. `path`: of the file, below the folder of its dataset, or of its branch in there."""
+        """Return the end of the period that the folder of a published file stands for, milliseconds since 1970.
+
+        `path` is the file's path below the folder of its dataset or branch. None if folders are not named by time.
+        """
         return None
 
     def pins(self) -> Mapping[str, Pin]:
-        """Settings that decide where the proof of a commit is, such as a table's name, by their names in the section
-        `sink` of the job file. A store is refused with others than it was filled with."""
+        """Return the settings that locate the proof of a commit, such as a table's name, by their names in section
+        `sink` of the job file. A store rejects values other than those that it was filled with."""
         return {}
 
     def published_in(self, dataset_urn: str, output: str, branch: str = MAIN_BRANCH) -> str:
-        """Where a reader finds what is published of a dataset in that branch, in words for people: a folder, a table, a
-        topic. Empty if the sink does not say. `output`: the job's `paths.output`."""
+        """Return where readers find the output of a dataset and branch (a folder, a table, a topic), in words; empty if
+        unknown. `output` is the job's `paths.output`."""
         return ""
 
     @property
     def grouped_by(self) -> str:
-        """What `commit_group` goes by, in words that name every setting it depends on, such as `table, prefix 3`. It is
-        pinned: a store is refused with another rule than it was filled with. `dataset`: each dataset is by itself, and
-        `commit_group` is not asked."""
+        """Return the rule of `commit_group` in words that name every setting it depends on, such as `table, prefix 3`.
+
+        A store rejects a rule other than the one that it was filled with. With `dataset`, each dataset is its own group
+        and `commit_group` is not called.
+        """
         return BY_DATASET
 
     def commit_group(self, dataset_urn: str) -> str:
-        """What the dataset is committed with, such as the table that several datasets go to. Datasets of one group are
-        in one bucket: they are sealed by one record and given to the committer together.
+        """Return the group that the dataset is committed with, such as the table that several datasets share.
 
-        A pure function of the URN and of what `grouped_by` names: the same in every process, whatever is planned today
-        (`hash()` of a text is not).
+        Datasets of one group are in one bucket: one record seals them, and the committer receives them together. Must
+        be a pure function of the URN and the settings that `grouped_by` names, equal in every process (`hash()` of a
+        text is not).
 
         Returns:
             text of 1 to 1,024 bytes.
@@ -321,78 +310,87 @@ class Sink(ABC):
         return dataset_urn
 
     def check_schema(self, schema: pa.Schema) -> None:  # noqa: B027 - optional hook
-        """Asked before any record is read, where the schema of what is written is known by then.
+        """Check the schema of the written records before any record is read, if it is known by then. The default
+        accepts all.
 
         Raises:
-            ConfigurationError: if such records can't be written, naming the column. The default does not.
+            ConfigurationError: if such records cannot be written, naming the column.
         """
 
     def asked_columns(self) -> Sequence[str] | None:
-        """The columns that its settings ask for in all records, such as keys. Where not all columns are known before a
-        record is read, `check_schema` is asked with those that are, these among them, and has to do with that. None,
-        the default: it is asked where all are known, and not else."""
+        """Return the columns that the settings require in all records, such as keys.
+
+        If not all columns are known before a record is read, `check_schema` is then called with the known ones, which
+        include these. With None, the default, it is called only if all columns are known.
+        """
         return None
 
     def announce(self, datasets: Sequence[str], schema: pa.Schema, run_id: str) -> None:  # noqa: B027 - optional hook
-        """Told which datasets' records a task is about to write, where their columns are known before a record is read,
-        so that what is missing at the target can be made for many at once. Nothing needs to be done: writers meet what
-        is still missing, and what fails here they meet again, each by itself.
+        """Receive the datasets that a task is about to write, if their columns are known before a record is read.
+
+        Optional: a sink can create missing objects at the target for many datasets at once. Writers still handle
+        missing objects, and an error of this call recurs for its own dataset.
 
         Args:
-            datasets: their URNs, each once.
-            schema: of all of their records.
-            run_id: of the run whose task it is, as writers are told it.
+            datasets: the URNs, each once.
+            schema: the schema of all of their records.
+            run_id: the run, as in `AttemptIdentity`.
         """
 
     def look_up(self, datasets: Sequence[str], run_id: str) -> None:  # noqa: B027 - optional hook
-        """Told in place of `announce`, which datasets' records a task may be about to write, where their columns are
-        not known before a record is read, or a fork may send none of some: so that the target can be asked for many at
-        once. Nothing is made there, and as above nothing needs to be done.
+        """Receive, in place of `announce`, the datasets that a task may be about to write.
 
-        Args:
-            datasets: their URNs, each once.
-            run_id: as above.
+        Called if the columns are not known before a record is read, or if a fork may leave datasets without records.
+        Optional: a sink can query the target for many datasets at once, but must create nothing. Arguments as for
+        `announce`.
         """
 
     @abstractmethod
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
-        """A writer for one attempt at one work unit.
+        """Open a writer for one attempt at one work unit.
 
         Args:
-            attempt: whose records they are.
-            area: where it may put files.
-            origin: where the records come from.
+            attempt: the attempt.
+            area: the attempt's staging folder.
+            origin: the source of the records.
         """
 
     @abstractmethod
     def commit_steps(self, request: SealRequest, context: StepContext) -> Sequence[CommitStep]:
-        """The commit steps that what was prepared comes to, in the order they are executed; none if it is nothing.
+        """Return the commit steps for the prepared output, in execution order; none if there is nothing to commit.
 
-        Whoever asks with the same request gets the same steps. Nothing is looked at or changed.
+        Must be a pure function: the same request gives the same steps, and nothing is read or changed.
         """
 
     def targets(self, dataset_urn: str) -> Iterable[Target]:
-        """Return the topics, tables and folders, apart from the job's own, that a commit of the dataset writes to, so
-        that a source that reads one of them is refused. The default names none."""
+        """Return the topics, tables and folders, without the job's own, that a commit of the dataset writes to.
+
+        A job whose source reads one of them is rejected. The default returns none.
+        """
         return ()
 
     def is_in_system(self, fact: SourceFact) -> bool:
-        """Return whether the sink writes to the system of which a source has found this, such as a Kafka cluster's id.
-        It may connect, and raises TransientError if the system can't be asked. The default does not know."""
+        """Return whether the sink writes to the system with this property, such as a Kafka cluster's id.
+
+        May connect. The default returns False.
+
+        Raises:
+            TransientError: if the system is unreachable.
+        """
         return False
 
     @property
     def writes_to(self) -> str:
-        """In words what no other branch of a fork may write to, too: tables, and where they are. Empty: nothing is."""
+        """Return, in words, the objects that no other branch of a fork may write to; empty for none."""
         return ""
 
     @property
     def committers(self) -> Mapping[str, OpensCommitter]:
-        """What opens the committers of its steps, by the name stored with them."""
+        """Return the openers of the committers of its steps, by the name stored with the steps."""
         return {}
 
 
 class SinkSettings(Sink):
-    """A sink that is the section `sink` of a job file, of that type."""
+    """A sink configured by the section `sink` of a job file, of that type."""
 
     type: str

@@ -1,4 +1,4 @@
-"""Base classes of sources: what plans datasets, and what reads their records."""
+"""Base classes of sources, which plan datasets and read their records."""
 
 from __future__ import annotations
 
@@ -24,10 +24,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DatasetProblem:
-    """A dataset that could not be planned, or not all of it: it is skipped with its reason and keeps its watermark.
+    """A dataset that the source could not plan, or not completely. It keeps its watermark and is skipped with its
+    reason.
 
-    `remedy`: what lets it go on, as words of a command of distcommit without the job's file: its name first, then
-    options as one word each, `--set=KEY=VALUE`, and arguments. `status` shows it; empty where only a person can tell.
+    Attributes:
+        dataset_urn: the dataset.
+        error: the reason.
+        remedy: a distcommit command without the job file: its name, then options as one word each (`--set=KEY=VALUE`)
+            and arguments. `status` shows it; empty if only an operator can decide.
     """
 
     dataset_urn: str
@@ -37,9 +41,13 @@ class DatasetProblem:
 
 @dataclass(frozen=True, slots=True)
 class PassedOver:
-    """A dataset that the source leaves out by a rule of its own, though the job's settings seem to ask for it. That is
-    told and no problem: `reason` says which rule, and how to include it. With another `kind`, a note about a dataset
-    that is planned."""
+    """A dataset that the source skips by a rule of its own, though the job's settings select it. This is not a problem.
+
+    Attributes:
+        dataset_urn: the dataset.
+        reason: the rule, and how to include the dataset.
+        kind: the kind of this note. Any other kind marks a note about a dataset that is planned.
+    """
 
     dataset_urn: str
     reason: str
@@ -48,8 +56,14 @@ class PassedOver:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """How far a dataset is behind its source: in records, and in seconds since the first of them that is not read came
-    about; None where the source can't tell. `problem`: why."""
+    """How far a dataset is behind its source.
+
+    Attributes:
+        dataset_urn: the dataset.
+        records: the number of unread records, if known.
+        seconds: the age of the first unread record, if known.
+        problem: why the lag is not known.
+    """
 
     dataset_urn: str
     records: int | None = None
@@ -59,63 +73,68 @@ class Lag:
 
 @dataclass(frozen=True, slots=True)
 class GroupPositions:
-    """The next positions of a group of readers, by dataset and partition, in the names that the job has for them;
-    `missing`: partitions of the job for which the group has none, in words."""
+    """The next positions of a consumer group.
+
+    Attributes:
+        datasets: the positions by dataset and partition, under the job's names.
+        missing: the job's partitions for which the group has no position, in words.
+    """
 
     datasets: dict[str, dict[str, Position]]
     missing: Sequence[str] = ()
 
 
 Planned = DatasetPlan | DatasetProblem | SourceFact | PassedOver
-"""What a source says as it plans."""
+"""An element of a source's plan."""
 
 
 class Extraction(ABC):
-    """The records of one work unit, read once from front to back."""
+    """One sequential read of a work unit's records."""
 
     @abstractmethod
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """The records, in the order of the source within each partition.
+        """Yield the records, in source order within each partition.
 
         Raises:
-            SourceError: if the source refused or lost something; the work unit fails.
+            SourceError: if the source rejected a request or lost data; the work unit fails.
             TransientError: if trying again may help.
         """
 
     @abstractmethod
     def actual_high(self) -> Watermark:
-        """How far was really read: exactly what the batches hold that were handed out so far, and the holes among
-        them; never past the expected high watermark. It is asked after the iteration; where that was left early, as at
-        a limit; and with policy `partial` between any two batches, since what an attempt that fails has read is
-        committed as far as this says.
+        """Return the end, exclusive, of the batches yielded so far and of the holes among them. It is never past the
+        expected high watermark.
+
+        Called after the iteration, also if that was ended early, as by a limit. With policy `partial` also called
+        between two batches, because the records read by a failed attempt are committed up to this position.
 
         Raises:
-            SourceError: if there is no such position here; at the end the work unit fails, and in between nothing is
-                kept of an attempt that fails now.
+            SourceError: if there is no such position here. At the end, the work unit fails. Between batches, nothing of
+                an attempt that fails now is kept.
             TransientError: if trying again may help.
         """
 
     @abstractmethod
     def bytes_read(self) -> int:
-        """Payload bytes read so far."""
+        """Return the payload bytes read so far."""
 
     def said_on(self) -> tuple[Filtered | None, Sequence[SkippedRange]]:
-        """What files say that were read and are going to be retired, so that the new ones have to say it from now on:
-        input records of which nothing was written, and holes. The default has read none; asked after the iteration."""
+        """Return the filtered input records and holes that superseded files record, so that the files that replace them
+        record these again. Called after the iteration. The default returns none."""
         return None, ()
 
     def staged_with(
         self, results: Sequence[BranchResult], area: StagingArea, identity: AttemptIdentity
     ) -> tuple[BranchResult, ...]:
-        """What all branches have prepared, with what the work unit itself stages beside it: a maintenance unit the
-        tombstone of what goes. The default stages nothing."""
+        """Return the output of all branches plus files that the work unit itself stages, such as a maintenance unit's
+        tombstone."""
         return tuple(results)
 
     def holes(self) -> Sequence[SkippedRange]:
-        """Positions below the actual high watermark, as it is now, that hold no record, as the source has shown by
-        going on behind them: those since the last call. The audit takes any other position without a record for a gap.
+        """Return the positions below the current actual high watermark that hold no record, since the last call.
 
-        In Kafka: control records of transactions, aborted batches, and what compaction has removed.
+        The source proves a hole by returning later records. In Kafka, control records of transactions, aborted batches
+        and compacted records leave holes. The audit reports any other position without a record as a gap.
         """
         return ()
 
@@ -124,42 +143,45 @@ class Extractor(ABC):
     """Reads the work units of one task attempt, one after the other. Not shared between threads."""
 
     def announce(self, units: Sequence[WorkUnit]) -> None:  # noqa: B027 - optional hook
-        """Tells which work units are coming, in their order, so that reading ahead is possible."""
+        """Receive the next work units in order, so that the extractor can read ahead."""
 
     @abstractmethod
     def extract(self, unit: WorkUnit) -> Extraction:
-        """Starts reading a work unit."""
+        """Start reading a work unit."""
 
     @abstractmethod
     def close(self) -> None:
-        """Lets go of connections. Safe to call twice."""
+        """Close connections. Safe to call twice."""
 
 
 class SourceState(dict[str, DatasetState]):
-    """What is stored of some datasets, by URN, for planning: the states that the runs before have left.
+    """Stored states of datasets by URN, as earlier runs left them, for planning.
 
-    A state has the watermark; and, if the last run could not read the dataset, in `unread` how many runs in a row that
-    was, why, and where what was not read was to end.
+    A state has the watermark. If the last run could not read the dataset, `unread` has the number of failed runs in a
+    row, the reason and the planned end of the unread partitions.
     """
 
     def anywhere(self, urn: str) -> DatasetState | None:
-        """What is stored of any dataset of the job, whoever plans it: it may cost a look at the store.
+        """Return the stored state of any dataset of the job, whichever task plans it. May read the store.
 
         Raises:
-            SourceError: if that can't be read.
+            SourceError: if the store cannot be read.
         """
         return self.get(urn)
 
     def to_read_again(self, urn: str) -> Watermark | None:
-        """Up to where a dataset is to be planned, by partition, as that could not be read and the job reads it again by
-        itself before anything newer (`task.retry_across_runs`). It begins at the watermark, as ever. None: up to the
-        source's newest end, and so are partitions that are not named."""
+        """Return the end, by partition, up to which a dataset must be planned because an earlier run failed to read
+        that range.
+
+        The job reads that range again before anything newer (`task.retry_across_runs`), from the watermark on. None, or
+        an absent partition, means up to the source's newest end.
+        """
         return None
 
     @property
     def records_per_dataset(self) -> int:
-        """How many positions of one dataset are to be planned at most, so that one with a backlog keeps no other
-        waiting; 0 for all. A source that can't tell plans what it has."""
+        """Return the most positions to plan of one dataset, so that a backlog does not delay others; 0 for all. A
+        source that cannot count positions plans everything."""
         return 0
 
 
@@ -172,17 +194,18 @@ def negative_positions(datasets: Mapping[str, Mapping[str, Position]]) -> Iterat
 
 
 def kept_incarnations(states: Mapping[str, DatasetState], now: Mapping[str, str]) -> dict[str, str]:
-    """Return the incarnations of the stored watermarks; of a dataset without one the incarnation that is there `now`.
+    """Return the incarnations of the stored watermarks; for a dataset without one, the incarnation in `now`.
 
-    If that is not known, it is the one of the watermark that was set to null: a run compares it with the source again.
+    If that is unknown, the incarnation of the watermark that was set to null is returned, and a run compares it with
+    the source again.
 
     Raises:
-        ConfigurationError: if the source of a dataset with a watermark was recreated: nothing was written.
+        ConfigurationError: if the source of a dataset with a watermark was recreated. Nothing was written.
     """
-    found: dict[str, str] = {}
+    incarnations: dict[str, str] = {}
     for urn, state in states.items():
         there, before = now.get(urn, ""), state.reached.incarnation if state.reached else ""
-        found[urn] = before or there if state.watermark is not None else there or before
+        incarnations[urn] = before or there if state.watermark is not None else there or before
         if state.watermark is not None and before and there not in ("", before):
             raise ConfigurationError(
                 "the source of this dataset was recreated since its watermark was stored",
@@ -192,85 +215,96 @@ def kept_incarnations(states: Mapping[str, DatasetState], now: Mapping[str, str]
                 todo="set the watermark to null first; positions that are set after that count in the new one. Nothing"
                 " was written",
             )
-    return found
+    return incarnations
 
 
 class Source(ABC):
-    """Where data comes from. Picklable: it is sent to the executors, which plan and read."""
+    """The origin of a job's data. Picklable: it is sent to the executors, which plan and read."""
 
     provenance: ClassVar[Provenance | None] = None
-    """How records name their origin; None if the source has no integer offsets (the audit then counts only)."""
+    """The columns that name each record's origin; None if the source has no integer offsets. The audit then only
+    counts."""
 
     @property
     def batch_schema(self) -> pa.Schema | None:
-        """The schema of all batches that it reads, so that constructs can be checked before any record is read; None
-        if only the records can tell, or it has several."""
+        """Return the schema of all batches, so that constructs are checked before any record is read; None if only the
+        records determine it, or if there are several."""
         return None
 
     def pins(self) -> Mapping[str, Pin]:
-        """Settings that decide which dataset a record belongs to, or what positions count in, by their names in the
-        section `source` of the job file. A store is refused with others than it was filled with."""
+        """Return the settings that assign records to datasets or define what positions count in, by their names in
+        section `source` of the job file. A store rejects values other than those that it was filled with."""
         return {}
 
     @property
     def named_by(self) -> str:
-        """The setting of `pins` that decides how datasets are named and may become another one by `distcommit
-        rebucket`, which asks `named_now` then; empty if none may."""
+        """Return the setting of `pins` that names datasets and that `distcommit rebucket` may change, using
+        `named_now`; empty if there is none."""
         return ""
 
     def named_now(self, dataset_urn: str, partition: str) -> str:
-        """The dataset that a source partition belongs to, by these settings, which was read as one of another name
-        under another value of the setting `named_by`: by its own name if that is what it is called. A pure function of
-        these and that setting."""
+        """Return the dataset that a source partition belongs to under the current settings. Must be a pure function.
+
+        Args:
+            dataset_urn: the dataset that the partition was read as, under another value of the setting `named_by`.
+            partition: the partition.
+        """
         return dataset_urn
 
     def selects(self, dataset_urn: str, partition: str) -> bool:
-        """Whether the settings ask for that partition as one of that dataset, as far as they can tell; nothing is
-        connected to. The default takes any."""
+        """Return whether the settings may select the partition as part of the dataset. Must not connect. The default
+        returns True."""
         return True
 
     def reads(self, target: Target) -> bool:
-        """Return whether the settings select this topic, table or folder, or a part of it. Records that a sink writes
-        there would be read, and written, again and again. Nothing is connected to. The default selects none."""
+        """Return whether the settings select this topic, table or folder, or a part of it. Must not connect. The
+        default returns False.
+
+        A job that reads its own target would process the same records in a loop.
+        """
         return False
 
     @property
     def apart_hint(self) -> str:
-        """What a user can set if `reads` takes another table for one that is read; empty if there is nothing."""
+        """Return the setting to change if `reads` mistakes another table for one that is read; empty if there is
+        none."""
         return ""
 
     @property
     def location(self) -> str:
-        """Where its tables are, for systems that keep lineage, as `kafka://HOST:PORT`; empty if it does not say."""
+        """Return the location of the tables for lineage systems, as `kafka://HOST:PORT`; empty if it is unknown."""
         return ""
 
     def extract_of(self, dataset_urn: str) -> Extract | None:
-        """The table that a dataset is an extract of, as far as the settings say it; None if they say nothing. Nothing
-        is connected to. What a work unit has of its own (`core.interfaces.extract.with_extract`) wins."""
+        """Return the table that a dataset is an extract of, from the settings alone; None if they do not name it.
+
+        A work unit's own extract (`core.interfaces.extract.with_extract`) overrides it.
+        """
         return None
 
     @abstractmethod
     def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
-        """Plans the datasets for which `owned` says yes, one at a time.
+        """Plan the datasets for which `owned` is true, one at a time.
 
-        A plan that can't be stored or carried out, or of what can't name a dataset, is told, and the others go on;
-        `owned` may be asked about any name. A `SourceFact` among the plans is pinned as `pins` are, and compared before
-        anything of the plan counts.
+        A plan that cannot be stored or executed, or an invalid dataset name, is reported, and other datasets continue.
+        `owned` accepts any name. A `SourceFact` among the plans is fixed like `pins`, and is compared before any plan
+        counts.
 
         Args:
-            owned: whether a dataset URN belongs to the caller's buckets.
-            states: what is stored of the datasets of those buckets; a dataset that is absent is new. Datasets that are
-                not idle, or are stopped, are not to be planned.
+            owned: returns whether a dataset URN belongs to the caller's buckets.
+            states: the stored states of the datasets of those buckets; an absent dataset is new. Datasets that are not
+                idle, or are stopped, must not be planned.
 
         Raises:
-            SourceError: if the source as a whole can't be used.
+            SourceError: if the source as a whole is unusable.
         """
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterable[str]:
-        """What keeps these from being positions in this source, one text each that begins with the dataset's name in
-        quotes (`repr`); called before a person sets them.
+        """Return the reasons why an operator cannot set these positions. Each text begins with the dataset's name in
+        quotes (`repr`).
 
-        The default refuses numbers below 0. It need not reach the source: what can't be asked about now is no problem.
+        The default rejects negative numbers. The source need not be reachable: a position that cannot be checked now is
+        accepted.
 
         Args:
             datasets: positions by partition, by dataset URN.
@@ -278,89 +312,88 @@ class Source(ABC):
         return negative_positions(datasets)
 
     def incarnations(self, states: Mapping[str, DatasetState]) -> Mapping[str, str]:
-        """Return the incarnation that positions of each dataset count in if an operator sets them. One that is left out
-        counts in what the next plan finds.
+        """Return the incarnation of each dataset's positions if an operator sets them. An absent dataset gets the
+        incarnation that the next plan finds.
 
-        The default keeps that of the stored watermark. A source that can be recreated asks which one is there, and
-        returns `kept_incarnations`. A source whose incarnations name its settings leaves out what these no longer name.
+        The default keeps the incarnation of the stored watermark. A source that can be recreated reads the current one
+        and returns `kept_incarnations`. A source whose incarnations name its settings omits those that are no longer
+        named.
 
         Args:
-            states: what is stored of the datasets; a dataset never heard of has no watermark.
+            states: the stored states; an unknown dataset has no watermark.
 
         Raises:
-            ConfigurationError: if positions of a dataset can't be set before its watermark is null.
+            ConfigurationError: if the dataset's watermark must be set to null first.
         """
         return kept_incarnations(states, {})
 
     def group_positions(self, group: str) -> GroupPositions:
-        """Where others stand that read the same, by the name that the source itself knows them by (a Kafka consumer
-        group). They are only asked about.
+        """Return the positions of a consumer group of the source's system, without changing them.
 
         Raises:
-            ConfigurationError: if the source keeps no such positions, as the default says.
-            SourceError: if it can't be asked.
+            ConfigurationError: if the source has no consumer groups, as the default.
+            SourceError: if the system cannot be queried.
         """
         raise ConfigurationError(
-            "this source keeps no positions of consumer groups",
+            "the source has no consumer groups",
             found=type(self).__name__,
-            todo="give them as a file: distcommit import-watermarks JOB.yaml --from POSITIONS.csv",
+            todo="pass the positions as a file: distcommit import-watermarks JOB.yaml --from POSITIONS.csv",
         )
 
     def lags(self, states: Mapping[str, DatasetState]) -> Iterable[Lag]:
-        """How far these datasets are behind, by URN; asked when a person wants to know it. The default can't tell.
+        """Return how far these datasets are behind, on an operator's request. The default returns none.
 
         Raises:
-            SourceError: if the source as a whole can't be asked.
+            SourceError: if the source as a whole cannot be queried.
         """
         return ()
 
     @abstractmethod
     def open(self) -> Extractor:
-        """An extractor for one task attempt."""
+        """Return an extractor for one task attempt."""
 
 
 class SourceSettings(Source):
-    """A source that is the section `source` of a job file, of that type."""
+    """A source configured by the section `source` of a job file, of that type."""
 
     @property
     def named_datasets(self) -> Sequence[str]:
-        """The datasets that the settings name one by one; those that a pattern selects are not among them."""
+        """Return the datasets that the settings name individually, without those that a pattern selects."""
         return ()
 
     @property
     def reads_again(self) -> bool:
-        """Whether it may plan by `SourceState.to_read_again`; if not, `task.retry_across_runs` is refused."""
+        """Return whether plans respect `SourceState.to_read_again`. If not, `task.retry_across_runs` is rejected."""
         return True
 
     @property
     def reads_whole(self) -> bool:
-        """Whether a work unit can end nowhere but at its end; if so, `limits.seconds` is refused."""
+        """Return whether a work unit can only end at its planned end. If so, `limits.seconds` is rejected."""
         return False
 
     @property
     def is_snapshot(self) -> bool:
-        """Whether each run reads all of each dataset anew; if so, `sink.publish` has to be `replace`."""
+        """Return whether each run reads every dataset from scratch, so that `sink.publish` must be `replace`."""
         return False
 
     @property
     def batch_column(self) -> str:
-        """Of a source that a streaming query feeds by `Job.on_batch`, and that reads nothing by itself: the column of
-        micro-batches that names each row's dataset. Empty of all others."""
+        """Return the column of micro-batches that names each row's dataset; empty unless a streaming query feeds the
+        source through `Job.on_batch`."""
         return ""
 
     @property
     def turns_away(self) -> Converter | None:
-        """What turns those of its records away that it could not read, before all other constructs; None if it gives
-        none out."""
+        """Return the converter that rejects unreadable records before all other constructs, if any can occur."""
         return None
 
     staged_by: ClassVar[str] = ""
-    """Of a source that needs the driver's Spark before a run plans: what asks it, as `module:function`. Called with
-    the Spark session, the source and the job's store it gives a context manager; what that gives is the source that the
-    run reads for as long as it lasts. Sources themselves do not know Spark."""
+    """Function, as `module:function`, of a source that needs the driver's Spark session before planning. It is called
+    with the session, the source and the job's store, and returns a context manager whose value is the source that the
+    run reads."""
 
     is_imported: ClassVar[bool] = False
-    """Whether a class that the settings name is imported before the source can answer anything. A job file is read
-    without that."""
+    """Whether a class named in the settings must be imported before the source can answer. A job file is read without
+    it."""
 
     type: str

@@ -1,4 +1,4 @@
-"""Commit steps: one effect and its proof each, as in the original design.
+"""Commit steps: one effect with its proof each, as in the original design.
 
 After Apache Gobblin's "Exactly Once Support" page: https://gobblin.apache.org/docs/miscellaneous/Exactly-Once-Support/
 """
@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 
 import msgspec
 
-from distcommit.core.errors import DistcommitError, plain_text, storage_error
+from distcommit.core.errors import DistcommitError, add_ids, copied, plain_text, storage_error
 from distcommit.core.interfaces.committer import CommitterContext, OpensCommitter
 from distcommit.core.ports import FileSystem
 from distcommit.core.watermark import Watermark
@@ -22,15 +22,22 @@ from distcommit.decoding import from_msgpack
 
 
 class Verdict(Enum):
-    """What is known of a step's effect. The third answer, LOST, is an instance of `Lost`."""
+    """The known state of a step's effect. The third state is an instance of `Lost`."""
 
     DONE = "done"
+    """The effect is proven."""
     PENDING = "pending"
+    """The effect is absent and can be brought about."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The effect can't be proven and can't be redone."""
+    """The effect can be neither proven nor repeated.
+
+    Attributes:
+        expected: the required state.
+        found: the actual state.
+    """
 
     expected: str
     found: str
@@ -41,8 +48,15 @@ Verification = Verdict | Lost
 
 @dataclass(frozen=True, slots=True)
 class StepContext:
-    """What steps may touch: one file system, two roots on it that every path is relative to, and what opens the
-    committers of the job's sinks, by name; `store_id`: whose steps they are, for ledgers at targets."""
+    """The environment of commit steps.
+
+    Attributes:
+        fs: the file system of both roots.
+        staging_root: the folder that staged paths are relative to.
+        output_root: the folder that final paths are relative to.
+        committers: the openers of committers by sink name.
+        store_id: the id of the job's store, for ledgers at targets.
+    """
 
     fs: FileSystem
     staging_root: str
@@ -52,13 +66,19 @@ class StepContext:
 
     @property
     def for_committers(self) -> CommitterContext:
-        """What the committers are opened with."""
+        """Return the environment that committers are opened with."""
         return CommitterContext(self.fs, self.staging_root, self.output_root, self.store_id)
 
 
 @dataclass(frozen=True, slots=True)
 class WatermarkMove:
-    """A dataset's watermark from `low`, None before its first, to `high`: of the partitions that these name."""
+    """A move of a dataset's watermark.
+
+    Attributes:
+        dataset_urn: the dataset.
+        low: the watermark before; None before the first commit.
+        high: the watermark after, for the partitions that it names.
+    """
 
     dataset_urn: str
     low: Watermark | None
@@ -68,10 +88,10 @@ class WatermarkMove:
 class CommitStep(ABC):
     """One idempotent effect with a proof at its target.
 
-    Subclasses set `type_name` and `version`, are made known with `steps.register`, and are stored as `to_row()`: plain
-    JSON-like values, never pickled. `execute` returns only when the effect is durable; executing again, also after
-    later sequences, changes nothing more. The steps of a sequence are verified and executed one after the other, and
-    the first that fails is the last (see `batches`).
+    Subclasses set `type_name` and `version` and are registered with `steps.register`. They are stored as `to_row()`:
+    plain JSON-like values, never pickled. `execute` returns only once the effect is durable. Executing again changes
+    nothing more, also after later sequences. The steps of a sequence are verified and executed in order and stop at the
+    first failure (see `batches`).
     """
 
     type_name: ClassVar[str]
@@ -82,136 +102,140 @@ class CommitStep(ABC):
 
     @property
     def sink_name(self) -> str:
-        """The sink whose committer brings the effect about; empty: the effect is on the job's file system."""
+        """Return the sink whose committer executes the step; empty if the effect is on the job's file system."""
         return ""
 
     @property
     def target_branch(self) -> str:
-        """The branch whose target's ledger it changes; empty if it changes none."""
+        """Return the branch whose target's ledger the step changes; empty if there is none."""
         return ""
 
     @property
     def move(self) -> WatermarkMove | None:
-        """The move of the dataset's watermark that is all of its effect; None: it has another one. A store that keeps
-        watermarks itself puts it into the record that closes the sequence, and does not execute the step."""
+        """Return the watermark move if that is the step's only effect, else None.
+
+        A store that keeps watermarks itself adds the move to the record that closes the sequence and does not execute
+        the step.
+        """
         return None
 
     @property
     def tries(self) -> Counter[str]:
-        """What the sink's committer has answered to `execute` of this step, since it was made or loaded, and for how
-        long it was asked: by the names of `Executed` that begin with `commit_`, and `target_ms`."""
+        """Return counts of the committer's outcomes for this step object (the `commit_` fields of `Executed`) and the
+        time spent (`target_ms`)."""
         return Counter()
 
     @property
     def prepared_by(self) -> tuple[str, ...]:
-        """The ids of attempts that have left at the target what this step makes visible; none if all that it needs is
-        in staging, or in the step."""
+        """Return the attempts that left data at the target which this step publishes; none if staging and the step hold
+        everything."""
         return ()
 
     @abstractmethod
     def verify(self) -> Verification | bool:
-        """DONE, PENDING or LOST; a bool is accepted (True is DONE, False is PENDING)."""
+        """Return DONE, PENDING or LOST. A bool is accepted: True is DONE, False is PENDING."""
 
     @abstractmethod
     def execute(self) -> bool | None:
-        """Bring the effect about, durably.
+        """Bring about the effect, durably.
 
         Returns:
             True or None if the effect is durable. False is a failure, like an exception.
 
         Raises:
-            LostError: if the effect can neither be proven nor be redone.
+            LostError: if the effect can be neither proven nor repeated.
         """
 
     def make_durable(self) -> bool | None:
-        """Makes an effect that was found DONE durable: it may be a crashed process's, not synced yet.
+        """Make an effect durable that `verify` found DONE, because a crashed process may not have synced it. Returns
+        like `execute`.
 
-        Needed only where `verify` can see an effect that a power loss could still undo. Returns as `execute`.
+        Needed only if `verify` can see an effect that a power loss could still undo.
         """
         return None
 
     def is_gone(self) -> bool:
-        """Whether the effect of a step that was done is there no more, where that can be told. After a run died that is
-        the sign of a target that is older than the store."""
+        """Return whether the effect of a done step has disappeared, if that can be detected. After a run died, this
+        indicates a target that is older than the store."""
         return False
 
     @classmethod
     def can_be_abandoned(cls) -> bool:
-        """Whether this kind of step has both `withdraw` and `undo`. One that has not keeps its sequence from being
-        abandoned, before anything is changed."""
+        """Return whether the step type implements both `withdraw` and `undo`. If not, its sequence cannot be abandoned,
+        which is checked before anything changes."""
         return cls.withdraw is not CommitStep.withdraw and cls.undo is not CommitStep.undo
 
     def withdraw(self) -> bool | None:
-        """Takes away what a late executor of this step would need, durably; the step is being abandoned. Returns as
-        `execute`.
+        """Remove what a late executor of this step would need, durably, because the step is being abandoned. Returns
+        like `execute`.
 
         Raises:
-            DistcommitError: if this kind of step can't be abandoned.
+            DistcommitError: if this step type cannot be abandoned.
         """
-        raise DistcommitError("this kind of commit step can't be abandoned", step=step_name(self))
+        raise DistcommitError("this type of commit step cannot be abandoned", step=step_name(self))
 
     def allow(self) -> bool | None:
-        """Takes back `withdraw`, durably, as the step of another target of the sequence can't be withdrawn: whoever
-        executes this one brings its effect about again. Where it can't, `_abandon` leaves the sequence revoking.
-        Returns as `execute`.
+        """Undo `withdraw`, durably, because another target of the sequence could not be withdrawn. Returns like
+        `execute`.
+
+        Any executor can then bring about the effect again. If this fails, the sequence stays in status REVOKING.
 
         Raises:
             NotImplementedError: the default.
         """
-        raise NotImplementedError(f"{step_name(self)} can't be allowed again once it was withdrawn")
+        raise NotImplementedError(f"{step_name(self)} cannot be allowed again after it was withdrawn")
 
     def undo(self) -> bool | None:
-        """Removes the step's effect where it is ours, durably; called after `withdraw` of all steps. Returns as
-        `execute`."""
-        raise DistcommitError("this kind of commit step can't be undone", step=step_name(self))
+        """Remove the step's own effect, durably, after `withdraw` of all steps. Returns like `execute`."""
+        raise DistcommitError("this type of commit step cannot be undone", step=step_name(self))
 
     @abstractmethod
     def to_row(self) -> list[Any]:
-        """The step as plain values: numbers, text, bytes, booleans, None, and lists or dicts of them."""
+        """Return the step as plain values: numbers, text, bytes, booleans, None, and lists or dicts of them."""
 
     @classmethod
     @abstractmethod
     def from_row(cls, row: list[Any], version: int, context: StepContext) -> Self:
-        """The step from what `to_row` gave, in this or an older `version`."""
+        """Create the step from the result of `to_row` in this or an older `version`."""
 
     @classmethod
     def to_rows(cls, steps: Sequence[Self]) -> bytes:
-        """The MessagePack list of many steps' rows; the default asks one by one."""
+        """Return the MessagePack list of many steps' rows. The default calls `to_row` for each."""
         return msgspec.msgpack.encode([step.to_row() for step in steps])
 
     @classmethod
     def from_rows(cls, rows: bytes, version: int, context: StepContext) -> list[Self]:
-        """The steps that `to_rows` stored; the default makes them one by one. Raises as `from_row` where they are not
-        what the class wrote."""
+        """Create the steps that `to_rows` stored. The default calls `from_row` for each. Raises like `from_row` for
+        invalid rows."""
         return [cls.from_row(row, version, context) for row in from_msgpack(rows, list[list[Any]])]
 
     @classmethod
     def batches(cls, steps: Sequence[Self]) -> Sequence[Sequence[Self]]:
         """Split consecutive steps of one sequence into batches, in their order.
 
-        The steps of a batch are verified together and then executed together, and the next batch begins once all of
-        them are done. The default puts each step into a batch of its own. A class may return larger batches only if
-        no step of a batch depends on another one.
+        The steps of a batch are verified together and then executed together. The next batch starts once all of them
+        are done. The default puts each step into a batch of its own. A class may return larger batches only if no step
+        of a batch depends on another one.
         """
         return [[step] for step in steps]
 
     @classmethod
     def verify_all(cls, steps: Sequence[Self]) -> list[Verification]:
-        """The verdict on each of many steps; the default asks one by one."""
+        """Return the verdict on each of many steps. The default calls `verify` for each."""
         return [as_verification(step.verify()) for step in steps]
 
     @classmethod
     def execute_all(
         cls, steps: Sequence[Self], verdicts: Sequence[Verification] | None = None
     ) -> list[DistcommitError | None]:
-        """Executes many steps and makes them durable together; the default goes one by one.
+        """Execute many steps and make them durable together. The default calls `execute` for each.
 
         Args:
             steps: the steps.
-            verdicts: what `verify_all` just said of them; steps found DONE are not executed, but are made durable.
+            verdicts: the result of `verify_all`. Steps found DONE are not executed, but are made durable.
 
         Returns:
-            for each step None, or why it failed. One failure does not keep others from running.
+            for each step None, or the reason of its failure. A failure does not stop the other steps.
         """
         errors: list[DistcommitError | None] = []
         for index, step in enumerate(steps):
@@ -228,13 +252,13 @@ class CommitStep(ABC):
     def execute_whole(
         cls, steps: Sequence[Self], verdicts: Sequence[Verification] | None = None
     ) -> list[DistcommitError | None]:
-        """As `execute_all`, of steps that are to take effect all or none; asked of those with a `sink_name` only. The
-        default does what it can of each."""
+        """Execute steps with a `sink_name` all or none. Arguments and result as for `execute_all`, which the default
+        calls."""
         return cls.execute_all(steps, verdicts)
 
 
 def as_verification(answer: Verification | bool) -> Verification:
-    """Return the typed verdict for what a step's `verify` returned.
+    """Return the typed verdict for the result of a step's `verify`.
 
     Raises:
         TypeError: if it is neither a verdict nor a bool.
@@ -252,7 +276,7 @@ def class_name(kind: type[Any]) -> str:
 
 
 def step_name(step: CommitStep) -> str:
-    """Return how errors name a step: the class of a custom one, and its own text."""
+    """Return the name of a step for errors: the class of a custom step, and its own text."""
     name = class_name(type(step))
     try:
         text = plain_text(repr(step), 1000)
@@ -262,9 +286,11 @@ def step_name(step: CommitStep) -> str:
 
 
 def step_error(error: BaseException, step: CommitStep) -> DistcommitError:
-    """Return the typed error for whatever a step raised."""
+    """Return the typed error for any exception that a step raised. It names the step."""
     if isinstance(error, DistcommitError):
-        return error
+        named = copied(error)
+        add_ids(named, step=step_name(step))
+        return named
     if isinstance(error, OSError):
         return storage_error(error, "a commit step failed", step=step_name(step))
     return DistcommitError(
@@ -276,15 +302,15 @@ def step_error(error: BaseException, step: CommitStep) -> DistcommitError:
 
 
 def require_success(step: str, callback: str, answer: object) -> None:
-    """Check what a callback of a custom step or committer returned: True and None are a success.
+    """Check the value that a callback of a custom step or committer returned: True and None are a success.
 
     Args:
-        step: how errors name the step.
+        step: the step's name for errors.
         callback: the callback's name.
-        answer: the value that it returned.
+        answer: the returned value.
 
     Raises:
-        DistcommitError: if the value stands for a failure.
+        DistcommitError: if the value means failure.
     """
     if answer is None or answer is True:
         return

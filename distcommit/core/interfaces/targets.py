@@ -1,4 +1,4 @@
-"""Things that sinks write to, so that a job whose source reads one of them is refused."""
+"""Targets that sinks write to. A job whose source reads its own target is rejected."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal
 from urllib.parse import unquote, urlsplit
 
 ICEBERG = "iceberg"
-"""The system of all Iceberg tables: whether two catalogs are one is known only where both have an address."""
+"""The system of all Iceberg tables. Two catalogs can be compared only where both have an address."""
 _WAREHOUSE = "warehouse:"
 _ANY = "*"
 _LOCAL: Mapping[str, str] = {"localhost": "127.0.0.1", "[::1]": "127.0.0.1", "::1": "127.0.0.1"}
@@ -20,12 +20,12 @@ _DIALECTS = {"mariadb": "mysql"}
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A thing that a sink writes to, as far as its settings name it.
+    """An object that a sink writes to, as far as its settings name it.
 
     Attributes:
-        kind: what it is; `root`: one of the job's own folders, which has no files but in folders.
+        kind: the kind of object; `root` is one of the job's own folders, which holds files only in subfolders.
         name: a topic; `schema.table`, or a table alone where there is no schema; a folder's path or URL.
-        systems: addresses that its system may have. A folder has none.
+        systems: possible addresses of its system. A folder has none.
         elsewhere: names of Spark catalogs that are known to be other systems.
     """
 
@@ -39,37 +39,39 @@ class Target:
         return _ANY in self.systems or not self.systems.isdisjoint(systems)
 
     def apart_from(self, catalogs: Mapping[str, frozenset[str]]) -> Target:
-        """Return the target with those of Spark's catalogs, by name, that are known not to have it.
+        """Return the target with the names of those Spark catalogs that are known not to contain it.
 
         Args:
-            catalogs: what `catalog_addresses` says of each.
+            catalogs: the `catalog_addresses` of each catalog by name.
         """
         if ICEBERG not in self.systems:
             return self
         return replace(self, elsewhere=frozenset(name for name, of in catalogs.items() if self._is_apart_from(of)))
 
     def _is_apart_from(self, addresses: frozenset[str]) -> bool:
-        """Return whether the catalogs have different addresses; or different warehouses of one REST catalog."""
+        """Return whether both have addresses and these differ, or they are different warehouses of one REST catalog."""
         for is_warehouse in (False, True):
-            ours = {each for each in self.systems - {ICEBERG} if each.startswith(_WAREHOUSE) is is_warehouse}
-            theirs = {each for each in addresses if each.startswith(_WAREHOUSE) is is_warehouse}
+            ours = {address for address in self.systems - {ICEBERG} if address.startswith(_WAREHOUSE) is is_warehouse}
+            theirs = {address for address in addresses if address.startswith(_WAREHOUSE) is is_warehouse}
             if ours and theirs and ours.isdisjoint(theirs):
                 return True
         return False
 
     def in_any_system(self) -> Target:
-        """Return the target as one that each system has, so that only names are compared."""
+        """Return the target as part of every system, so that only names are compared."""
         return replace(self, systems=frozenset({_ANY}))
 
 
 def broker_addresses(brokers: str) -> frozenset[str]:
-    """Return the addresses of a list of Kafka brokers, separated by commas."""
-    found = (broker.strip().rpartition("://")[2].lower() for broker in brokers.split(","))
-    return frozenset(_address(host or port, port if host else "9092") for host, _, port in map(_parted, found) if port)
+    """Return the addresses of a comma-separated list of Kafka brokers."""
+    urls = (broker.strip().rpartition("://")[2].lower() for broker in brokers.split(","))
+    return frozenset(
+        _address(host or port, port if host else "9092") for host, _, port in map(_split_broker, urls) if port
+    )
 
 
 def database_address(url: str) -> frozenset[str]:
-    """Return the address of a URL's database: dialect, server and name; a path of SQLite."""
+    """Return the address of a database URL: dialect, server and name, or the path for SQLite."""
     parts = urlsplit(url.removeprefix("jdbc:"))
     dialect = _DIALECTS.get(parts.scheme, parts.scheme)
     name = unquote(parts.path.removeprefix("/"))
@@ -80,7 +82,7 @@ def database_address(url: str) -> frozenset[str]:
 
 
 def catalog_addresses(uri: str, warehouse: str) -> frozenset[str]:
-    """Return what tells an Iceberg catalog from others: its address, and of a service its warehouse."""
+    """Return the identity of an Iceberg catalog: its address, and for a service its warehouse."""
     text = re.sub(r"^jdbc:sqlite:(?=/)", "sqlite:///", uri.removeprefix("jdbc:") if "jdbc:sqlite" not in uri else uri)
     scheme, _, rest = re.sub(r"^(\w+)\+\w+:", r"\1:", text).partition(":")
     if not rest:
@@ -89,16 +91,16 @@ def catalog_addresses(uri: str, warehouse: str) -> frozenset[str]:
         return database_address(f"{scheme}:{rest}")
     parts = urlsplit(f"{scheme}:{rest}")
     host = _address((parts.hostname or "").lower(), str(parts.port or _PORTS.get(scheme, 0)))
-    found = f"{host}{parts.path.rstrip('/')}"
-    return frozenset({found, f"{_WAREHOUSE}{warehouse}"} if warehouse else {found})
+    address = f"{host}{parts.path.rstrip('/')}"
+    return frozenset({address, f"{_WAREHOUSE}{warehouse}"} if warehouse else {address})
 
 
 def is_within(folder: str, other: str) -> bool:
-    """Return whether a folder is another one, or lies in it."""
+    """Return whether a folder equals another one or is inside it."""
     return (folder.rstrip("/") + "/").startswith(other.rstrip("/") + "/")
 
 
-def _parted(broker: str) -> tuple[str, str, str]:
+def _split_broker(broker: str) -> tuple[str, str, str]:
     return broker.rpartition(":")
 
 

@@ -1,4 +1,4 @@
-"""What commit logs and stored states are made of.
+"""Structures of commit logs and stored states.
 
 Must not change without a new format version. Start reading at `log_records`.
 """

@@ -1,4 +1,4 @@
-"""Settings that give stored state its meaning: a store is used with those that it was filled with, and no others."""
+"""Fixed settings: they give stored state its meaning, so a store accepts only the values that it was filled with."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A setting's value, which the store records with its first run.
+    """The value of a fixed setting, which the store records with its first run.
 
-    `otherwise`: what a person who wants another value can do, if `distcommit import-watermarks` into a new store can't
-    carry over what is stored, and refuses to (of a source).
-    `unrecorded`: what a store was filled with that has recorded none, if that is known; this value is not recorded.
-    `binds`: whether the store keeps to this value from now on, as long as it had no other one. One that does not bind
-    is only noted, beside those before it.
+    Attributes:
+        value: the value.
+        otherwise: for a source's setting, the remedy for an operator who wants another value and cannot carry the state
+            over with `distcommit import-watermarks`.
+        unrecorded: the value of stores that recorded none, if it is known. This value is not recorded.
+        binds: whether the store rejects other values from now on, provided that it had no other value before. A value
+            that does not bind is only noted beside earlier values.
     """
 
     value: str
@@ -25,26 +27,33 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class PinnedSettings:
-    """What a job says of the settings that its store pins, by their names in the job file.
+    """The job's fixed settings.
 
-    `carried_by`: the command that carries over what is stored, for messages.
+    Attributes:
+        settings: the values by their names in the job file.
+        carried_by: the command that carries the stored state over to other values, for messages.
     """
 
     settings: Mapping[str, Pin] = field(default_factory=dict)
     carried_by: str = "distcommit import-watermarks NEW.yaml --from OLD.yaml"
 
     def __getitem__(self, name: str) -> str:
-        """The value of a setting."""
+        """Return the value of a setting."""
         return self.settings[name].value
 
     def with_values(self, values: Mapping[str, str]) -> PinnedSettings:
-        """The same, but for these settings."""
+        """Return a copy with other values for these settings."""
         return replace(self, settings={**self.settings, **{name: Pin(value) for name, value in values.items()}})
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFact:
-    """What a source has found itself to be, such as the id of a cluster: pinned like a setting, once it is known."""
+    """A property that a source finds out at run time, such as a cluster's id. It is fixed once it is known.
+
+    Attributes:
+        name: the property's name.
+        pin: its value.
+    """
 
     name: str
     pin: Pin

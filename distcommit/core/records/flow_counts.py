@@ -1,4 +1,4 @@
-"""What the constructs of a flow have done, over many attempts at work units."""
+"""Record counts of a job's constructs and checkers, summed over attempts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,15 @@ Counted = TypeVar("Counted", "ConstructCounts", "CheckCounts", "BranchFailures")
 
 
 class CheckCounts(Struct, frozen=True, array_like=True):
-    """How often a task checker of a branch was satisfied, and how often not."""
+    """Results of a task checker in a branch.
+
+    Attributes:
+        branch: the branch.
+        checker: the checker's name.
+        mandatory: whether a failed check fails the work unit.
+        passed: the number of attempts that passed.
+        failed: the number of attempts that did not.
+    """
 
     branch: str
     checker: str
@@ -24,7 +32,13 @@ class CheckCounts(Struct, frozen=True, array_like=True):
 
 
 class BranchFailures(Struct, frozen=True, array_like=True):
-    """How many work units have succeeded without an optional branch, which failed at that construct."""
+    """Work units that succeeded although an optional branch failed.
+
+    Attributes:
+        branch: the optional branch.
+        construct: the construct that failed.
+        work_units: the number of work units.
+    """
 
     branch: str
     construct: str
@@ -32,8 +46,14 @@ class BranchFailures(Struct, frozen=True, array_like=True):
 
 
 class FlowCounts(Struct, frozen=True):
-    """Sums by construct and by checker, each in its place in the flow: so many, however many attempts there were; and
-    what optional branches lack."""
+    """Sums by construct, by checker and by failed optional branch. Their size does not depend on the number of
+    attempts.
+
+    Attributes:
+        constructs: the record counts by branch and construct.
+        checks: the check results by branch and checker.
+        failures: the failures of optional branches.
+    """
 
     constructs: tuple[ConstructCounts, ...] = ()
     checks: tuple[CheckCounts, ...] = ()
@@ -41,11 +61,11 @@ class FlowCounts(Struct, frozen=True):
 
     @classmethod
     def of(cls, state: TaskState) -> FlowCounts:
-        """Of one attempt."""
+        """Return the counts of one attempt."""
         checks = [
-            CheckCounts(result.branch, each.checker, each.mandatory, *((1, 0) if each.passed else (0, 1)))
+            CheckCounts(result.branch, check.checker, check.mandatory, *((1, 0) if check.passed else (0, 1)))
             for result in state.branches
-            for each in result.checks
+            for check in result.checks
         ]
         failures = [
             BranchFailures(result.branch, result.error_construct, 1)
@@ -68,13 +88,13 @@ class FlowCounts(Struct, frozen=True):
 
 
 def _summed(counts: Iterable[Counted], names: int) -> Iterable[Counted]:
-    """One of each, by its first fields, which name it; the others add up."""
+    """Add up counts with equal leading fields, which name them."""
     sums: dict[tuple[object, ...], Counted] = {}
-    for each in counts:
-        values = astuple(each)
-        known = sums.get(values[:names])
-        if known is not None:
-            added = map(sum, zip(astuple(known)[names:], values[names:], strict=True))
-            each = type(each)(*values[:names], *added)  # noqa: PLW2901 - what it comes to with those before
-        sums[values[:names]] = each
+    for count in counts:
+        values = astuple(count)
+        total = sums.get(values[:names])
+        if total is not None:
+            added = map(sum, zip(astuple(total)[names:], values[names:], strict=True))
+            count = type(count)(*values[:names], *added)  # noqa: PLW2901 - the running sum
+        sums[values[:names]] = count
     return sums.values()

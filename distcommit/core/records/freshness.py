@@ -1,4 +1,4 @@
-"""How soon what a source has is to be visible, by dataset, and how much of one a run reads before the others."""
+"""Freshness targets: how soon a dataset's records must be visible, and how much of one dataset a run reads first."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ import re
 from dataclasses import dataclass
 
 BEHIND = "behind its target"
-"""The kind of a run's note on a dataset that was further behind its source than its freshness target, as it began."""
+"""Kind of the note on a dataset that missed its freshness target when the run started."""
 
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
     """Freshness targets of a job.
 
-    `target_s`: seconds from a record's appearance in the source to its being visible; 0 for none. `targets`: of
-    datasets whose whole names match these regular expressions, instead of `target_s`; the first that does counts.
-    `records_per_run`: how many positions of one dataset a run reads, where its source can tell, 0 for all; one that has
-    more is *backlogged* and read after the others. `slice_s`: how long a task goes on with backlogged ones, 0 for no
-    limit.
+    Attributes:
+        target_s: seconds between a record's appearance in the source and its visibility; 0 for none.
+        targets: targets for datasets whose whole name matches the regular expression, in place of `target_s`. The first
+            match counts.
+        records_per_run: positions of one dataset that a run reads, where its source can count them; 0 for all. A
+            dataset with more is *backlogged* and read after the others.
+        slice_s: how long a task continues with backlogged datasets; 0 for no limit.
     """
 
     target_s: float = 0
@@ -30,11 +32,13 @@ class Freshness:
 
     @property
     def smallest_s(self) -> float:
-        """The smallest target of all, 0 if there is none."""
-        return min((each for each in (self.target_s, *(target for _, target in self.targets)) if each), default=0)
+        """Return the smallest target of all, 0 if there is none."""
+        return min(
+            (seconds for seconds in (self.target_s, *(target for _, target in self.targets)) if seconds), default=0
+        )
 
     def target_of(self, dataset_urn: str) -> float:
-        """The dataset's target in seconds, 0 if it has none."""
+        """Return the dataset's target in seconds, 0 if it has none."""
         matching = (target for pattern, target in self.targets if re.fullmatch(pattern, dataset_urn))
         return next(matching, self.target_s)
 

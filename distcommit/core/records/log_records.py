@@ -1,4 +1,4 @@
-"""The records of a commit log, and the state that folding them gives.
+"""Records of bucket logs, and the dataset states that folding them gives. Records of the job log: `job_records`.
 
 These structures are the stored format. `stores.logs.segment` writes them as MessagePack arrays, each record with its
 tag in front. A field may only be added at the end, with a default. Any other change needs a new format version.
@@ -6,21 +6,28 @@ tag in front. A field may only be added at the end, with a default. Any other ch
 
 from __future__ import annotations
 
-from enum import Enum, IntEnum, StrEnum
+from enum import Enum, StrEnum
 
 from msgspec import Struct
 
+from distcommit.core.records.job_records import Cut, Decide, Generation, Head, Heads, Rebucket
 from distcommit.core.records.read_failures import FailedReading, Unread
 from distcommit.core.watermark import Position, Watermark
 from distcommit.core.work import SchemaIds, SkippedRange
 
 TargetEpochs = dict[str, tuple[int, ...]]
-"""By branch that is committed at a target of its own: the epochs that the target's ledger may have for the dataset (0:
-no row); none if nobody knows."""
+"""By branch with a target of its own: the epochs that the target's ledger may have for the dataset (0: no row); empty
+if they are not known."""
 
 
 class StepBatch(Struct, frozen=True, array_like=True):
-    """Consecutive steps of one registered type, as data. `rows` is the MessagePack list of the steps' rows."""
+    """Consecutive steps of one registered type, as data.
+
+    Attributes:
+        type_name: the registered type.
+        version: the version of the rows.
+        rows: the MessagePack list of the steps' rows.
+    """
 
     type_name: str
     version: int
@@ -28,13 +35,23 @@ class StepBatch(Struct, frozen=True, array_like=True):
 
 
 class SealedSequence(Struct, frozen=True, array_like=True):
-    """All commit steps of one dataset in one run, with the watermark they carry from `low` to `high`.
+    """All commit steps of one dataset in one run. Its name is (dataset_urn, epoch), at most one per dataset and run.
 
-    Named (dataset_urn, epoch): at most one per dataset and run. `start` says where partitions without a position in
-    `low` begin; `left_out` why work units of the plan are not in it, if any are not; `content_sum` what the records of
-    its files come to (`sinks.files.content`), empty if that is not known; `schemas`: by converter, the ids of the
-    schemas that the dataset's records may be of from then on; `targets`: what targets have once it is done;
-    `replaces`: whether it publishes a replacement (`stores.folders.tombstones`).
+    Attributes:
+        dataset_urn: the dataset.
+        epoch: the run that sealed it.
+        low: the watermark that it was planned on.
+        high: the watermark that DONE sets.
+        steps: the steps, in execution order.
+        start: the first positions of partitions without a position in `low`.
+        skipped: ranges that it skips.
+        records: the number of records that it publishes.
+        files: the number of files that it publishes.
+        left_out: why work units of the plan are not part of it; empty if all are.
+        content_sum: the content sum of its files (`sinks.files.content`); empty if it is not known.
+        schemas: the schema ids that the dataset's records may have from then on, by converter.
+        targets: the epochs that targets have once it is done.
+        replaces: whether it publishes a replacement (`stores.folders.tombstones`).
     """
 
     dataset_urn: str
@@ -54,33 +71,38 @@ class SealedSequence(Struct, frozen=True, array_like=True):
 
 
 class SequenceName(Struct, frozen=True, array_like=True):
-    """The name of a sequence: its dataset, and the epoch of the run that sealed it."""
+    """The name of a sequence.
+
+    Attributes:
+        dataset_urn: the dataset.
+        epoch: the epoch of the run that sealed it.
+    """
 
     dataset_urn: str
     epoch: int
 
 
 class Fence(Struct, frozen=True, array_like=True, tag="Fence"):
-    """From here on only `epoch` may seal; `run_id` tells whose it is."""
+    """From here on only the run of `epoch`, whose id is `run_id`, may seal."""
 
     epoch: int
     run_id: str
 
 
 class Gate(Enum):
-    """When the steps of what is sealed may run.
-
-    HELD: only after the job log's decision. PASSED: their effects were durable before they were sealed (at-least-once):
-    the record closes them as DONE does, and they carry no steps.
-    """
+    """When the steps of sealed sequences may run."""
 
     OPEN = "open"
+    """At once."""
     HELD = "held"
+    """After the job log's decision."""
     PASSED = "passed"
+    """Their effects were durable before the seal (at-least-once). The record closes the sequences like DONE, and they
+    carry no steps."""
 
 
 class Intent(Struct, frozen=True, array_like=True, tag="Intent"):
-    """Seals sequences, all or none."""
+    """Seals the sequences of a run, all or none. `gate` applies to all of them."""
 
     epoch: int
     sequences: tuple[SealedSequence, ...]
@@ -88,14 +110,14 @@ class Intent(Struct, frozen=True, array_like=True, tag="Intent"):
 
 
 class Done(Struct, frozen=True, array_like=True, tag="Done"):
-    """All effects of these sequences are durable: their watermarks move with this record."""
+    """All effects of these sequences are durable. Their watermarks move with this record."""
 
     epoch: int
     sequences: tuple[SequenceName, ...]
 
 
 class Failed(Struct, frozen=True, array_like=True, tag="Failed"):
-    """A run could not finish this sequence; with `quarantine` nobody tries again until a person says so."""
+    """A run could not finish this sequence. `quarantine`: no run tries again until an operator acts."""
 
     epoch: int
     sequence: SequenceName
@@ -104,7 +126,7 @@ class Failed(Struct, frozen=True, array_like=True, tag="Failed"):
 
 
 class LeftSequence(Struct, frozen=True, array_like=True):
-    """A sequence that a run has left pending, and why."""
+    """A sequence that a run left pending, and the reason."""
 
     dataset_urn: str
     epoch: int
@@ -112,48 +134,47 @@ class LeftSequence(Struct, frozen=True, array_like=True):
 
 
 class Left(Struct, frozen=True, array_like=True, tag="Left"):
-    """A run leaves these sequences pending for the next one; it is nobody's failed attempt.
-
-    `outage`: their target was tried with something else, and does not work.
-    """
+    """A run leaves these sequences pending for the next one. This is not a failed attempt. `outage`: a probe of their
+    target failed too."""
 
     epoch: int
     sequences: tuple[LeftSequence, ...]
     outage: bool = False
 
 
-class Decide(Struct, frozen=True, array_like=True, tag="Decide"):
-    """In the job log: the held sequences of `epoch` are to be published."""
-
-    epoch: int
-
-
 class Dropped(Struct, frozen=True, array_like=True, tag="Dropped"):
-    """Held sequences of an older epoch that was never decided: nothing of them was published."""
+    """The run removes held sequences of an older epoch that was never decided. None of their steps was executed."""
 
     epoch: int
     sequences: tuple[SequenceName, ...]
 
 
 class HandAction(StrEnum):
-    """What a person may do to a quarantined sequence; QUARANTINE, to a pending one.
-
-    GIVEN_UP accepts one that was to be abandoned, where that can't be finished. READ_AGAIN lets runs plan a
-    dataset that the run of that epoch was the last to fail to read, and that was stopped; there is no sequence.
-    """
+    """An operator's action on a dataset. `protocol.validity.BY_HAND` has the required and the resulting status of
+    each."""
 
     RETRY = "retry"
+    """Execute a quarantined sequence again."""
     ACCEPT = "accept"
+    """Close a quarantined sequence as done."""
     REVOKING = "revoking"
+    """Start abandoning a quarantined sequence."""
     RESTORED = "restored"
+    """Stop abandoning it: it is quarantined again."""
     ABANDONED = "abandoned"
+    """Abandoning has finished: the sequence is gone."""
     QUARANTINE = "quarantine"
+    """Quarantine a pending sequence."""
     GIVEN_UP = "given-up"
+    """Accept a sequence whose abandoning cannot be finished."""
     READ_AGAIN = "read-again"
+    """Resume planning of a stopped dataset. The name's epoch is the last run that failed to read it; there is no
+    sequence."""
 
 
 class ByHand(Struct, frozen=True, array_like=True, tag="ByHand"):
-    """A person's action on a sequence; needs no fence. `skipped`: of an accepted one, positions that are not there."""
+    """An operator's action on a sequence, without a fence. `skipped`: positions that an accepted sequence does not
+    publish."""
 
     action: HandAction
     sequence: SequenceName
@@ -162,7 +183,7 @@ class ByHand(Struct, frozen=True, array_like=True, tag="ByHand"):
 
 
 class SetWatermark(Struct, frozen=True, array_like=True, tag="SetWatermark"):
-    """A person moves an idle dataset's watermark, in either direction."""
+    """An operator sets an idle dataset's watermark, forward or back."""
 
     dataset_urn: str
     watermark: Watermark | None
@@ -170,14 +191,14 @@ class SetWatermark(Struct, frozen=True, array_like=True, tag="SetWatermark"):
 
 
 class SetWatermarks(Struct, frozen=True, array_like=True, tag="SetWatermarks"):
-    """A person sets the watermarks of many idle datasets at once, all or none."""
+    """An operator sets the watermarks of many idle datasets, all or none."""
 
     watermarks: dict[str, Watermark]
     who: str
 
 
 class DatasetStatus(StrEnum):
-    """Where a dataset stands between its sequences."""
+    """The status of a dataset: that of its open sequence, or IDLE."""
 
     IDLE = "idle"
     PENDING = "pending"
@@ -186,10 +207,15 @@ class DatasetStatus(StrEnum):
 
 
 class OpenSequence(Struct, frozen=True, array_like=True):
-    """A sealed sequence that is not done yet, and its status, which is never `idle`.
+    """A sealed sequence that is not done.
 
-    `held`: it may run only once its run was decided on; `tried_epochs`: runs that failed to replay it; `reason`: why it
-    was not finished last time, and `outage` whether its target was to blame.
+    Attributes:
+        status: its status, never IDLE.
+        sequence: the sequence.
+        held: whether it may run only once its run was decided.
+        tried_epochs: the runs that failed to replay it.
+        reason: why the last run did not finish it.
+        outage: whether an outage of its target was to blame.
     """
 
     status: DatasetStatus
@@ -206,7 +232,8 @@ class OpenSequence(Struct, frozen=True, array_like=True):
 
 
 class EarlierReading(Struct, frozen=True, array_like=True):
-    """The range of an incarnation of a source that was read before the source was recreated."""
+    """The range of an earlier incarnation of a source that was read. `origin` has the first positions, `watermark` the
+    end."""
 
     watermark: Watermark
     origin: dict[str, Position] = {}
@@ -215,14 +242,25 @@ class EarlierReading(Struct, frozen=True, array_like=True):
 class DatasetState(Struct, frozen=True, array_like=True):
     """The state of one dataset in the fold.
 
-    `open`: its sequence that is not done, if it has one; `closed_epoch`: newest epoch that may not seal again;
-    `done_epoch`: newest epoch whose sequence is published; `origin`: the first position ever read, by partition;
-    `accepted_epochs`: the newest sequence that an operator accepted;
-    `done_records`, `done_files`, `done_content_sum` and `done_left_out`: what the sequence of `done_epoch` published,
-    and why not more; `unread`: what could not be read, if that was so the last time; `schemas`: by converter, the ids
-    of the schemas that its records are of; `targets`: what targets have, as the store knows it. `forgotten`: the
-    watermark that it had when an operator set it to null, until it has another one; `replacement`: the epoch of its
-    newest replacement, 0 if there is none; `earlier`: how far other incarnations of its source were read.
+    Attributes:
+        dataset_urn: the dataset.
+        open: the sequence that is not done, if there is one.
+        watermark: the stored watermark; None if nothing was committed.
+        closed_epoch: the newest epoch that may not seal again.
+        done_epoch: the newest epoch whose sequence is published.
+        origin: the first position ever read, by partition.
+        skipped: ranges of which nothing is published.
+        accepted_epochs: the newest sequence that an operator accepted.
+        done_records: the records of `done_epoch`.
+        done_files: the files of `done_epoch`.
+        done_left_out: why `done_epoch` did not publish its whole plan.
+        done_content_sum: the content sum of `done_epoch`.
+        unread: the current read failure.
+        schemas: the schema ids of its records, by converter.
+        targets: the epochs that targets have, as far as the store knows.
+        forgotten: the watermark before an operator set it to null, until it has another one.
+        replacement: the epoch of its newest replacement; 0 if there is none.
+        earlier: the ranges read of other incarnations of its source.
     """
 
     dataset_urn: str
@@ -245,45 +283,47 @@ class DatasetState(Struct, frozen=True, array_like=True):
     earlier: tuple[EarlierReading, ...] = ()
 
     def bases(self, branch: str) -> tuple[int, ...]:
-        """Return the epochs that the ledger of a branch's target may have for the dataset before its next commit there;
-        none if they are not known, because the branch is new to the dataset."""
+        """Return the epochs that a target's ledger may have before the next commit to that branch.
+
+        Empty if they are not known, because the branch is new to the dataset.
+        """
         return self.targets.get(branch, () if self.done_epoch else (0,))
 
     @property
     def reached(self) -> Watermark | None:
-        """How far the dataset was read: its watermark, or the one that an operator has set to null since."""
+        """Return the end of what was read: the watermark, or the one before an operator set it to null."""
         return self.watermark if self.watermark is not None else self.forgotten
 
     @property
     def is_stopped(self) -> bool:
-        """Whether no run plans it, since too many could not read it."""
+        """Return whether no run plans the dataset, because too many runs failed to read it."""
         return self.unread is not None and self.unread.stopped
 
     @property
     def status(self) -> DatasetStatus:
-        """Where it stands between its sequences."""
+        """Return the status."""
         return self.open.status if self.open else DatasetStatus.IDLE
 
     @property
     def sequence(self) -> SealedSequence | None:
-        """The sequence that is not done, if it has one."""
+        """Return the sequence that is not done, if there is one."""
         return self.open.sequence if self.open else None
 
     @property
     def reason(self) -> str:
-        """Why its sequence is not done, if a run could not finish it."""
+        """Return why the open sequence is not done, if a run failed to finish it."""
         return self.open.reason if self.open else ""
 
     @property
     def tried_epochs(self) -> tuple[int, ...]:
-        """Runs that failed to replay its sequence."""
+        """Return the runs that failed to replay the open sequence."""
         return self.open.tried_epochs if self.open else ()
 
 
 class Rebuilt(Struct, frozen=True, array_like=True, tag="Rebuilt"):
-    """The states of these datasets are what a person had made from the published files, whatever they were before.
+    """Replaces the states of these datasets with states made from the published files by an operator.
 
-    In the job log, of none: the heads of all buckets are forgotten, so that their logs go on as they stand.
+    In the job log, without datasets: all log heads are discarded, so that the bucket logs continue from where they are.
     """
 
     epoch: int
@@ -291,72 +331,27 @@ class Rebuilt(Struct, frozen=True, array_like=True, tag="Rebuilt"):
     who: str
 
 
-class Head(Struct, frozen=True, array_like=True):
-    """Where a bucket's log was: the number and the checksum of its newest segment, which covers who wrote it.
-
-    `is_whole`: False of a bucket that had lost what stood above its last head. It keeps that head, and every run looks
-    at it again.
-    """
-
-    bucket: int
-    number: int
-    checksum: str
-    is_whole: bool = True
-
-
-class CutPhase(IntEnum):
-    """Where in a run a CUT stands: when all that older runs left is replayed, or when the run has ended."""
-
-    BEGAN = 1
-    ENDED = 2
-
-
-class Cut(Struct, frozen=True, array_like=True, tag="Cut"):
-    """In the job log: where the bucket logs were, as a run saw them after its own fences. ENDED says that it ended."""
-
-    epoch: int
-    phase: CutPhase
-    heads: tuple[Head, ...]
-
-
-class Heads(Struct, frozen=True, array_like=True, tag="Heads"):
-    """In the job log: where bucket logs were after what a person did; each above the last head of its bucket."""
-
-    heads: tuple[Head, ...]
-    who: str
-
-
-class Rebucket(Struct, frozen=True, array_like=True, tag="Rebucket"):
-    """In the job log: from here on nothing goes on but the move to generation `generation`, of so many buckets.
-
-    `settings`: what gives a dataset its name and its bucket there, as the store pins it.
-    """
-
-    epoch: int
-    generation: int
-    buckets: int
-    settings: dict[str, str] = {}
-
-
 class Moved(Struct, frozen=True, array_like=True, tag="Moved"):
-    """In a bucket's log, its last valid record: what it holds goes on in the logs of that generation."""
-
-    epoch: int
-    generation: int
-
-
-class Generation(Struct, frozen=True, array_like=True, tag="Generation"):
-    """In the job log: the logs of the generation that was under way are complete, and count from here on."""
+    """The last valid record of a bucket's log, which continues in the logs of that generation."""
 
     epoch: int
     generation: int
 
 
 class Checkpoint(Struct, frozen=True, array_like=True, tag="Checkpoint"):
-    """The whole fold: older segments can be deleted. `previous`: the number of the checkpoint before it.
+    """The whole fold, so that older segments can be deleted.
 
-    The last five are the job log's: epochs of the newest CUTs of each phase, the newest head of each bucket, and how
-    many buckets there are in which generation (0: as the store was made), or will be.
+    Attributes:
+        fence_epoch: the epoch of the newest fence.
+        fence_run_id: the run of the newest fence.
+        decided_epochs: the runs whose held sequences must be published.
+        datasets: the states.
+        previous: the number of the previous checkpoint.
+        cuts: in the job log, the epochs of the newest CUT of each phase.
+        heads: in the job log, the newest head of each bucket.
+        generation: in the job log, the current generation.
+        buckets: in the job log, its number of buckets (0: as the store was created).
+        under_way: in the job log, the move to the next generation.
     """
 
     fence_epoch: int

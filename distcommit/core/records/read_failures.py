@@ -1,4 +1,4 @@
-"""What a log keeps of datasets that runs could not read: the record, and what it leaves in a dataset's state."""
+"""Read failures: their log record, and their trace in a dataset's state."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ from distcommit.core.watermark import Watermark
 
 
 class UnreadDataset(Struct, frozen=True, array_like=True):
-    """A dataset of which a run could not read all that it had planned, and why.
+    """A dataset of which a run could not read everything that it had planned.
 
-    `low`: its watermark as the run saw it; `expected_high`: where what is not read was to end; `stops`: no run plans it
-    any more until a person says so; `outage`: it is nobody's failed run.
+    Attributes:
+        dataset_urn: the dataset.
+        low: the dataset's watermark in that run.
+        expected_high: the planned end of the unread partitions.
+        reason: the error.
+        stops: whether the dataset is stopped: no run plans it until an operator releases it.
+        outage: whether an outage is to blame, so that the run does not count as failed.
     """
 
     dataset_urn: str
@@ -23,18 +28,27 @@ class UnreadDataset(Struct, frozen=True, array_like=True):
 
 
 class Unread(Struct, frozen=True, array_like=True, tag="Unread"):
-    """A run could not read these datasets: their watermarks stay, or moved less far than planned."""
+    """Record: a run could not read these datasets. Their watermarks stay, or moved less far than planned.
+
+    Attributes:
+        epoch: the run.
+        datasets: the datasets, each once.
+    """
 
     epoch: int
     datasets: tuple[UnreadDataset, ...]
 
 
 class FailedReading(Struct, frozen=True, array_like=True):
-    """What runs have failed to read of a dataset since its watermark last moved as planned.
+    """Read failures of a dataset since its watermark last moved as planned.
 
-    `epoch`: the newest of these runs; `failed_runs`: how many in a row, without those that an `outage` is to blame for;
-    `expected_high`: where what the newest has not read was to end; `stopped`: no run plans the dataset until a person
-    says so.
+    Attributes:
+        epoch: the newest run that failed.
+        failed_runs: the number of failed runs in a row, without outages.
+        expected_high: the planned end of the partitions that the newest run did not read.
+        reason: the error of the newest run.
+        stopped: whether no run plans the dataset until an operator releases it.
+        outage: whether an outage is to blame for the newest failure.
     """
 
     epoch: int

@@ -1,4 +1,4 @@
-"""What readers go by: how far each dataset is published, and what a task tells of a bucket for that."""
+"""Entries of snapshots, from which readers learn how far each dataset is published."""
 
 from __future__ import annotations
 
@@ -7,22 +7,32 @@ from msgspec import Struct
 from distcommit.core.watermark import Watermark
 
 CutName = tuple[int, int]
-"""The epoch of a cut's run, and where in it the cut stands (`CutPhase`)."""
+"""The epoch of the snapshot's run, and its place in the run (`CutPhase`)."""
 
 
 class SeenDataset(Struct, frozen=True, array_like=True):
-    """How far a dataset is published: `done_epoch` is the newest epoch of which files are live."""
+    """How far a dataset is published.
+
+    Attributes:
+        done_epoch: the newest epoch with published files.
+        watermark: the watermark.
+    """
 
     done_epoch: int
     watermark: Watermark | None
 
 
 class SeenBucket(Struct, frozen=True):
-    """A bucket as its owner has seen it, for the run's next cut.
+    """A bucket as its owner read it for the run's next snapshot.
 
-    `number` and `checksum`: of the newest segment of its log then; `pieces`: file names of a base and what came after
-    it, which say how far its datasets are, and `total` what these come to; `open`: how many sequences are not done, and
-    `decided_open`: whether one of them is of a whole job that was decided to be published.
+    Attributes:
+        bucket: the bucket.
+        number: the number of the newest segment of its log.
+        checksum: the checksum of that segment.
+        pieces: the file names of the delta chain: a base and its successors.
+        total: the checksum of the chain's content.
+        open: the number of sequences that are not done.
+        decided_open: whether one of these belongs to an atomic job whose publication was decided.
     """
 
     bucket: int

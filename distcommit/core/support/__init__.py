@@ -1,4 +1,4 @@
-"""Small helpers: parallel calls, batches of storage operations, child processes, display in notebooks.
+"""Helpers that know no datasets: parallel calls, I/O batching, child processes, display in notebooks.
 
 Must not know datasets. Start reading at `io_batching`.
 """

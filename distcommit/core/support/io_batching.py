@@ -1,7 +1,15 @@
-"""Doing many pieces of work in step, so that they share what each of them would have to wait for.
+"""I/O batching: many generators share the storage operations that each of them would wait for.
 
-A piece of work is a generator, written as if it were alone. Where it comes to something that costs as much for many as
-for one, such as a barrier of the disk, it yields a request, and is sent the answer.
+Committing a bucket waits for the storage several times: to put a log segment, to sync a folder, to rename files. One
+sync for eight buckets takes about as long as a sync for one. So work on a bucket is a generator. Where it would wait,
+it yields a *request*, and it is sent the answer::
+
+    def close(log: CommitLog) -> BatchedWork[None]:
+        is_put = yield PutIfAbsent(fs, path, data)
+
+The runner resumes each generator until it has yielded a request or has ended. Then it answers all requests of one class
+with one call, sends every generator its answer, and repeats. Each generator is written as if it ran alone, and its
+requests stay in its own order. An error of one generator does not affect the others.
 """
 
 from __future__ import annotations
@@ -11,21 +19,26 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, Self, TypeVar
 
+from distcommit.core.errors import add_ids, copied
 from distcommit.core.support.parallel import in_flight
 
 Result = TypeVar("Result")
 
-_UNDER_WAY = 8
+_MIN_BATCH = 8
+"""Generators that run at a time, at least. More would share more, but use more memory: on a disk, 16 take as long."""
 
 
 class Request(Protocol):
-    """Something that is done for many at once."""
+    """An operation that costs about as much for many requests as for one."""
 
     @classmethod
     @abstractmethod
     def answer_all(cls, requests: Sequence[Self]) -> Sequence[Any]:
-        """Does what at least one request asks for; answers in their order. An exception among them is raised where the
-        request was made, and one that is raised here, in all of them."""
+        """Execute at least one request; return the answers in order.
+
+        An Exception among the answers is raised in the generator that made the request. An Exception raised here is
+        raised in all of them.
+        """
         ...
 
 
@@ -37,11 +50,20 @@ class _Ended(Generic[Result]):
     outcome: Result | Exception
 
 
+def with_ids(work: Work[Result], **ids: object) -> Work[Result]:
+    """Add ids, such as the bucket, to every error that leaves the work."""
+    try:
+        return (yield from work)
+    except Exception as error:
+        add_ids(error, **ids)
+        raise
+
+
 def in_step(works: Sequence[Work[Result]], threads: int = 1) -> list[Result]:
-    """What each piece of work returned, in their order; see `outcomes_in_step`.
+    """Run the works, batching their requests. Return their results in order; see `run_batched_outcomes`.
 
     Raises:
-        Exception: the first that a piece of work raised, when all have ended.
+        Exception: the first error of a work, once all have ended.
     """
     results: list[Result] = []
     for outcome in outcomes_in_step(works, threads):
@@ -52,23 +74,21 @@ def in_step(works: Sequence[Work[Result]], threads: int = 1) -> list[Result]:
 
 
 def alone(work: Work[Result]) -> Result:
-    """What a piece of work returns, or raises, done by itself."""
+    """Run one work and return its result."""
     return in_step([work])[0]
 
 
 def outcomes_in_step(works: Sequence[Work[Result]], threads: int = 1) -> list[Result | Exception]:
-    """What each piece of work returned or raised, in their order. One that raises leaves the others to go on.
+    """Run the works, batching their requests. Return the result or the error of each, in order.
 
-    Up to 8 are under way, or as many as run at a time: they go on until each has made a request or has ended, then
-    requests of one kind are answered together. More would share more, and keep more in memory: measured on a disk, 16
-    take as long.
+    Works run in groups of 8, or of `threads` if that is more. The requests of a group are batched.
 
     Args:
-        works: the pieces of work, not begun yet.
-        threads: how many of them run at a time.
+        works: the works, not started yet.
+        threads: the number of works that run concurrently between two requests.
     """
-    at_once = max(_UNDER_WAY, threads)
-    groups = (works[begin : begin + at_once] for begin in range(0, len(works), at_once))
+    size = max(_MIN_BATCH, threads)
+    groups = (works[begin : begin + size] for begin in range(0, len(works), size))
     return [outcome for group in groups for outcome in _group_in_step(group, threads)]
 
 
@@ -76,34 +96,34 @@ def _group_in_step(works: Sequence[Work[Result]], threads: int) -> list[Result |
     outcomes: dict[int, Result | Exception] = {}
     answers: dict[int, Any] = dict.fromkeys(range(len(works)))
     while answers:
-        asked: dict[type[Request], dict[int, Request]] = {}
+        requests: dict[type[Request], dict[int, Request]] = {}
         indices = list(answers)
-        steps = in_flight(threads, _go_on, [(works[index], answers[index]) for index in indices])
+        steps = in_flight(threads, _resume, [(works[index], answers[index]) for index in indices])
         for index, step in zip(indices, steps, strict=True):
             if isinstance(step, _Ended):
                 outcomes[index] = step.outcome
             else:
-                asked.setdefault(type(step), {})[index] = step
+                requests.setdefault(type(step), {})[index] = step
         answers = {
             index: answer
-            for kind, requests in asked.items()
-            for index, answer in zip(requests, _answers(kind, list(requests.values())), strict=True)
+            for kind, of_kind in requests.items()
+            for index, answer in zip(of_kind, _answers(kind, list(of_kind.values())), strict=True)
         }
     return [outcomes[index] for index in range(len(works))]
 
 
-def _go_on(turn: tuple[Work[Result], Any]) -> Request | _Ended[Result]:
+def _resume(turn: tuple[Work[Result], Any]) -> Request | _Ended[Result]:
     work, answer = turn
     try:
         return work.throw(answer) if isinstance(answer, Exception) else work.send(answer)
     except StopIteration as end:
         return _Ended(end.value)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is this one's, and the others go on
+    except Exception as error:  # noqa: BLE001 - the error of this work; the others continue
         return _Ended(error)
 
 
 def _answers(kind: type[Request], requests: Sequence[Request]) -> Sequence[Any]:
     try:
         return kind.answer_all(requests)
-    except Exception as error:  # noqa: BLE001 - raised again, in all of them
-        return [error] * len(requests)
+    except Exception as error:  # noqa: BLE001 - raised again in each work
+        return [error, *(copied(error) for _ in requests[1:])]

@@ -1,4 +1,4 @@
-"""How notebooks show a result: as a table of what is in it."""
+"""Display of results in notebooks as HTML tables."""
 
 from __future__ import annotations
 
@@ -15,18 +15,17 @@ _CELL = "text-align:left;vertical-align:top"
 
 
 class Shown:
-    """Mixed into a result that is a Struct: notebooks show it as a table, without what holds nothing. Whatever names
-    and messages are in it, they stand there as text."""
+    """Mixin that displays a Struct as a table without its empty fields. Names and messages are escaped."""
 
     __slots__ = ()
 
     def _repr_html_(self) -> str:
-        return f'<div class="tex2jax_ignore">{_shown(msgspec.to_builtins(self))}</div>'
+        return f'<div class="tex2jax_ignore">{_cell_html(msgspec.to_builtins(self))}</div>'
 
 
-def _shown(value: Any) -> str:
+def _cell_html(value: Any) -> str:
     if isinstance(value, Mapping):
-        return _table([(name, _shown(found)) for name, found in value.items() if _holds(found)])
+        return _table([(name, _cell_html(item)) for name, item in value.items() if _has_content(item)])
     if isinstance(value, Sequence) and not isinstance(value, str):
         return _rows(value)
     if isinstance(value, float):
@@ -35,7 +34,6 @@ def _shown(value: Any) -> str:
 
 
 def _table(rows: Sequence[tuple[Any, str]]) -> str:
-    """Names, each with what is under it."""
     lines = (
         f'<tr><th scope="row" style="{_CELL}">{escape(printable(name))}</th><td style="{_CELL}">{cell}</td></tr>'
         for name, cell in rows
@@ -44,29 +42,29 @@ def _table(rows: Sequence[tuple[Any, str]]) -> str:
 
 
 def _rows(values: Sequence[Any]) -> str:
-    """The first of them, things of one kind with a column for each of their fields in which any holds something."""
+    """Return the first rows as a table with a column for each field that is set in any row."""
     shown = values[:_MOST_ROWS]
     more = f"<p>and {len(values) - len(shown):,} more</p>" if len(values) > len(shown) else ""
-    if not all(isinstance(each, Mapping) for each in shown):
-        return "<br>".join(map(_shown, shown)) + more
+    if not all(isinstance(row, Mapping) for row in shown):
+        return "<br>".join(map(_cell_html, shown)) + more
     names = dict.fromkeys(
-        name for each in shown for name, found in each.items() if found is not False and _holds(found)
+        name for row in shown for name, item in row.items() if item is not False and _has_content(item)
     )
     head = "".join(f'<th scope="col" style="{_CELL}">{escape(printable(name))}</th>' for name in names)
     body = "".join(
         "<tr>"
         + "".join(
-            f'<td style="{_CELL}">{_shown(each[name])}</td>' if _holds(each.get(name)) else "<td></td>"
+            f'<td style="{_CELL}">{_cell_html(row[name])}</td>' if _has_content(row.get(name)) else "<td></td>"
             for name in names
         )
         + "</tr>"
-        for each in shown
+        for row in shown
     )
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
 
 
-def _holds(value: Any) -> bool:
-    """Whether there is anything to show: yes or no always is."""
+def _has_content(value: Any) -> bool:
+    """Return whether a value is worth a cell: booleans always, others unless empty."""
     if isinstance(value, Mapping):
-        return any(map(_holds, value.values()))
+        return any(map(_has_content, value.values()))
     return isinstance(value, bool) or value not in (None, "", 0, [], ())

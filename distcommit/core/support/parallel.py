@@ -1,4 +1,4 @@
-"""Having many calls in flight at once, where each of them waits."""
+"""Concurrent calls in threads, for calls that wait for storage or a network."""
 
 from __future__ import annotations
 
@@ -11,37 +11,39 @@ from typing import TypeVar
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_sharing: ContextVar[int] = ContextVar("sharing", default=1)
-"""How many calls, this thread's among them, are in flight already."""
+_calls_in_flight: ContextVar[int] = ContextVar("sharing", default=1)
+"""Number of calls that are in flight already, including this thread's."""
 
 
 def in_flight(calls: int, act: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """The results of `act` for all items, in their order, with up to `calls` of them running at a time.
+    """Return the results of `act` for all items, in order, with at most `calls` running concurrently.
 
-    With 1, one after the other in this thread. The first error is raised; with more than one call in flight others may
-    have run, and those not begun yet are not. What is begun within another such call shares its number.
+    With one call, everything runs in this thread, one item after the other. Nested calls share the limit. The first
+    error is raised. With several calls, other items may have run by then, and items that were not started never run.
     """
-    sharing = _sharing.get()
+    sharing = _calls_in_flight.get()
     calls = max(1, calls // sharing)
     if calls == 1 or len(items) <= 1:
         return [act(item) for item in items]
     workers = min(calls, len(items))
-    with ThreadPoolExecutor(workers, initializer=_sharing.set, initargs=(sharing * workers,)) as pool:
+    with ThreadPoolExecutor(workers, initializer=_calls_in_flight.set, initargs=(sharing * workers,)) as pool:
         return list(pool.map(act, items))
 
 
 def beside(calls: int, act: Callable[[], Result]) -> Result:
-    """The result of `act`, one of so many calls that are in flight: what it begins shares their number."""
-    token = _sharing.set(calls)
+    """Return the result of `act`, run as one of `calls` concurrent calls, so that nested calls share the limit."""
+    token = _calls_in_flight.set(calls)
     try:
         return act()
     finally:
-        _sharing.reset(token)
+        _calls_in_flight.reset(token)
 
 
 def ahead(calls: int, act: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
-    """The results of `act` in the order of the items, as they are asked for, with up to `calls` items begun and not
-    handed over. With 1, each in this thread. It does not share its number with what is begun within."""
+    """Yield the results of `act` in order, with at most `calls` items started and not yet yielded.
+
+    With one call, each item runs in this thread. Nested calls do not share this limit.
+    """
     if calls <= 1:
         yield from map(act, items)
         return
@@ -55,5 +57,5 @@ def ahead(calls: int, act: Callable[[Item], Result], items: Iterable[Item]) -> G
             while begun:
                 yield begun.popleft().result()
         finally:
-            for each in begun:
-                each.cancel()
+            for future in begun:
+                future.cancel()

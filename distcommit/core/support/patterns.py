@@ -1,4 +1,4 @@
-"""Regular expressions in settings."""
+"""Validation of regular expressions in settings."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import re
 
 
 def check_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
-    """Returns regular expressions that are some.
+    """Return the patterns if all are valid regular expressions.
 
     Raises:
-        ValueError: naming the first that is none.
+        ValueError: naming the first invalid one.
     """
     for pattern in patterns:
         try:

@@ -1,10 +1,14 @@
-"""How many requests this process has made of file systems."""
+"""Count of the file system requests of this process."""
 
 from __future__ import annotations
 
 
 class Requests:
-    """`made`: so far. Threads may count at a time: one more or less says nothing."""
+    """A counter. Concurrent threads may lose single counts.
+
+    Attributes:
+        made: the number of requests so far.
+    """
 
     __slots__ = ("made",)
 
@@ -13,4 +17,4 @@ class Requests:
 
 
 REQUESTS = Requests()
-"""Of this process: whoever wants to know what something cost takes the difference."""
+"""The process's counter. The difference of two readings is the cost of the calls between them."""

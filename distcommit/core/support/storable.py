@@ -1,4 +1,4 @@
-"""Values that somebody else's class has made, before they are stored together with those of others."""
+"""Validation of values from custom classes before they are stored together with other values."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ Value = TypeVar("Value", bound=msgspec.Struct)
 
 
 def storable(value: Value) -> Value:
-    """The value as it is read back once it was stored, in MessagePack or in JSON.
+    """Return the value as it is read back after storing it, in MessagePack or in JSON.
 
-    Structs hold whatever they were made with, and what can't be stored would take the rest of its file with it: text
-    that is no valid Unicode, numbers that are none or beyond 64 bits, values of other types.
+    Structs accept any field values, and one value that cannot be stored would prevent storing the rest of its file.
+    Examples are invalid Unicode, NaN, numbers beyond 64 bits and values of other types.
 
     Raises:
-        ValueError: saying what can't be stored.
+        ValueError: naming the value that cannot be stored.
     """
     try:
         from_json(msgspec.json.encode(value), type(value))

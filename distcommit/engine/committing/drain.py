@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from distcommit.core.errors import DistcommitError, FencedError
-from distcommit.core.support.io_batching import Work, in_step
+from distcommit.core.support.io_batching import Work, in_step, with_ids
 from distcommit.engine.committing.committer import BucketCommitter
 from distcommit.engine.committing.dataset_outcomes import rows_of
 from distcommit.engine.committing.snapshot_writer import seen_bucket
@@ -54,7 +54,10 @@ def _finish(settings: RunSettings, partition: int, *, seal: bool) -> Report[Drai
         tables = _Tables(plans, settings.task_states({*left}), ended)
         with ProgressFile(settings, "drain", partition, lambda: _progress_of(tally.counts)) as progress:
             for attempt in range(_TRIES):
-                works = [_finish_bucket(settings, tables, bucket, anchor, times, seal=seal) for bucket in left]
+                works = [
+                    with_ids(_finish_bucket(settings, tables, bucket, anchor, times, seal=seal), bucket=bucket)
+                    for bucket in left
+                ]
                 with times.committing():
                     found = dict(zip(left, in_step(works, settings.store.fs.parallel_buckets), strict=True))
                 is_last = attempt == _TRIES - 1

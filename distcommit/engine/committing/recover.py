@@ -11,7 +11,7 @@ import msgspec
 from distcommit.core.errors import DistcommitError, FencedError, StaleStoreError, TransientError
 from distcommit.core.ports import OutsideRootError
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
-from distcommit.core.support.io_batching import Work, in_step
+from distcommit.core.support.io_batching import Work, in_step, with_ids
 from distcommit.engine.committing.aborted_attempts import sweep_lost
 from distcommit.engine.committing.committer import BucketCommitter
 from distcommit.engine.committing.sealing import step_context
@@ -78,7 +78,10 @@ def recover_partition(settings: RunSettings, partition: int) -> RecoverReport:
             PastStates(store.fs, store.roots.store),
         )
         rows: list[RunDataset] = []
-        works = [_recover_bucket(settings, seen, bucket, rows, times) for bucket in settings.buckets_of(partition)]
+        works = [
+            with_ids(_recover_bucket(settings, seen, bucket, rows, times), bucket=bucket)
+            for bucket in settings.buckets_of(partition)
+        ]
         with times.committing():
             found = in_step(works, store.fs.parallel_buckets)
         put_run_datasets(store.fs, store.roots.store, settings.run_id, "recover", partition, rows)

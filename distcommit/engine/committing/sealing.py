@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from distcommit.core.errors import plain_text
-from distcommit.core.interfaces.sink import SealRequest, Sink
+from distcommit.core.interfaces.committer import SealRequest
+from distcommit.core.interfaces.sink import Sink
 from distcommit.core.interfaces.steps import CommitStep, Lost, StepContext
 from distcommit.core.records.log_records import DatasetState, SealedSequence, SequenceName, TargetEpochs
 from distcommit.core.work import BranchResult, DatasetPlan, StagedFile, TaskState, added_content, added_schemas

@@ -12,7 +12,7 @@ from msgspec.structs import asdict, replace
 
 from distcommit.core.errors import plain_text, reason_text
 from distcommit.core.records.flow_counts import FlowCounts
-from distcommit.core.records.log_records import Head
+from distcommit.core.records.job_records import Head
 from distcommit.core.records.snapshot_names import SeenBucket
 from distcommit.engine.driver.counts import Counts
 from distcommit.engine.reading.task_events import KEPT_EVENTS, Happened, TaskEvent, TaskObserver

@@ -23,7 +23,7 @@ from distcommit.core.errors import (
 )
 from distcommit.core.ports import Clock
 from distcommit.core.records.fixed_settings import Pin, PinnedSettings
-from distcommit.core.records.log_records import CutPhase, Head
+from distcommit.core.records.job_records import CutPhase, Head
 from distcommit.core.records.snapshot_names import SeenBucket
 from distcommit.core.run_outcome import RunOutcome
 from distcommit.core.support.notebook import Shown

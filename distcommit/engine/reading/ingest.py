@@ -13,7 +13,7 @@ from distcommit.core.errors import DistcommitError, FencedError, StuckError, err
 from distcommit.core.interfaces.sink import AttemptIdentity
 from distcommit.core.interfaces.source import Extractor
 from distcommit.core.records.flow_counts import FlowCounts
-from distcommit.core.support.io_batching import outcomes_in_step
+from distcommit.core.support.io_batching import outcomes_in_step, with_ids
 from distcommit.core.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
 from distcommit.engine.committing.committer import BucketCommitter
 from distcommit.engine.driver.counts import CommitCounts, IngestCounts
@@ -273,7 +273,7 @@ class _IngestTask:
         self._put_states()
         grouped = self._store.groups.are_named
         buckets = sorted(bucket for bucket in self._uncommitted if bucket in self._owned or not grouped)
-        works = [self._committer(bucket).commit_ready(ended=False) for bucket in buckets]
+        works = [with_ids(self._committer(bucket).commit_ready(ended=False), bucket=bucket) for bucket in buckets]
         with self._live.at("commit"), self._times.committing():
             outcomes = outcomes_in_step(works, self._fs.parallel_buckets)
         for bucket, outcome in zip(buckets, outcomes, strict=True):  # one report: one thread

@@ -1,4 +1,6 @@
-"""Names of files and folders, a module for each root: each is made, and read, by one function or is one constant here.
+"""Names of files and folders, one module for each root. Each name is built and parsed by one function, or is one
+constant.
 
-Must not touch a file: who puts and lists asks for names. Start reading at `parts`, then `store`, `staging`, `output`.
+Must not touch a file: callers that create or list files ask for names here. Start reading at `parts`, then `store`,
+`staging`, `output`.
 """

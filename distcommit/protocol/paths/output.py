@@ -13,10 +13,11 @@ from distcommit.protocol.paths.parts import CLAIM_FOLDER, epoch_name
 from distcommit.protocol.paths.staging import staged_name
 
 REJECTED_FOLDER = "_rejected"
-"""Folder of the output root for the error branches of all datasets; readers take names with `_` for hidden."""
+"""Folder of the output root for the error branches of all datasets. Readers treat names with a leading `_` as
+hidden."""
 
 LEDGERS = f"{CLAIM_FOLDER}/ledgers"
-"""Folder of the output root for the ledgers of tables, as far as the tables do not have them themselves."""
+"""Folder of the output root for ledgers of tables that do not hold their own."""
 
 _MARK = re.compile(r"(\d{10,})-([a-z]+)")
 _MAX_START_BYTES = 240  # leaves room for numbers and suffixes in the 255 bytes that file systems allow
@@ -26,26 +27,27 @@ _TOMBSTONE = re.compile(rf"_\d{{10,}}-\d{{5,}}_\d{{6,}}-[0-9a-f]{{32}}{re.escape
 
 
 def mark_name(epoch: int, mark: str) -> str:
-    """File name of what the run of an epoch says in the output, beside whose it is."""
+    """Return the file name of a run marker in the output, beside the owner file."""
     return f"{epoch_name(epoch)}-{mark}"
 
 
 def mark_of(name: str) -> tuple[int, str] | None:
-    """The epoch and the mark of such a file name, None for any other name."""
-    found = _MARK.fullmatch(name)
-    return (int(found[1]), found[2]) if found else None
+    """Return the epoch and the mark of a run marker's name, None for any other name."""
+    match = _MARK.fullmatch(name)
+    return (int(match[1]), match[2]) if match else None
 
 
 def published_folder(dataset_urn: str, branch: str = MAIN_BRANCH) -> str:
-    """Folder of a branch's published files, below the output root: the dataset's, or one of the branch's name in it."""
+    """Return the folder of a branch's published files, below the output root: the dataset's, or one with the branch's
+    name in it."""
     parts = [REJECTED_FOLDER, folder_of(dataset_urn)] if is_errors(branch) else [folder_of(dataset_urn)]
     named = rejecting_branch(branch) if is_errors(branch) else branch
     return "/".join(parts if named in ("", MAIN_BRANCH) else [*parts, named])
 
 
 def published_start(epoch: int, work_unit_id: str, attempt: str) -> str:
-    """Start of a published file's name that no other run, work unit or attempt has: the work unit's part never contains
-    `-`.
+    """Return the start of a published file's name, unique to the run, work unit and attempt. The work unit's part
+    contains no `-`.
 
     Raises:
         ConfigurationError: if it is too long.
@@ -55,7 +57,7 @@ def published_start(epoch: int, work_unit_id: str, attempt: str) -> str:
     if len(start) <= _MAX_START_BYTES:
         return start
     raise ConfigurationError(
-        "the names of a work unit and its attempt are too long for a file name",
+        "a work unit's id is too long for a file name",
         expected=f"at most {_MAX_START_BYTES} bytes",
         found=f"{len(start)} bytes: {start[:80]}...",
         todo="shorten the work unit ids that the source plans",
@@ -63,7 +65,7 @@ def published_start(epoch: int, work_unit_id: str, attempt: str) -> str:
 
 
 def published_name(start: str, number: int, ending: str) -> str:
-    """Name of an attempt's file of that number, as it is published; `start` as by `published_start`."""
+    """Return the name of an attempt's published file of that number; `start` is from `published_start`."""
     return f"{start}-{staged_name(number, ending)}"
 
 
@@ -73,26 +75,25 @@ def attempt_named(path: str) -> str:
 
 
 def is_published_name(name: str) -> bool:
-    """Whether a file's name is one that the sink for files gives to what a job publishes: epoch, work unit, attempt and
-    number."""
+    """Return whether a name is one that the sink for files gives to published files."""
     return _PUBLISHED.fullmatch(name) is not None
 
 
 def published_epoch(name: str) -> int:
-    """The epoch that such a file's name begins with; a tombstone's, too."""
+    """Return the epoch at the start of a published file's or tombstone's name."""
     return int(name.removeprefix("_").partition("-")[0])
 
 
 def tombstone_path(dataset_folder: str, epoch: int, work_unit_id: str, attempt: str) -> str:
-    """Path of a tombstone, below the output root: beside the dataset's error files, whose readers pass it over."""
+    """Return the path of a tombstone below the output root: beside the dataset's error files, whose readers skip it."""
     return f"{REJECTED_FOLDER}/{dataset_folder}/_{epoch_name(epoch)}-{work_unit_id}-{attempt}{_TOMBSTONE_SUFFIX}"
 
 
 def tombstones_among(paths: Iterable[str]) -> list[str]:
-    """Those of these paths that `is_tombstone`."""
+    """Return the paths that are tombstones."""
     return [path for path in paths if path.endswith(_TOMBSTONE_SUFFIX) and is_tombstone(path)]
 
 
 def is_tombstone(path: str) -> bool:
-    """Whether a file's name is one that a job gives to tombstones."""
+    """Return whether a path is that of a tombstone."""
     return path.endswith(_TOMBSTONE_SUFFIX) and _TOMBSTONE.fullmatch(path.rpartition("/")[2]) is not None

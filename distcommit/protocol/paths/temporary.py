@@ -1,44 +1,44 @@
-"""Names of what is there for a moment: files that a put writes first, and probes of a file system."""
+"""Names of short-lived files: files that a put writes first, and probes of a file system."""
 
 from __future__ import annotations
 
 TEMPORARY = ".tmp-"
-"""Prefix of names under which a put writes first; nobody else reads or makes them."""
+"""Prefix of the name under which a put writes first. No other code reads or creates such names."""
 
 OUTPUT_PROBE = ".probe-"
-"""Start of the names by which committers try whether the output can be written at all; not data."""
+"""Prefix of files by which committers check that the output is writable. They hold no data."""
 
 ANY_OUTPUT_PROBE = f"{OUTPUT_PROBE}*"
-"""Stands for all of them where a person reads."""
+"""Pattern for all of them in messages."""
 
 STORE_PROBE = "probe-"
-"""Start of the names with which a store that is made tries its file system; not data. One may stay where the disk
-failed just then; the next who makes a store sweeps it."""
+"""Prefix of files by which the creation of a store checks its file system. A file may remain after a disk failure; the
+next creation of a store deletes it."""
 
 
 def temporary_name(name: str, nonce: str) -> str:
-    """Under which a put writes first what is to have that name; the nonce is nobody else's."""
+    """Return the name under which a put first writes the file of that name. The nonce is unique."""
     return f"{TEMPORARY}{name}-{nonce}"
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a put has written, or writes, under that name first."""
+    """Return whether a put writes under that name first."""
     return name.startswith(TEMPORARY)
 
 
 def lasting_name(name: str) -> str:
-    """The name that a file is to have in the end, which may have it already."""
+    """Return the final name of a file that may still have its temporary name."""
     return name.removeprefix(TEMPORARY).rpartition("-")[0] if is_temporary(name) else name
 
 
 def output_probe_name(bucket: int, nonce: str) -> str:
-    """Name of a file by which a committer of that bucket tries the output; the nonce is nobody else's."""
+    """Return the name of a file by which a bucket's committer checks the output. The nonce is unique."""
     return f"{OUTPUT_PROBE}{bucket}-{nonce}"
 
 
 def probed_bucket(name: str) -> int | None:
-    """The bucket of the committer that has tried the output with a file of that name, None for any other file."""
-    if not name.startswith((OUTPUT_PROBE, TEMPORARY)):  # nearly always
+    """Return the bucket whose committer created such a file, None for any other file."""
+    if not name.startswith((OUTPUT_PROBE, TEMPORARY)):  # the common case
         return None
     _, probe, rest = name.rpartition(OUTPUT_PROBE)
     bucket = rest.partition("-")[0]
@@ -46,20 +46,20 @@ def probed_bucket(name: str) -> int | None:
 
 
 def store_probe_name(nonce: str) -> str:
-    """Name of a file with which a store that is made tries its file system; the nonce is nobody else's."""
+    """Return the name of a file by which the creation of a store checks its file system. The nonce is unique."""
     return f"{STORE_PROBE}{nonce}"
 
 
 def is_store_probe(name: str) -> bool:
-    """Whether a store that is made has tried its file system with a file, or folder, of that name."""
+    """Return whether a name is that of such a file or folder."""
     return name.removeprefix(TEMPORARY).startswith(STORE_PROBE)
 
 
 def table_probe_name(nonce: str) -> str:
-    """Name of a file by which a sink tries a place where tables have their data files; the nonce is nobody else's."""
+    """Return the name of a file by which a sink checks a location of table data files. The nonce is unique."""
     return f"_distcommit-probe-{nonce}"
 
 
 def is_probe(name: str) -> bool:
-    """Whether that is the name of a file by which somebody tried the file system, below any root."""
+    """Return whether a name is that of a file system probe below any root."""
     return name.removeprefix(TEMPORARY).startswith((OUTPUT_PROBE, STORE_PROBE))

@@ -6,8 +6,14 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from distcommit.core.interfaces.committer import CommitRequest, CommitterContext, OpensCommitter, SinkCommitter
-from distcommit.core.interfaces.sink import SealRequest, Sink
+from distcommit.core.interfaces.committer import (
+    CommitRequest,
+    CommitterContext,
+    OpensCommitter,
+    SealRequest,
+    SinkCommitter,
+)
+from distcommit.core.interfaces.sink import Sink
 from distcommit.core.interfaces.steps import CommitStep, StepContext
 from distcommit.steps.sink import SinkCommitStep
 

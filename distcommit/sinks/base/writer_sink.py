@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from distcommit.core.interfaces.sink import Abilities, SealRequest, Sink
+from distcommit.core.interfaces.committer import SealRequest
+from distcommit.core.interfaces.sink import Abilities, Sink
 from distcommit.core.interfaces.steps import CommitStep, StepContext
 
 

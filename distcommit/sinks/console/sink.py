@@ -8,11 +8,11 @@ from typing import ClassVar, Literal
 import pyarrow as pa
 from pydantic import BaseModel, Field
 
+from distcommit.core.interfaces.committer import SealRequest
 from distcommit.core.interfaces.sink import (
     Abilities,
     AttemptIdentity,
     Origin,
-    SealRequest,
     SinkSettings,
     SinkWriter,
     StagingArea,

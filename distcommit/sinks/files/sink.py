@@ -10,6 +10,7 @@ import pyarrow as pa
 from pydantic import BaseModel, Field, model_validator
 
 from distcommit.core.errors import ConfigurationError
+from distcommit.core.interfaces.committer import SealRequest
 from distcommit.core.interfaces.sink import (
     Abilities,
     AttemptIdentity,
@@ -18,7 +19,6 @@ from distcommit.core.interfaces.sink import (
     Origins,
     Prepared,
     Publish,
-    SealRequest,
     SinkSettings,
     SinkWriter,
     StagingArea,

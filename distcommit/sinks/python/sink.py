@@ -10,7 +10,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
 from distcommit.core.errors import ConfigurationError, plain_text
-from distcommit.core.interfaces.committer import OpensCommitter
+from distcommit.core.interfaces.committer import OpensCommitter, SealRequest
 from distcommit.core.interfaces.constructs import RowChecker
 from distcommit.core.interfaces.custom_class import custom_code, make_named
 from distcommit.core.interfaces.sink import (
@@ -19,7 +19,6 @@ from distcommit.core.interfaces.sink import (
     AttemptIdentity,
     Origin,
     Publish,
-    SealRequest,
     Sink,
     SinkSettings,
     SinkWriter,

@@ -13,7 +13,8 @@ from functools import partial
 
 from distcommit.core.errors import CorruptError, DistcommitError, LostTailError, StaleStoreError
 from distcommit.core.interfaces.steps import CommitStep, StepContext
-from distcommit.core.records.log_records import CutPhase, Head, Intent
+from distcommit.core.records.job_records import CutPhase, Head
+from distcommit.core.records.log_records import Intent
 from distcommit.core.support.parallel import in_flight
 from distcommit.core.work import TaskOutcome, TaskState
 from distcommit.protocol import next_record

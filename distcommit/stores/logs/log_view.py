@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from distcommit.core.errors import CorruptError, DistcommitError, UnknownVersionError
 from distcommit.core.ports import FileSystem
-from distcommit.core.records.log_records import Checkpoint, Head
+from distcommit.core.records.job_records import Head
+from distcommit.core.records.log_records import Checkpoint
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.folding import apply
 from distcommit.protocol.paths.store import segment_name, segment_number

@@ -16,7 +16,7 @@ from functools import partial
 from distcommit.core.errors import ConflictError, CorruptError
 from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.records.log_records import Checkpoint, DatasetStatus
-from distcommit.core.support.io_batching import Work, in_step
+from distcommit.core.support.io_batching import Work, in_step, with_ids
 from distcommit.core.support.parallel import in_flight
 from distcommit.core.work import SchemaIds
 from distcommit.protocol import next_record
@@ -98,11 +98,16 @@ def rebucket(store: JobStore, move: Move, run_id: str, tell: Callable[[str], Non
     epoch = fence_job(store, run_id, moving=True)
     put_mark(store.fs, store.roots.output, epoch, Mark.BEGAN)
     _require_whole(store, store.job_log(epoch).refresh())
-    fenced = in_step([_fencing(log, run_id) for log in _logs(store, epoch)], store.fs.parallel_buckets)
+    fenced = in_step(
+        [with_ids(_fencing(log, run_id), log=log.folder) for log in _logs(store, epoch)], store.fs.parallel_buckets
+    )
     _require_movable(store, move, fenced)
     after = _begin(store, epoch, move)
     tell("end logs")
-    ended = in_step([_moving(log, after.generation) for log in _logs(store, epoch)], store.fs.parallel_buckets)
+    ended = in_step(
+        [with_ids(_moving(log, after.generation), log=log.folder) for log in _logs(store, epoch)],
+        store.fs.parallel_buckets,
+    )
     tell("begin logs")
     began = _begin_logs(after, epoch, ended, move)
     if move.settings:

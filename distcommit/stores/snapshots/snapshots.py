@@ -18,7 +18,7 @@ import msgspec
 
 from distcommit.core.errors import CorruptError, DistcommitError, StaleStoreError, UnknownVersionError, storage_error
 from distcommit.core.ports import FileSystem
-from distcommit.core.records.log_records import CutPhase
+from distcommit.core.records.job_records import CutPhase
 from distcommit.core.records.snapshot_names import CutName, SeenBucket
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.store import CUTS, PIECES, cut_name, cut_of, piece_epoch

@@ -1,17 +1,17 @@
-"""What a CommitStep, CommitStepStore, FileSystem, Source, Sink or construct of yours has to keep: classes to subclass.
+"""Test suites to subclass for a custom CommitStep, CommitStepStore, FileSystem, Source, Sink or construct.
 
     from distcommit.testing.contracts import CommitStepContract
 
     class TestMyStep(CommitStepContract):
-        def make_step(self, place, number):           # `place`: an empty folder; number 1, 2, ...: one after the other
+        def make_step(self, place, number):           # `place`: an empty folder; number 1, 2, ...: successive steps
             prepare(place, number)
             return MyStep(f"{place}/{number}")
 
-        def observe(self, place):                     # what is at the target, as anything that compares
+        def observe(self, place):                     # the state of the target, comparable
             return sorted(place.iterdir())
 
-Needs pytest, as no other package of `testing` does. A suite knows a part by its interface alone, on the real disk: it
-must not know what is simulated or modelled. Start reading at `commit_steps`, or at the suite of what you wrote.
+Suites need pytest, unlike other packages of `testing`. A suite uses a part through its interface alone, on the real
+disk, and must not know simulations or models. Start reading at `commit_steps`, or at the suite of your part.
 """
 
 from distcommit.testing.contracts.commit_steps import CommitStepContract, CommitStepStoreContract, NoteCommitStep

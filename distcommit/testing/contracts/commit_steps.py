@@ -1,4 +1,4 @@
-"""What a CommitStep and a CommitStepStore have to keep, as pytest classes to subclass; see `testing.contracts`."""
+"""Contracts of CommitStep and CommitStepStore, as pytest classes to subclass; see `testing.contracts`."""
 
 from __future__ import annotations
 
@@ -19,42 +19,42 @@ from distcommit.steps.sequence import CommitSequence, CommitStepStore
 
 
 class CommitStepContract(ABC):
-    """A step proves its effect at the target, is executed any number of times to the same end, and survives storing."""
+    """A step proves its effect at the target, can be executed any number of times, and survives storing."""
 
     @abstractmethod
     def make_step(self, place: Path, number: int) -> CommitStep:
-        """The `number`th step of one dataset, all prepared and not executed. The same for the same arguments."""
+        """Return the `number`th step of one dataset, prepared and not executed. Equal arguments give equal steps."""
 
     @abstractmethod
     def observe(self, place: Path) -> Any:
-        """What is at the target."""
+        """Return the state of the target."""
 
     def context(self, place: Path) -> StepContext:
-        """What stored steps are loaded with."""
+        """Return the context that stored steps are loaded with."""
         return StepContext(LocalFileSystem(), str(place / "staging"), str(place / "output"))
 
     def bind(self, step: CommitStep, place: Path) -> CommitStep:
-        """Gives a step that was loaded from a store what is not stored with it."""
+        """Add to a loaded step what is not stored with it."""
         return step
 
     def lose(self, place: Path, number: int) -> bool:
-        """Makes it impossible to prove or redo that step's effect; False if nothing can."""
+        """Make the step's effect impossible to prove or repeat; return False if nothing can."""
         return False
 
     def stored_and_loaded(self, step: CommitStep, place: Path) -> CommitStep:
-        """The step as another process finds it."""
+        """Return the step as another process loads it."""
         (loaded,) = load_steps(dump_steps([step]), self.context(place))
         return self.bind(loaded, place)
 
-    def test_it_is_pending_until_it_is_executed(self, tmp_path: Path) -> None:
+    def test_step_is_pending_until_it_is_executed(self, tmp_path: Path) -> None:
         step, before = self.make_step(tmp_path, 1), self.observe(tmp_path)
         assert verdict_of(step.verify()) is Verdict.PENDING
-        assert self.observe(tmp_path) == before, "verify has changed something"
+        assert self.observe(tmp_path) == before, "verify changed the target"
         step.execute()
         assert verdict_of(step.verify()) is Verdict.DONE
         assert self.observe(tmp_path) != before, "execute has no effect that `observe` sees"
 
-    def test_executed_again_it_changes_nothing(self, tmp_path: Path) -> None:
+    def test_repeated_execution_changes_nothing(self, tmp_path: Path) -> None:
         step = self.make_step(tmp_path, 1)
         assert step.execute() in (None, True)
         before = self.observe(tmp_path)
@@ -63,7 +63,7 @@ class CommitStepContract(ABC):
         self.stored_and_loaded(step, tmp_path).execute()
         assert self.observe(tmp_path) == before
 
-    def test_executed_again_after_a_later_one_it_changes_nothing(self, tmp_path: Path) -> None:
+    def test_repeated_execution_after_a_later_step_changes_nothing(self, tmp_path: Path) -> None:
         first, second = self.make_step(tmp_path, 1), self.make_step(tmp_path, 2)
         first.execute()
         second.execute()
@@ -72,7 +72,7 @@ class CommitStepContract(ABC):
         assert self.observe(tmp_path) == before
         assert [verdict_of(step.verify()) for step in (first, second)] == [Verdict.DONE] * 2
 
-    def test_executed_by_many_at_once_it_is_done_once(self, tmp_path: Path) -> None:
+    def test_concurrent_executions_execute_once(self, tmp_path: Path) -> None:
         step = self.make_step(tmp_path, 1)
         copies = [self.stored_and_loaded(step, tmp_path) for _ in range(8)]
         with ThreadPoolExecutor(len(copies)) as pool:
@@ -82,7 +82,7 @@ class CommitStepContract(ABC):
         step.execute()
         assert self.observe(tmp_path) == before
 
-    def test_it_is_the_same_after_storing(self, tmp_path: Path) -> None:
+    def test_step_is_the_same_after_storing(self, tmp_path: Path) -> None:
         step = self.make_step(tmp_path, 1)
         loaded = self.stored_and_loaded(step, tmp_path)
         assert type(loaded) is type(step)
@@ -91,7 +91,7 @@ class CommitStepContract(ABC):
         loaded.execute()
         assert verdict_of(step.verify()) is Verdict.DONE
 
-    def test_batches_do_what_single_steps_do(self, tmp_path: Path) -> None:
+    def test_batched_steps_behave_like_single_steps(self, tmp_path: Path) -> None:
         steps = [self.make_step(tmp_path, number) for number in (1, 2, 3)]
         kind: type[CommitStep] = type(steps[0])
         steps[0].execute()
@@ -105,7 +105,7 @@ class CommitStepContract(ABC):
         assert kind.verify_all([]) == []
         assert kind.execute_all([]) == []
 
-    def test_what_is_lost_is_never_taken_for_done(self, tmp_path: Path) -> None:
+    def test_lost_step_never_counts_as_done(self, tmp_path: Path) -> None:
         step = self.make_step(tmp_path, 1)
         if not self.lose(tmp_path, 1):
             return
@@ -114,10 +114,10 @@ class CommitStepContract(ABC):
         with pytest.raises(DistcommitError):
             step.execute()
         assert isinstance(step.verify(), Lost)
-        assert self.observe(tmp_path) == before, "a lost step has touched what is not its own"
+        assert self.observe(tmp_path) == before, "a lost step changed the target"
 
     @pytest.mark.parametrize("executed", [False, True])
-    def test_abandoned_it_leaves_nothing_and_can_not_come_back(self, tmp_path: Path, executed: bool) -> None:
+    def test_abandoned_step_leaves_nothing_and_cannot_be_executed(self, tmp_path: Path, executed: bool) -> None:
         step, before = self.make_step(tmp_path, 1), self.observe(tmp_path)
         if executed:
             step.execute()
@@ -128,7 +128,7 @@ class CommitStepContract(ABC):
             for _ in range(2):
                 step.undo()
         except DistcommitError:
-            assert self.observe(tmp_path) == present, "a step that can't be abandoned is left alone"
+            assert self.observe(tmp_path) == present, "a step that cannot be abandoned changed the target"
             return
         assert self.observe(tmp_path) == before
         with pytest.raises(DistcommitError):
@@ -138,7 +138,7 @@ class CommitStepContract(ABC):
 
 @register
 class NoteCommitStep(CommitStep):
-    """Leaves a file: a step to try a store with."""
+    """Creates a file: a step for testing stores."""
 
     type_name: ClassVar[str] = "testing-note"
 
@@ -152,7 +152,7 @@ class NoteCommitStep(CommitStep):
         try:
             Path(self.path).touch()
         except OSError as error:
-            raise DistcommitError("a note can't be left", path=self.path) from error
+            raise DistcommitError("a note cannot be created", path=self.path) from error
 
     def to_row(self) -> list[Any]:
         return [self.path]
@@ -163,29 +163,29 @@ class NoteCommitStep(CommitStep):
 
 
 class CommitStepStoreContract(ABC):
-    """Steps that were sealed are there as a whole until they are committed; others are never seen."""
+    """Sealed steps exist completely until they are committed. Other steps are never visible."""
 
     @abstractmethod
     def open_store(self, place: Path) -> CommitStepStore:
-        """The store at `place` as one more process opens it; nothing is shared but what is stored."""
+        """Return the store at `place` as another process opens it. Only stored data is shared."""
 
     @pytest.fixture
     def reopen(self, tmp_path: Path) -> Callable[[], CommitStepStore]:
-        """Opens the store as a new process does."""
+        """Return a function that opens the store as a new process does."""
         return lambda: self.open_store(tmp_path / "store")
 
     @pytest.fixture
     def store(self, reopen: Callable[[], CommitStepStore]) -> CommitStepStore:
-        """A new store with the job `job`."""
-        made = reopen()
-        assert not made.exists("job")
-        assert made.create("job")
-        assert not made.create("job")
-        assert made.exists("job")
-        return made
+        """Return a new store with the job `job`."""
+        opened = reopen()
+        assert not opened.exists("job")
+        assert opened.create("job")
+        assert not opened.create("job")
+        assert opened.exists("job")
+        return opened
 
     def sealed(self, store: CommitStepStore, place: Path, urn: str, *names: str) -> CommitSequence:
-        """Puts notes, seals them, and gets them back."""
+        """Put notes, seal them, and return the sequence."""
         for name in names:
             assert store.put("job", urn, NoteCommitStep(str(place / name)))
         assert store.get_commit_sequence("job", urn) is None
@@ -199,7 +199,7 @@ class CommitStepStoreContract(ABC):
         return sequence
 
     @pytest.mark.parametrize("urn", ["d", "a/b", "..", "ünï côde", ".hidden", "x" * 500])
-    def test_sealed_steps_are_executed_in_order_and_then_gone(
+    def test_sealed_steps_are_executed_in_order_and_removed(
         self, store: CommitStepStore, tmp_path: Path, urn: str
     ) -> None:
         sequence = self.sealed(store, tmp_path, urn, "1", "2", "3")
@@ -209,7 +209,7 @@ class CommitStepStoreContract(ABC):
         assert store.get_commit_sequence("job", urn) is None
         assert not store.exists("job", urn)
 
-    def test_another_process_finds_what_was_sealed(
+    def test_sealed_sequence_is_found_by_another_process(
         self, store: CommitStepStore, reopen: Callable[[], CommitStepStore], tmp_path: Path
     ) -> None:
         self.sealed(store, tmp_path, "d", "1", "2")
@@ -224,7 +224,7 @@ class CommitStepStoreContract(ABC):
         assert store.get_commit_sequence("job", "d") is None
         assert not (tmp_path / "never").exists()
 
-    def test_a_process_that_another_one_fenced_seals_nothing(
+    def test_fenced_process_seals_nothing(
         self, store: CommitStepStore, reopen: Callable[[], CommitStepStore], tmp_path: Path
     ) -> None:
         store.put("job", "d", NoteCommitStep(str(tmp_path / "1")))
@@ -237,7 +237,7 @@ class CommitStepStoreContract(ABC):
         with pytest.raises(ConflictError):
             store.seal("job", "d")
 
-    def test_what_is_pending_is_neither_removed_nor_changed(self, store: CommitStepStore, tmp_path: Path) -> None:
+    def test_pending_sequence_cannot_be_removed_or_changed(self, store: CommitStepStore, tmp_path: Path) -> None:
         sequence = self.sealed(store, tmp_path, "d", "1")
         store.put("job", "e", NoteCommitStep(str(tmp_path / "2")))
         for refused in (
@@ -256,7 +256,9 @@ class CommitStepStoreContract(ABC):
         assert not store.exists("job")
         assert not store.remove("job")
 
-    def test_a_failing_step_is_the_last_and_closes_nothing(self, store: CommitStepStore, tmp_path: Path) -> None:
+    def test_failing_step_stops_the_sequence_and_leaves_it_pending(
+        self, store: CommitStepStore, tmp_path: Path
+    ) -> None:
         sequence = self.sealed(store, tmp_path, "d", "1", "missing/2", "3")
         with pytest.raises(DistcommitError):
             sequence.commit()
@@ -267,12 +269,12 @@ class CommitStepStoreContract(ABC):
         assert not store.exists("job", "d")
         assert (tmp_path / "3").exists()
 
-    def test_round_after_round(self, store: CommitStepStore, tmp_path: Path) -> None:
+    def test_successive_sequences_are_committed(self, store: CommitStepStore, tmp_path: Path) -> None:
         for number in range(4):
             self.sealed(store, tmp_path, "d", str(number)).commit()
             assert (tmp_path / str(number)).exists()
 
-    def test_jobs_and_datasets_are_apart(self, store: CommitStepStore, tmp_path: Path) -> None:
+    def test_jobs_and_datasets_are_independent(self, store: CommitStepStore, tmp_path: Path) -> None:
         assert store.create("other")
         self.sealed(store, tmp_path, "d", "1")
         assert not store.exists("other", "d")
@@ -280,7 +282,7 @@ class CommitStepStoreContract(ABC):
         assert store.remove("other")
         assert store.exists("job", "d")
 
-    def test_room_for_a_dataset_is_made_once(self, store: CommitStepStore) -> None:
+    def test_dataset_is_created_once(self, store: CommitStepStore) -> None:
         assert store.create("job", "d")
         assert not store.create("job", "d")
         assert not store.exists("job", "d")

@@ -1,4 +1,4 @@
-"""What a converter has to keep, as a pytest class to subclass; see `testing.contracts`."""
+"""Contract of converters, as a pytest class to subclass; see `testing.contracts`."""
 
 from __future__ import annotations
 
@@ -41,60 +41,64 @@ _HOSTILE: dict[pa.DataType, list[Any]] = {
 
 
 class ConverterContract(ABC):
-    """What is said of the schema holds; each record becomes the same whatever stands beside it; nothing bad escapes.
+    """A converter keeps its announced schema, converts each record independently, and rejects bad records without
+    raising.
 
     class TestMyConverter(ConverterContract):
         def make_converter(self):
             return MyConverter()
 
-        def make_batch(self):                       # of 3 or more records that it can convert, of several kinds
+        def make_batch(self):                       # 3 or more convertible records of several kinds
             return pa.record_batch({"value": [b"1", None, b"3"]})
     """
 
     varying: Sequence[str] = ()
-    """Columns that say something else each time, such as a time."""
+    """Columns that differ on each call, such as a time."""
 
     @abstractmethod
     def make_converter(self) -> Converter:
-        """The converter."""
+        """Return the converter."""
 
     @abstractmethod
     def make_batch(self) -> pa.RecordBatch:
-        """Records that it can convert, three or more; nulls and such that nothing or several become of among them."""
+        """Return three or more convertible records, including nulls and records that become none or several."""
 
-    # -- what the tests are made of
+    # -- helpers
 
     def converter(self) -> Converter:
-        """The converter as an executor gets it: it has travelled."""
-        made: Converter = pickle.loads(pickle.dumps(self.make_converter()))
-        return made
+        """Return the converter as an executor receives it, after pickling."""
+        sent: Converter = pickle.loads(pickle.dumps(self.make_converter()))
+        return sent
 
     def converted(self, converter: Converter, batch: pa.RecordBatch) -> tuple[list[tuple[int, Any]], dict[int, str]]:
-        """What comes of a batch: row and record, in order of rows, and rejections; checked on the way."""
-        said = converter.convert_schema(batch.schema)
-        made: list[tuple[int, Any]] = []
+        """Convert a batch and check the results. Return the rows with their records, in order of rows, and the
+        rejections."""
+        announced = converter.convert_schema(batch.schema)
+        results: list[tuple[int, Any]] = []
         rejected: dict[int, str] = {}
         for piece in converter.convert(batch):
             piece.records.validate(full=True)
-            if said is not None:
-                assert piece.records.schema.equals(said), f"said {said}, returned {piece.records.schema}"
+            if announced is not None:
+                assert piece.records.schema.equals(announced), f"announced {announced}, got {piece.records.schema}"
             rows = list(range(batch.num_rows)) if piece.rows is None else piece.rows.to_pylist()
-            assert len(rows) == piece.records.num_rows, "a row for each record"
+            assert len(rows) == piece.records.num_rows, "one row for each record"
             assert all(isinstance(row, int) and 0 <= row < batch.num_rows for row in rows)
             assert all(isinstance(row, int) and 0 <= row < batch.num_rows for row in piece.rejected)
             assert all(isinstance(why, str) and why for why in piece.rejected.values()), "rejected without a reason"
             rejected.update(piece.rejected)
             for field in piece.records.schema:
                 assert field.nullable or not piece.records.column(field.name).null_count, f"null in {field.name}"
-            kept = [name for name in piece.records.schema.names if name not in self.varying]
-            made += zip(rows, piece.records.select(kept).to_pylist(), strict=True)
+            columns = [name for name in piece.records.schema.names if name not in self.varying]
+            results += zip(rows, piece.records.select(columns).to_pylist(), strict=True)
         if not converter.makes_several:
-            assert all(count == 1 for count in Counter(row for row, _ in made).values()), "several of one record"
-        good = [(row, record) for row, record in made if row not in rejected]
+            assert all(count == 1 for count in Counter(row for row, _ in results).values()), (
+                "several records of one row"
+            )
+        good = [(row, record) for row, record in results if row not in rejected]
         return sorted(good, key=lambda pair: pair[0]), rejected
 
     def hostile_batch(self) -> pa.RecordBatch:
-        """Records of the same schema with values that nobody expects."""
+        """Return records of the same schema with extreme values."""
         schema = self.make_batch().schema
         columns = [_hostile(field, place) for place, field in enumerate(schema)]
         rows = max(len(column) for column in columns)
@@ -105,37 +109,37 @@ class ConverterContract(ABC):
 
     # -- the tests
 
-    def test_records_that_it_can_convert_are_not_turned_away(self) -> None:
+    def test_convertible_records_are_not_rejected(self) -> None:
         batch = self.make_batch()
         assert batch.num_rows >= 3
-        made, rejected = self.converted(self.converter(), batch)
-        assert made
+        results, rejected = self.converted(self.converter(), batch)
+        assert results
         assert not rejected
 
-    def test_an_empty_batch_gives_no_records_of_the_same_schema(self) -> None:
+    def test_empty_batch_gives_no_records(self) -> None:
         batch = self.make_batch()
         assert self.converted(self.converter(), batch.slice(0, 0)) == ([], {})
 
-    def test_a_record_becomes_the_same_whatever_stands_beside_it(self) -> None:
-        """Also: of a part of a larger batch, only that part is converted."""
+    def test_record_is_converted_independently_of_its_batch(self) -> None:
+        """Also for a slice of a larger batch: only the slice is converted."""
         for batch in (self.make_batch(), self.hostile_batch()):
             converter = self.converter()
-            made, rejected = self.converted(converter, batch)
+            results, rejected = self.converted(converter, batch)
             alone, turned_away = [], []
             for row in range(batch.num_rows):
                 records, reasons = self.converted(converter, batch.slice(row, 1))
                 alone += [(row, record) for _, record in records]
                 turned_away += [row] * len(reasons)
-            assert repr(alone) == repr(made)  # NaN is not equal to itself
+            assert repr(alone) == repr(results)  # NaN is not equal to itself
             assert turned_away == sorted(rejected)
 
-    def test_hostile_values_are_converted_or_turned_away_and_raise_nothing(self) -> None:
+    def test_hostile_values_are_converted_or_rejected_without_raising(self) -> None:
         batch = self.hostile_batch()
         before = batch.slice(0, batch.num_rows).to_pydict()
         self.converted(self.converter(), batch)
-        assert repr(batch.to_pydict()) == repr(before), "it has changed what it was given"
+        assert repr(batch.to_pydict()) == repr(before), "the converter changed its input"
 
-    def test_it_can_be_sent_after_it_was_used_and_used_after_it_was_closed(self) -> None:
+    def test_converter_can_be_pickled_after_use_and_used_after_close(self) -> None:
         batch, used = self.make_batch(), self.make_converter()
         first = self.converted(used, batch)
         sent = pickle.loads(pickle.dumps(used))
@@ -145,15 +149,15 @@ class ConverterContract(ABC):
         sent.close()
         assert repr(self.converted(used, batch)) == repr(first)
 
-    def test_records_without_columns_are_taken_or_refused_before_they_are_read(self) -> None:
+    def test_schema_without_columns_is_accepted_or_rejected_before_reading(self) -> None:
         try:
             self.converter().convert_schema(pa.schema([]))
         except ConfigurationError as error:
-            assert error.found or error.expected  # noqa: PT017 - it may be taken, too
+            assert error.found or error.expected  # noqa: PT017 - the schema may also be accepted
 
 
 def _hostile(field: pa.Field, place: int) -> list[Any]:
-    """Values of a type that are allowed and unlikely; another order for each column."""
+    """Return allowed but unlikely values of a type, in another order for each column."""
     values = _values(field.type)
     turned = values[place % len(values) :] + values[: place % len(values)] if values else []
     return [*turned, None] if field.nullable else turned

@@ -1,4 +1,4 @@
-"""What the protocol needs of a file system, as a pytest class to subclass; see `testing.contracts`."""
+"""Contract of file systems, as a pytest class to subclass; see `testing.contracts`."""
 
 from __future__ import annotations
 
@@ -17,49 +17,50 @@ NAMES = ["a", "ünï côde", "x" * 200, "%2F", ".hidden", "a b:c", "日本"]
 
 
 class OpenedFileSystem(ABC):
-    """The file system that the tests of a contract are given, and what they do with it again and again."""
+    """The file system under test, and the operations that the contract's tests use."""
 
     @abstractmethod
     def open_file_system(self, place: Path) -> tuple[FileSystem, str]:
-        """The file system, and an empty folder on it to work in. `place` is an empty local folder."""
+        """Return the file system and an empty working folder on it. `place` is an empty local folder."""
 
     def as_sent(self, fs: FileSystem) -> FileSystem:
-        """The same as another process gets it."""
+        """Return the file system as another process receives it."""
         sent = pickle.loads(pickle.dumps(fs))
         assert isinstance(sent, type(fs))
         return sent
 
     @pytest.fixture
     def fs(self, opened: tuple[FileSystem, str]) -> FileSystem:
-        """The file system."""
+        """Return the file system."""
         return opened[0]
 
     @pytest.fixture
     def root(self, opened: tuple[FileSystem, str]) -> str:
-        """An empty folder on it."""
+        """Return an empty folder on it."""
         return opened[1]
 
     @pytest.fixture
     def opened(self, tmp_path: Path) -> tuple[FileSystem, str]:
-        """Both of the same call."""
+        """Return both from one call."""
         return self.open_file_system(tmp_path)
 
     def write(self, fs: FileSystem, path: str, data: bytes, *, sync: bool = True, target: str = "") -> FileStatus:
-        """A new file's status; with `target` it can be renamed to it."""
+        """Write a new file and return its status. With `target`, it can be renamed to that path."""
         writer = fs.create(path, target)
         writer.write(data)
         return self.told_of(fs, path, writer.close_file(sync=sync))
 
     def told_of(self, fs: FileSystem, path: str, closed: FileStatus) -> FileStatus:
-        """The status of a file that was closed; where files have ids, closing has to tell all of it."""
-        found = fs.status(path)
-        assert found is not None
-        assert (found.size_bytes, found.file_id, found.is_folder) == (closed.size_bytes, closed.file_id, False)
-        assert found == closed or not closed.file_id
-        return found
+        """Return the status of a closed file, which must be the one that closing returned if files have ids."""
+        status = fs.status(path)
+        assert status is not None
+        assert (status.size_bytes, status.file_id, status.is_folder) == (closed.size_bytes, closed.file_id, False)
+        assert status == closed or not closed.file_id
+        return status
 
     def race(self, act: Callable[[int], None], lost: type[OSError]) -> list[bool]:
-        """Lets eight do it at once, each with its number; who did, where the others were told `lost`."""
+        """Call `act` eight times concurrently, with numbers. Return for each whether it succeeded; the others raised
+        `lost`."""
 
         def won(number: int) -> bool:
             try:
@@ -72,11 +73,11 @@ class OpenedFileSystem(ABC):
             return list(pool.map(won, range(8)))
 
     def deep_folder(self, root: str) -> str:
-        """A path far below `a`."""
+        """Return a path far below `a`."""
         return f"{root}/a/" + "/".join(f"{'d' * 50}{n}" for n in range(12))
 
     def put_below(self, fs: FileSystem, root: str, deep: str) -> None:
-        """A file in that folder is found again, and nothing else is in the root."""
+        """Put a file into that folder and check that nothing else is in the root."""
         assert fs.put_if_absent(f"{deep}/file", b"x")
         fs.sync([deep], root)
         fs.sync_tree(root)
@@ -85,7 +86,8 @@ class OpenedFileSystem(ABC):
 
 
 class FileSystemContract(OpenedFileSystem):
-    """Names are taken exclusively, renames never replace, of those who put one name one wins, readers see whole files.
+    """Names are taken exclusively, renames never replace, one of several concurrent puts wins, and readers see whole
+    files.
 
     class TestMyFileSystem(FileSystemContract):
         def open_file_system(self, place):
@@ -95,12 +97,12 @@ class FileSystemContract(OpenedFileSystem):
     """
 
     REFUSED_NAMES: frozenset[str] = frozenset()
-    """Those of `NAMES` that the file system does not take; it says so by the time that one is closed."""
+    """The `NAMES` that the file system rejects, at the latest on closing."""
     TELLS_WHO_MADE_A_FOLDER = True
-    """Whether of those who make a folder only the first is told True."""
+    """Whether `make_folder` returns True only to the creator."""
 
     @pytest.mark.parametrize("name", NAMES)
-    def test_a_file_is_read_as_it_was_written(self, fs: FileSystem, root: str, name: str) -> None:
+    def test_file_is_read_as_it_was_written(self, fs: FileSystem, root: str, name: str) -> None:
         path = f"{root}/{name}"
         if name in self.REFUSED_NAMES:
             with pytest.raises(OSError, match="nvalid"):
@@ -118,7 +120,7 @@ class FileSystemContract(OpenedFileSystem):
         assert [(entry.name, entry.is_folder) for entry in fs.list_folder(root)] == [(name, False)]
         assert all(entry.file_id in (0, closed.file_id) for entry in fs.list_folder(root))
 
-    def test_a_large_file(self, fs: FileSystem, root: str) -> None:
+    def test_large_file_is_read_as_it_was_written(self, fs: FileSystem, root: str) -> None:
         data = bytes(range(256)) * 40_000
         assert self.write(fs, f"{root}/a", data).size_bytes == len(data)
         assert fs.read(f"{root}/a") == data
@@ -137,7 +139,7 @@ class FileSystemContract(OpenedFileSystem):
             fs.create(f"{root}/b", f"{root}/d")
         assert fs.status(f"{root}/b") == staged
 
-    def test_a_name_needs_its_folder(self, fs: FileSystem, root: str) -> None:
+    def test_file_in_a_missing_folder_is_rejected(self, fs: FileSystem, root: str) -> None:
         self.write(fs, f"{root}/a", b"x")
         for target in ("missing/a", "missing/deep/a"):
             path = f"{root}/{target}"
@@ -151,7 +153,7 @@ class FileSystemContract(OpenedFileSystem):
             fs.make_folder(f"{root}/missing/below")
         assert [entry.name for entry in fs.list_folder(root)] == ["a"]
 
-    def test_what_is_missing(self, fs: FileSystem, root: str) -> None:
+    def test_missing_file_or_folder_is_reported(self, fs: FileSystem, root: str) -> None:
         path = f"{root}/missing"
         assert fs.status(path) is None
         assert fs.list_folder(path) == []
@@ -163,7 +165,7 @@ class FileSystemContract(OpenedFileSystem):
         with pytest.raises(FileNotFoundError):
             fs.rename(path, f"{root}/b")
 
-    def test_put_if_absent_leaves_the_first(self, fs: FileSystem, root: str) -> None:
+    def test_put_if_absent_keeps_the_first_file(self, fs: FileSystem, root: str) -> None:
         assert fs.put_if_absent(f"{root}/a", b"first")
         assert not fs.put_if_absent(f"{root}/a", b"second")
         assert fs.read(f"{root}/a") == b"first"
@@ -171,7 +173,7 @@ class FileSystemContract(OpenedFileSystem):
         assert fs.put_if_absent(f"{root}/empty", b"")
         assert fs.read(f"{root}/empty") == b""
 
-    def test_many_puts_at_once_are_answered_one_by_one(self, fs: FileSystem, root: str) -> None:
+    def test_batched_puts_have_independent_results(self, fs: FileSystem, root: str) -> None:
         fs.make_folder(f"{root}/below")
         fs.put_if_absent(f"{root}/2", b"first")
         for turn, many in enumerate((1, 3, 40)):
@@ -186,7 +188,7 @@ class FileSystemContract(OpenedFileSystem):
         assert len(fs.list_folder(root)) + len(fs.list_folder(f"{root}/below")) == 2 + 44, "a temporary file is left"
         assert fs.put_all_if_absent([]) == []
 
-    def test_of_many_that_put_one_name_one_wins(self, fs: FileSystem, root: str) -> None:
+    def test_concurrent_puts_of_one_name_have_one_winner(self, fs: FileSystem, root: str) -> None:
         for turn in range(20):
             path = f"{root}/{turn}"
             with ThreadPoolExecutor(8) as pool:
@@ -194,7 +196,7 @@ class FileSystemContract(OpenedFileSystem):
             assert won.count(True) == 1
             assert fs.read(path) == b"%d" % won.index(True) * 1000
 
-    def test_access_is_set_and_the_file_stays_the_same(self, fs: FileSystem, root: str) -> None:
+    def test_setting_access_keeps_the_identity_of_the_file(self, fs: FileSystem, root: str) -> None:
         before = self.write(fs, f"{root}/a", b"x")
         fs.set_access(f"{root}/a", FileAccess(mode=0o640))
         fs.set_access(f"{root}/a", FileAccess())
@@ -203,7 +205,7 @@ class FileSystemContract(OpenedFileSystem):
         with pytest.raises(FileNotFoundError):
             fs.set_access(f"{root}/missing", FileAccess(mode=0o640))
 
-    def test_rename_moves_the_very_file(self, fs: FileSystem, root: str) -> None:
+    def test_rename_keeps_the_identity_of_the_file(self, fs: FileSystem, root: str) -> None:
         before = self.write(fs, f"{root}/a", b"x", target=f"{root}/folder/b")
         fs.make_folder(f"{root}/folder")
         assert fs.checksum(f"{root}/a") == xxh3_64_intdigest(b"x")
@@ -235,7 +237,7 @@ class FileSystemContract(OpenedFileSystem):
         assert fs.read(f"{root}/a") == b"mine"
         assert fs.list_folder(f"{root}/empty") == []
 
-    def test_of_many_that_rename_to_one_name_one_wins(self, fs: FileSystem, root: str) -> None:
+    def test_concurrent_renames_to_one_name_have_one_winner(self, fs: FileSystem, root: str) -> None:
         for number in range(8):
             self.write(fs, f"{root}/{number}", b"%d" % number, target=f"{root}/target")
         won = self.race(lambda number: fs.rename(f"{root}/{number}", f"{root}/target"), FileExistsError)
@@ -243,13 +245,13 @@ class FileSystemContract(OpenedFileSystem):
         assert fs.read(f"{root}/target") == b"%d" % won.index(True)
         assert len(fs.list_folder(root)) == 8
 
-    def test_of_many_that_rename_one_file_one_wins(self, fs: FileSystem, root: str) -> None:
+    def test_concurrent_renames_of_one_file_have_one_winner(self, fs: FileSystem, root: str) -> None:
         self.write(fs, f"{root}/a", b"x")
         won = self.race(lambda number: fs.rename(f"{root}/a", f"{root}/{number}"), FileNotFoundError)
         assert fs.status(f"{root}/a") is None
         assert [entry.name for entry in fs.list_folder(root)] == [str(n) for n in range(8) if won[n]]
 
-    def test_a_folder_is_renamed_as_a_whole_and_never_replaces(self, fs: FileSystem, root: str) -> None:
+    def test_folder_is_renamed_as_a_whole_and_never_replaces(self, fs: FileSystem, root: str) -> None:
         fs.make_folders(f"{root}/a/deep")
         before = self.write(fs, f"{root}/a/deep/file", b"x")
         if not fs.rename_folder(f"{root}/a", f"{root}/b"):
@@ -269,7 +271,7 @@ class FileSystemContract(OpenedFileSystem):
         assert fs.read(f"{root}/file") == b"y"
         assert fs.list_folder(f"{root}/empty") == []
 
-    def test_others_see_at_once_what_was_done(self, fs: FileSystem, root: str) -> None:
+    def test_changes_are_visible_to_others_at_once(self, fs: FileSystem, root: str) -> None:
         other = self.as_sent(fs)
         for number in range(20):
             path, moved = f"{root}/{number}", f"{root}/moved-{number}"
@@ -297,7 +299,7 @@ class FileSystemContract(OpenedFileSystem):
         assert status.is_folder
         self.put_below(fs, root, deep)
 
-    def test_delete_takes_one_file_or_one_empty_folder(self, fs: FileSystem, root: str) -> None:
+    def test_delete_removes_one_file_or_one_empty_folder(self, fs: FileSystem, root: str) -> None:
         fs.make_folder(f"{root}/a")
         self.write(fs, f"{root}/a/file", b"x")
         assert not fs.delete_folder(f"{root}/a")
@@ -308,7 +310,7 @@ class FileSystemContract(OpenedFileSystem):
         assert not fs.delete_folder(f"{root}/a")
         assert fs.list_folder(root) == []
 
-    def test_sync_takes_any_folders_below_its_root(self, fs: FileSystem, root: str) -> None:
+    def test_sync_accepts_any_folders_below_its_root(self, fs: FileSystem, root: str) -> None:
         folders = [f"{root}/{n}" for n in range(40)]
         for folder in folders:
             fs.make_folder(folder)
@@ -319,7 +321,7 @@ class FileSystemContract(OpenedFileSystem):
         fs.sync_tree(root)
         assert all(fs.read(f"{folder}/a") == b"x" for folder in folders)
 
-    def test_a_file_made_again_is_another(self, fs: FileSystem, root: str) -> None:
+    def test_recreated_file_has_another_identity(self, fs: FileSystem, root: str) -> None:
         first = self.write(fs, f"{root}/a", b"x")
         fs.delete(f"{root}/a")
         again = self.write(fs, f"{root}/a", b"y")

@@ -1,4 +1,4 @@
-"""What a fork operator has to keep, as a pytest class to subclass; see `testing.contracts`."""
+"""Contract of fork operators, as a pytest class to subclass; see `testing.contracts`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from distcommit.core.interfaces.constructs import ForkOperator
 
 
 class ForkContract(ABC):
-    """It sends each record by itself, however batches are cut, the same each time, to the branches that there are.
+    """A fork operator sends each record independently of its batch, always to the same existing branches.
 
     class TestMyFork(ForkContract):
         def make_fork(self):
@@ -29,49 +29,49 @@ class ForkContract(ABC):
 
     @abstractmethod
     def make_fork(self) -> ForkOperator:
-        """The fork operator."""
+        """Return the fork operator."""
 
     @abstractmethod
     def branches(self) -> Sequence[str]:
-        """All branches: two or more, each of which accepts the schema of `batch`."""
+        """Return all branches: two or more, each of which accepts the schema of `batch`."""
 
     @abstractmethod
     def batch(self) -> pa.RecordBatch:
-        """Records of which some go to each branch: three or more."""
+        """Return three or more records, with some for each branch."""
 
     @pytest.fixture
     def fork(self) -> ForkOperator:
-        """The fork operator as an executor gets it: it has travelled, after it was used."""
-        made = self.make_fork()
-        made.choose(self.batch(), self.branches())
-        travelled: ForkOperator = pickle.loads(pickle.dumps(made))
-        return travelled
+        """Return the fork operator as an executor receives it, pickled after use."""
+        used = self.make_fork()
+        used.choose(self.batch(), self.branches())
+        sent: ForkOperator = pickle.loads(pickle.dumps(used))
+        return sent
 
     @staticmethod
     def chosen(fork: ForkOperator, batch: pa.RecordBatch, branches: Sequence[str]) -> list[set[str]]:
-        """By row the branches that it goes to."""
-        found = fork.choose(batch, branches)
-        assert found.keys() <= set(branches), "a branch that was not asked for"
+        """Return for each row its branches."""
+        masks = fork.choose(batch, branches)
+        assert masks.keys() <= set(branches), "an unknown branch"
         rows: list[set[str]] = [set() for _ in range(batch.num_rows)]
-        for branch, mask in found.items():
-            assert mask is None or isinstance(mask, pa.BooleanArray), f"no array of booleans: {type(mask)}"
+        for branch, mask in masks.items():
+            assert mask is None or isinstance(mask, pa.BooleanArray), f"not a BooleanArray: {type(mask)}"
             assert mask is None or len(mask) == batch.num_rows
             for row, goes in enumerate([True] * batch.num_rows if mask is None else mask.to_pylist()):
                 if goes:
                     rows[row].add(branch)
         return rows
 
-    def test_records_go_to_each_branch(self, fork: ForkOperator) -> None:
+    def test_each_branch_receives_records(self, fork: ForkOperator) -> None:
         assert set().union(*self.chosen(fork, self.batch(), self.branches())) == set(self.branches())
 
-    def test_each_record_is_sent_by_itself(self, fork: ForkOperator) -> None:
+    def test_record_is_sent_independently_of_its_batch(self, fork: ForkOperator) -> None:
         batch, branches = self.batch(), self.branches()
         whole = self.chosen(fork, batch, branches)
         assert [self.chosen(fork, batch.slice(row, 1), branches)[0] for row in range(batch.num_rows)] == whole
         assert self.chosen(fork, batch.slice(1), branches) == whole[1:]
         assert self.chosen(fork, batch.slice(0, 0), branches) == []
 
-    def test_asked_again_it_says_the_same_and_changes_nothing(self, fork: ForkOperator) -> None:
+    def test_repeated_call_returns_the_same_and_changes_nothing(self, fork: ForkOperator) -> None:
         batch, branches = self.batch(), self.branches()
         first = self.chosen(fork, batch, branches)
         assert first == self.chosen(fork, batch, branches) == self.chosen(self.make_fork(), self.batch(), branches)
@@ -80,7 +80,7 @@ class ForkContract(ABC):
     def test_all_branches_accept_the_schema(self, fork: ForkOperator) -> None:
         assert all(fork.accepts(branch, self.batch().schema) for branch in self.branches())
 
-    def test_branches_that_are_passed_over_are_sent_nothing(self, fork: ForkOperator) -> None:
+    def test_skipped_branches_receive_no_records(self, fork: ForkOperator) -> None:
         for count in range(len(self.branches())):
             for branches in combinations(self.branches(), count):
                 self.chosen(fork, self.batch(), branches)

@@ -1,4 +1,4 @@
-"""Processes that end before a line of some modules that they come to, with nothing cleaned up."""
+"""Processes that are killed before a line of some modules, without any cleanup."""
 
 from __future__ import annotations
 
@@ -23,63 +23,68 @@ from distcommit.sinks import base, databases, table_formats
 from distcommit.sinks.base.committer_sink import CommitterSink
 
 SHARED = [*base.__path__, *databases.__path__, *table_formats.__path__]
-"""The folders of what sinks share."""
+"""The folders of code that sinks share."""
 _DIED, _FAILED = 17, 18
 _LONGEST_S = 120
 _NEVER = 1 << 62
 
 
 class Nursery:
-    """A process that has used no client, and so has no thread and no connection: what it forks begins anew.
+    """A fork server: a process that has used no client, so that its children start without threads and connections.
 
-    A process that is forked from one which has used clients may wait for ever for a lock that one of their threads held
-    at that moment.
+    A child of a process that has used clients could wait forever for a lock that one of their threads held during the
+    fork.
     """
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
 
     def killed_at(self, line: int, places: Collection[str], act: Callable[..., None], *arguments: Any) -> bool:
-        """Does it in a process that ends, with nothing cleaned up, before the `line`th line that it comes to in these
-        places. Returns whether it ended so; False if it came to its end.
+        """Call `act` in a process that is killed before the `line`th line that it executes in these places.
 
         Args:
-            line: which one, from 1 on.
-            places: files, and folders whose own files they are.
-            act: a function that other processes can import, such as `commit_all`.
-            arguments: the function's.
+            line: the number of the line, from 1.
+            places: files, and folders whose direct files count.
+            act: an importable function, such as `commit_all`.
+            arguments: the function's arguments.
+
+        Returns:
+            True if the process was killed, False if it ended first.
 
         Raises:
-            AssertionError: if it failed by itself, or did not end within two minutes.
+            AssertionError: if the process failed by itself, or did not end within two minutes.
         """
-        code, _ = self._asked(line, places, act, *arguments)
+        code, _ = self._result_of(line, places, act, *arguments)
         return code == _DIED
 
     def failed_at(self, line: int, places: Collection[str], act: Callable[..., None], *arguments: Any) -> bool:
-        """Does it in a process in which that line raises an OSError, as of a connection that breaks. Returns whether it
-        came to the line. Raises as `killed_at`, but if the action raises after that line."""
-        code, lines = self._asked(-line, places, act, *arguments)
+        """Call `act` in a process in which that line raises an OSError, like a broken connection.
+
+        Returns whether the line was reached. Raises like `killed_at`, except for errors after that line.
+        """
+        code, lines = self._result_of(-line, places, act, *arguments)
         return code == _DIED or lines >= line
 
     def lines_of(self, places: Collection[str], act: Callable[..., None], *arguments: Any) -> int:
-        """Does it, and how many lines of these places it comes to. Raises as `killed_at`."""
-        _, lines = self._asked(_NEVER, places, act, *arguments)
+        """Call `act` in a process and return the number of lines that it executes in these places. Raises like
+        `killed_at`."""
+        _, lines = self._result_of(_NEVER, places, act, *arguments)
         return lines
 
-    def _asked(self, line: int, *asked: Any) -> tuple[int, int]:
+    def _result_of(self, line: int, *asked: Any) -> tuple[int, int]:
         self._pipe.send((line, *asked))
-        assert self._pipe.poll(_LONGEST_S), f"what should end before line {line} took over {_LONGEST_S} s"
+        assert self._pipe.poll(_LONGEST_S), f"a process that must end before line {line} took over {_LONGEST_S} s"
         code, lines = cast("tuple[int, int]", self._pipe.recv())
-        assert code in (0, _DIED), f"it failed by itself, exit code {code}; its standard error says why"
+        assert code in (0, _DIED), f"the process failed by itself with exit code {code}; see its standard error"
         return code, lines
 
 
 @contextmanager
 def nursery(preloaded: Sequence[str]) -> Iterator[Nursery]:
-    """Starts one, which imports those modules once for all that it forks; ends it, and what it forked, at the end."""
+    """Start a fork server that imports the modules once. At the end, end it and its children."""
     clean = multiprocessing.get_context("spawn")
     pipe, its_end = clean.Pipe()
-    process = clean.Process(target=_nurse, args=(its_end, tuple(preloaded)))
+    process = clean.Process(target=_serve, args=(its_end, tuple(preloaded)))
     process.start()
     its_end.close()
     try:
@@ -90,7 +95,7 @@ def nursery(preloaded: Sequence[str]) -> Iterator[Nursery]:
         process.join()
 
 
-def _nurse(pipe: Connection, preloaded: Sequence[str]) -> None:
+def _serve(pipe: Connection, preloaded: Sequence[str]) -> None:
     for name in preloaded:
         importlib.import_module(name)
     while True:
@@ -98,31 +103,31 @@ def _nurse(pipe: Connection, preloaded: Sequence[str]) -> None:
             line, places, act, *arguments = pipe.recv()
         except EOFError:
             return
-        tells, told = os.pipe()
+        read_end, write_end = os.pipe()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of threads of libraries' own, which no lock is shared
+            warnings.simplefilter("ignore", DeprecationWarning)  # threads of libraries, which share no lock
             child = os.fork()
         if child == 0:
-            _act_until(line, frozenset(places), act, arguments, told)
-        os.close(told)
-        with open(tells) as lines:
+            _act_until(line, frozenset(places), act, arguments, write_end)
+        os.close(write_end)
+        with open(read_end) as lines:
             come_to = int(lines.read() or 0)
         pipe.send((os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), come_to))
 
 
 def commit_all(sink: CommitterSink, context: StepContext, requests: Sequence[CommitRequest]) -> None:
-    """Commits them by a committer of their own."""
+    """Commit the requests with one committer."""
     committer = sink.open_committer(context.for_committers)
     committer.commit(requests)
     committer.close()
 
 
 def _act_until(
-    line: int, places: Collection[str], act: Callable[..., None], arguments: Sequence[Any], told: int
+    line: int, places: Collection[str], act: Callable[..., None], arguments: Sequence[Any], write_end: int
 ) -> NoReturn:
-    """Does it in this process, which ends with it, or before that line, of whichever thread. If it comes to its end it
-    writes there how many lines it came to."""
-    left, fails = [abs(line)], line < 0
+    """Call `act` in this process, which then ends, or is killed before that line in any thread. If it ends by itself,
+    write the number of executed lines to `told`."""
+    remaining, fails = [abs(line)], line < 0
 
     @cache
     def is_there(file: str) -> bool:
@@ -132,10 +137,10 @@ def _act_until(
         if not is_there(frame.f_code.co_filename):
             return None
         if event == "line":
-            left[0] -= 1
-            if not left[0] and not fails:
+            remaining[0] -= 1
+            if not remaining[0] and not fails:
                 os._exit(_DIED)
-            if not left[0]:
+            if not remaining[0]:
                 raise OSError(errno.EIO, "a connection that breaks")
         return trace
 
@@ -144,9 +149,9 @@ def _act_until(
         sys.settrace(trace)
         act(*arguments)
         sys.settrace(None)
-        os.write(told, str(abs(line) - left[0]).encode())
-    except BaseException:  # noqa: BLE001 - nothing may come back from here
-        if fails and left[0] <= 0:
+        os.write(write_end, str(abs(line) - remaining[0]).encode())
+    except BaseException:  # noqa: BLE001 - this function must not return
+        if fails and remaining[0] <= 0:
             os._exit(_DIED)
         traceback.print_exc()
         sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""What a sink with a ledger keeps where store and target know different things of it: part of `contracts.sink`."""
+"""Contract of sinks with a ledger if store and target disagree; a part of `contracts.sink`."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ _ORIGIN = Origin(Provenance("partition", "offset"), incarnation="topic-1")
 
 
 class KnownBases(TriedSink):
-    """Requests say which epochs the store knows the target to have (`bases`); the ledger says what was committed."""
+    """A request names the epochs that the store expects at the target (`bases`). The ledger has the committed
+    epochs."""
 
     def has_ledger(self, place: Path) -> bool:
-        """Whether the sink can be audited by one; else the test has nothing to try."""
+        """Return whether the sink has a ledger for the audit. If not, the test does not apply."""
         if self.sink(place).abilities.audit:
             return True
-        self.passes_over("it can't be audited")
+        self.passes_over("it cannot be audited")
         return False
 
-    def test_a_target_that_is_older_than_the_store_is_refused(self, tmp_path: Path) -> None:
-        """It was put back from a copy, or emptied: what the store has as committed is not there."""
+    def test_target_older_than_the_store_is_rejected(self, tmp_path: Path) -> None:
+        """The target was restored from a copy or emptied, and lacks commits that the store knows."""
         if not self.has_ledger(tmp_path):
             return
         assert self.commit(tmp_path, self.prepare(tmp_path, "a", 1, [0], bases=(0,))) == [Committed()]
@@ -38,12 +39,13 @@ class KnownBases(TriedSink):
             one, another = self.commit(tmp_path, older, emptied)
             assert isinstance(one, FailedForGood)
             assert isinstance(another, FailedForGood)
-        assert self.commit(tmp_path, other) == [Committed()], "others are unharmed"
+        assert self.commit(tmp_path, other) == [Committed()], "other requests are unharmed"
         assert self.seen(tmp_path) == [("a", 0), ("c", 2)], "nothing was written"
         assert self.ledger(tmp_path) == {"a": (1, 1), "c": (4, 1)}
 
-    def test_a_store_that_is_older_than_the_target_is_refused(self, tmp_path: Path) -> None:
-        """It was put back from a copy: the target has more than it knows, also an epoch that it gives once more."""
+    def test_store_older_than_the_target_is_rejected(self, tmp_path: Path) -> None:
+        """The store was restored from a copy. The target has commits that it does not know, perhaps with an epoch that
+        it uses again."""
         if not self.has_ledger(tmp_path):
             return
         for epoch, base in ((1, 0), (3, 1)):
@@ -53,24 +55,24 @@ class KnownBases(TriedSink):
             (outcome,) = self.commit(tmp_path, self.prepare(tmp_path, "a", epoch, [9], bases=(1,)))
             assert isinstance(outcome, FailedForGood), epoch
         assert self.seen(tmp_path) == [("a", 1), ("a", 3)], "nothing was written"
-        accepted = self.prepare(tmp_path, "a", 5, [5], bases=(2, 3))  # either is well
+        accepted = self.prepare(tmp_path, "a", 5, [5], bases=(2, 3))  # either base is valid
         assert self.commit(tmp_path, accepted) == [Committed()]
         assert self.ledger(tmp_path) == {"a": (5, 3)}
 
-    def test_an_answer_that_is_lost_after_the_commit_took_effect_is_found_in_the_ledger(self, tmp_path: Path) -> None:
-        """The store does not know of it, and asks from the same base once more, in any company."""
+    def test_commit_with_a_lost_outcome_is_found_in_the_ledger(self, tmp_path: Path) -> None:
+        """The store does not know of the commit, and repeats the request with the same base, alone or with others."""
         if not self.has_ledger(tmp_path):
             return
         for epoch, base in ((1, 0), (2, 1)):
             request = self.prepare(tmp_path, "a", epoch, [epoch], bases=(base,))
             other = self.prepare(tmp_path, "b", epoch, [epoch], bases=(base,))
-            self.commit(tmp_path, request)  # nobody hears of it
+            self.commit(tmp_path, request)  # the outcome is lost
             assert self.commit(tmp_path, request, other) == [AlreadyCommitted(), Committed()]
             assert self.commit(tmp_path, request) == [AlreadyCommitted()]
         assert self.seen(tmp_path) == [("a", 1), ("a", 2), ("b", 1), ("b", 2)]
 
-    def test_a_zombie_of_an_older_run_changes_nothing(self, tmp_path: Path) -> None:
-        """It was paused since before the newer run: what it says of it counts nowhere."""
+    def test_zombie_of_an_older_run_changes_nothing(self, tmp_path: Path) -> None:
+        """The zombie was paused before the newer run started. Its outcome is ignored."""
         if not self.has_ledger(tmp_path):
             return
         old, unknown = self.prepare(tmp_path, "a", 1, [0], bases=(0,)), self.prepare(tmp_path, "a", 1, [0])
@@ -83,45 +85,49 @@ class KnownBases(TriedSink):
         assert self.commit(tmp_path, new) == [AlreadyCommitted()]
         assert self.ledger(tmp_path) == {"a": (2, 1)}
 
-    def test_its_ledger_says_what_of_the_source_is_covered_and_filtered(self, tmp_path: Path) -> None:
-        """What an audit and a rebuild go by: of all that is committed, and of nothing that is not or was taken back."""
+    def test_ledger_records_covered_and_filtered_positions(self, tmp_path: Path) -> None:
+        """The audit and the rebuild read these: of all committed requests, and of no other or rolled back ones."""
         if not self.has_ledger(tmp_path):
             return
-        self._gives_back_holes_beside_which_there_is_no_record(tmp_path)
-        first = self._told(tmp_path, 1, (0, 3), hole=1, filtered=2)
+        self._check_holes_without_records(tmp_path)
+        first = self._request_with_positions(tmp_path, 1, (0, 3), hole=1, filtered=2)
         assert self.commit(tmp_path, first) == [Committed()]
-        self._says(tmp_path, {0, 3}, holes={1}, filtered={2})
-        second = self._told(tmp_path, 2, (4,), hole=5, filtered=6)
-        self._says(tmp_path, {0, 3}, holes={1}, filtered={2})
+        self._check_covered(tmp_path, {0, 3}, holes={1}, filtered={2})
+        second = self._request_with_positions(tmp_path, 2, (4,), hole=5, filtered=6)
+        self._check_covered(tmp_path, {0, 3}, holes={1}, filtered={2})
         for outcome in (Committed(), AlreadyCommitted()):
             assert self.commit(tmp_path, second) == [outcome]
-            self._says(tmp_path, {0, 3, 4}, holes={1, 5}, filtered={2, 6})
+            self._check_covered(tmp_path, {0, 3, 4}, holes={1, 5}, filtered={2, 6})
         try:
             self.abandon(tmp_path, second)
         except ConflictError:
             return
-        self._says(tmp_path, {0, 3}, holes={1}, filtered={2})
+        self._check_covered(tmp_path, {0, 3}, holes={1}, filtered={2})
 
-    def _gives_back_holes_beside_which_there_is_no_record(self, place: Path) -> None:
-        """No info would carry them, so the log is to keep them."""
+    def _check_holes_without_records(self, place: Path) -> None:
+        """Without a record there is no info to carry holes, so the commit log must keep them."""
         hole, writer = SkippedRange("0", 7, 9, "a hole", True, "topic-1"), self.writer(place, "a", 1, origin=_ORIGIN)
         writer.note_holes([hole])
         prepared = writer.prepare_commit()
         assert not prepared.infos
         assert [*prepared.holes] == [hole]
 
-    def _told(self, place: Path, epoch: int, offsets: tuple[int, ...], *, hole: int, filtered: int) -> CommitRequest:
-        """A request of an attempt whose writer was told these positions of partition 0."""
+    def _request_with_positions(
+        self, place: Path, epoch: int, offsets: tuple[int, ...], *, hole: int, filtered: int
+    ) -> CommitRequest:
+        """Return a request of an attempt whose writer received these positions of partition 0."""
         attempt = uuid.uuid4().hex
         writer = self.writer(place, "a", epoch, attempt, origin=_ORIGIN)
         for offset in offsets:
             writer.write(batch_of(offset))
         writer.note_holes([SkippedRange("0", hole, hole + 1, "a hole", True, "topic-1")])
-        assert writer.note_filtered(Filtered({MAIN_BRANCH: _text(filtered)}, {"a filter": 1})), "nobody else keeps it"
+        assert writer.note_filtered(Filtered({MAIN_BRANCH: _text(filtered)}, {"a filter": 1})), (
+            "no other writer stores it"
+        )
         infos = tuple(writer.prepare_commit().infos)
         return self.stored(place, CommitRequest("a", epoch, infos, bases=(epoch - 1,), attempts=(attempt,)))
 
-    def _says(self, place: Path, offsets: set[int], *, holes: set[int], filtered: set[int]) -> None:
+    def _check_covered(self, place: Path, offsets: set[int], *, holes: set[int], filtered: set[int]) -> None:
         (row,) = self.ledger_rows(place)
         assert isinstance(row, LedgerRow)
         (part,) = row.covered

@@ -1,4 +1,4 @@
-"""What a sink keeps once a dataset has been committed: later epochs, and other branches.
+"""Contract of sinks after a dataset's first commit: later epochs, and other branches.
 
 A suite beside `contracts.sink`: `class TestMySink(SinkContract, LaterEpochs)`.
 """
@@ -18,16 +18,15 @@ from distcommit.testing.contracts.tried_sink import TriedSink
 
 _MANY = 8
 _LINES = 2
-"""Before how many lines a commit is killed, and at how many it fails."""
+"""Number of lines at which a commit is killed, and at which it fails."""
 _SEEN = [("a", 0), ("a", 1), ("a", 2), ("b", 0), ("b", 1), ("b", 2)]
 
 
 class LaterEpochs(TriedSink):
-    """The target has a row of the dataset already. The first epoch of one branch is the case in which the least can go
-    wrong."""
+    """The target has a ledger row of the dataset already. The first epoch of one branch is the easiest case."""
 
-    def test_a_later_epoch_that_is_killed_or_fails_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
-        """At some of all lines that a commit comes to, in the committer's folder and in what sinks share."""
+    def test_later_epoch_killed_or_failed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
+        """At some of the lines that a commit executes, in the committer's folder and in the shared folders."""
         whole = tmp_path / "whole"
         requests = self._later(whole)
         places = [os.path.dirname(self.committers_file(whole)), *SHARED]
@@ -47,13 +46,13 @@ class LaterEpochs(TriedSink):
                     shutil.rmtree(place)
 
     def _later(self, place: Path) -> tuple[CommitRequest, ...]:
-        """Two datasets whose first epoch is committed; the requests of the second one."""
+        """Return the requests of the second epoch of two datasets whose first epoch is committed."""
         place.mkdir(parents=True)
         first = [self.prepare(place, urn, 1, [0], bases=(0,)) for urn in ("a", "b")]
         assert self.commit(place, *first) == [Committed()] * 2
         return tuple(self.prepare(place, urn, 2, [1], [2], bases=(1,)) for urn in ("a", "b"))
 
-    def test_a_later_epoch_that_many_commit_at_once_is_done_once(self, tmp_path: Path) -> None:
+    def test_later_epoch_committed_concurrently_is_committed_once(self, tmp_path: Path) -> None:
         place = tmp_path / "raced"
         requests = self._later(place)
         with ThreadPoolExecutor(_MANY) as pool:
@@ -65,10 +64,10 @@ class LaterEpochs(TriedSink):
         assert self.commit(place, *requests) == [AlreadyCommitted()] * 2
         assert self.seen(place) == _SEEN
 
-    def test_two_branches_of_a_dataset_in_one_target_are_committed_apart(self, tmp_path: Path) -> None:
-        """Something, nothing, something in one of them over three runs; each request is asked for twice."""
+    def test_branches_that_share_a_target_are_committed_independently(self, tmp_path: Path) -> None:
+        """One branch has records, none, and records in three runs. Each request is repeated."""
         if not self.branches_share_a_target:
-            self.passes_over("two branches never have one target")
+            self.passes_over("branches never share a target")
             return
         seen: list[tuple[str, int]] = []
         for epoch, branches in ((1, {"main": 0, "other": 0}), (2, {"other": 1}), (3, {"main": 1, "other": 2})):
@@ -83,10 +82,10 @@ class LaterEpochs(TriedSink):
             rows = {row.branch: (row.epoch, row.base) for row in self.ledger_rows(tmp_path)}
             assert rows == {"main": (3, 1), "other": (3, 2)}
 
-    def test_commit_of_one_branch_taken_back_leaves_the_other_branch_as_it_is(self, tmp_path: Path) -> None:
-        """Abandon a commit of each branch in turn, and then commit both branches again."""
+    def test_branch_rolled_back_leaves_the_other_branch_unchanged(self, tmp_path: Path) -> None:
+        """Abandon a commit of each branch in turn, then commit both branches again."""
         if not self.branches_share_a_target:
-            self.passes_over("two branches never have one target")
+            self.passes_over("branches never share a target")
             return
         for branch, kept in (("other", "main"), ("main", "other")):
             place = tmp_path / branch
@@ -98,8 +97,8 @@ class LaterEpochs(TriedSink):
                 for _ in range(2):
                     self.abandon(place, taken)
             except ConflictError:
-                assert self.seen(place) == [("a", 0), ("a", 1)], "a sink that refuses changes nothing"
-                self.passes_over("it says that it can't, and changes nothing")
+                assert self.seen(place) == [("a", 0), ("a", 1)], "a refused roll back changed the target"
+                self.passes_over("the sink refuses and changes nothing")
                 return
             assert self.seen(place) == [("a", 1)], branch
             assert self.commit(place, stays) == [AlreadyCommitted()], branch
@@ -110,10 +109,10 @@ class LaterEpochs(TriedSink):
             assert self.commit(place, *later) == [Committed()] * 2, branch
             assert self.seen(place) == [("a", 1), ("a", 2), ("a", 3)], branch
 
-    def test_commit_of_one_branch_allowed_again_leaves_the_other_branch_taken_back(self, tmp_path: Path) -> None:
-        """Of a sink with `allow`."""
+    def test_branch_allowed_again_leaves_the_other_branch_rolled_back(self, tmp_path: Path) -> None:
+        """For a sink with `allow`."""
         if not self.branches_share_a_target:
-            self.passes_over("two branches never have one target")
+            self.passes_over("branches never share a target")
             return
         for branch, kept in (("other", "main"), ("main", "other")):
             place = tmp_path / branch
@@ -123,7 +122,7 @@ class LaterEpochs(TriedSink):
                 self.allow(place, allowed)
             except (ConflictError, NotImplementedError):
                 assert self.seen(place) == []
-                self.passes_over("it can't")
+                self.passes_over("the sink does not support it")
                 return
             assert isinstance(self.commit(place, stays)[0], FailedForGood), branch
             assert self.commit(place, allowed) == [Committed()], branch

@@ -1,4 +1,4 @@
-"""What a row checker has to keep, as a pytest class to subclass; see `testing.contracts`."""
+"""Contract of row checkers, as a pytest class to subclass; see `testing.contracts`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from distcommit.core.interfaces.constructs import RowChecker
 
 
 class RowCheckerContract(ABC):
-    """It answers for each record by itself, however batches are cut, the same each time.
+    """A row checker checks each record independently of its batch, with the same result each time.
 
     class TestMyChecker(RowCheckerContract):
         def make_checker(self):
@@ -29,37 +29,37 @@ class RowCheckerContract(ABC):
 
     @abstractmethod
     def make_checker(self) -> RowChecker:
-        """The checker."""
+        """Return the checker."""
 
     @abstractmethod
     def passing(self) -> pa.RecordBatch:
-        """Records that all pass: two or more."""
+        """Return two or more records that all pass."""
 
     @abstractmethod
     def failing(self) -> pa.RecordBatch:
-        """Records of which none passes: two or more; their schema may be another."""
+        """Return two or more records that all fail; their schema may differ."""
 
     @pytest.fixture
     def checker(self) -> RowChecker:
-        """The checker as an executor gets it: it has travelled, after it was used."""
-        made = self.make_checker()
-        made.check(self.passing())
-        travelled: RowChecker = pickle.loads(pickle.dumps(made))
-        return travelled
+        """Return the checker as an executor receives it, pickled after use."""
+        used = self.make_checker()
+        used.check(self.passing())
+        sent: RowChecker = pickle.loads(pickle.dumps(used))
+        return sent
 
     @staticmethod
     def answers(checker: RowChecker, batch: pa.RecordBatch) -> list[bool]:
-        """By row whether it passes."""
-        found = checker.check(batch)
-        assert isinstance(found, pa.BooleanArray), f"no array of booleans: {type(found)}"
-        assert len(found) == batch.num_rows
-        return [answer is True for answer in found.to_pylist()]
+        """Return for each row whether it passes."""
+        mask = checker.check(batch)
+        assert isinstance(mask, pa.BooleanArray), f"not a BooleanArray: {type(mask)}"
+        assert len(mask) == batch.num_rows
+        return [answer is True for answer in mask.to_pylist()]
 
-    def test_what_is_as_it_should_be_passes_and_nothing_else(self, checker: RowChecker) -> None:
+    def test_checker_accepts_valid_records_and_rejects_others(self, checker: RowChecker) -> None:
         assert all(self.answers(checker, self.passing()))
         assert not any(self.answers(checker, self.failing()))
 
-    def test_each_record_is_judged_by_itself(self, checker: RowChecker) -> None:
+    def test_record_is_checked_independently_of_its_batch(self, checker: RowChecker) -> None:
         passing, failing = self.passing(), self.failing()
         for batch, answer in ((passing, True), (failing, False)):
             for row in range(batch.num_rows):
@@ -70,26 +70,26 @@ class RowCheckerContract(ABC):
             assert self.answers(checker, mixed) == wanted
             assert self.answers(checker, mixed.slice(1)) == wanted[1:]
 
-    def test_no_records_are_no_answers(self, checker: RowChecker) -> None:
+    def test_empty_batch_gives_no_answers(self, checker: RowChecker) -> None:
         assert self.answers(checker, self.passing().slice(0, 0)) == []
 
-    def test_asked_again_it_says_the_same_and_changes_nothing(self, checker: RowChecker) -> None:
+    def test_repeated_call_returns_the_same_and_changes_nothing(self, checker: RowChecker) -> None:
         batch = self.passing()
         before = pa.Table.from_batches([batch]).combine_chunks().to_pydict()
         assert self.answers(checker, batch) == self.answers(checker, batch) == self.answers(self.make_checker(), batch)
         assert batch.to_pydict() == before
 
-    def test_a_schema_that_it_can_work_with_is_accepted(self, checker: RowChecker) -> None:
+    def test_supported_schema_is_accepted(self, checker: RowChecker) -> None:
         checker.check_schema(self.passing().schema)
 
-    def test_for_a_schema_it_can_not_work_with_it_has_no_other_error_than_that(self, checker: RowChecker) -> None:
+    def test_unsupported_schema_raises_only_a_configuration_error(self, checker: RowChecker) -> None:
         foreign = pa.record_batch({"there_is_no_such_column": pa.array([None], pa.list_(pa.int8()))})
         with suppress(ConfigurationError):
             checker.check_schema(foreign.schema)
         with suppress(ConfigurationError):
             self.answers(checker, foreign)
 
-    def test_what_it_asks_for_is_said_in_one_line(self, checker: RowChecker) -> None:
+    def test_condition_is_described_in_one_line(self, checker: RowChecker) -> None:
         text = checker.describe()
         assert text.strip()
         assert len(text.splitlines()) == 1

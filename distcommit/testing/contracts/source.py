@@ -1,4 +1,4 @@
-"""What a source has to keep, as a pytest class to subclass; see `testing.contracts`."""
+"""Contract of sources, as a pytest class to subclass; see `testing.contracts`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 
 class SourceContract(ABC):
-    """Plans cover what is there without gap or overlap, from the stored watermark on; work units read alike each time.
+    """Plans cover the source from the stored watermark on, without gap or overlap. A work unit yields the same records
+    each time.
 
     class TestMySource(SourceContract):
         def make_source(self):
@@ -42,21 +43,23 @@ class SourceContract(ABC):
 
     @abstractmethod
     def make_source(self) -> Source:
-        """The source, of at least two datasets, one with several records. It does not change while it is tested."""
+        """Return the source, with at least two datasets, one of them with several records. It does not change during
+        the tests."""
 
     @abstractmethod
     def holds(self) -> Mapping[str, Mapping[str, int]]:
-        """How many records each partition of each dataset has; 0 for one that counts in anything else."""
+        """Return the number of records of each partition of each dataset; 0 for a dataset that does not count
+        records."""
 
     @pytest.fixture
     def source(self) -> Source:
-        """The source as an executor gets it: it has travelled."""
-        made: Source = pickle.loads(pickle.dumps(self.make_source()))
-        return made
+        """Return the source as an executor receives it, after pickling."""
+        sent: Source = pickle.loads(pickle.dumps(self.make_source()))
+        return sent
 
     @pytest.fixture
     def extractor(self, source: Source) -> Iterator[Extractor]:
-        """An open extractor."""
+        """Yield an open extractor."""
         opened = source.open()
         yield opened
         opened.close()
@@ -64,20 +67,20 @@ class SourceContract(ABC):
 
     @staticmethod
     def planned(
-        found: Iterable[Planned],
+        elements: Iterable[Planned],
     ) -> list[DatasetPlan | DatasetProblem]:
-        """What it says of datasets."""
-        return [planned for planned in found if not isinstance(planned, SourceFact | PassedOver)]
+        """Return the plans and problems of datasets."""
+        return [planned for planned in elements if not isinstance(planned, SourceFact | PassedOver)]
 
     def plan(self, source: Source, states: Mapping[str, DatasetState] | None = None) -> dict[str, DatasetPlan]:
-        """All datasets, planned; problems fail the test."""
+        """Return the plans of all datasets. A problem fails the test."""
         planned = self.planned(source.plan(lambda urn: True, SourceState(states or {})))
         plans = {plan.dataset_urn: plan for plan in planned if isinstance(plan, DatasetPlan)}
-        assert len(plans) == len(planned), f"a dataset is there twice, or has a problem: {planned}"
+        assert len(plans) == len(planned), f"a dataset is repeated, or has a problem: {planned}"
         return plans
 
     def reached(self, plan: DatasetPlan) -> Watermark:
-        """Where the plan leads to: its work units continue each other, in each partition."""
+        """Return the end of the plan, after checking that its work units continue each other in each partition."""
         at = {**(plan.planned_low.positions if plan.planned_low else {}), **plan.start.positions}
         for unit in sorted(plan.work_units, key=lambda unit: sorted(unit.low.positions.items())):
             assert unit.dataset_urn == plan.dataset_urn
@@ -88,7 +91,7 @@ class SourceContract(ABC):
         return Watermark(at, plan.start.incarnation)
 
     def read_to(self, extractor: Extractor, plan: DatasetPlan, units: Iterable[WorkUnit]) -> Watermark:
-        """Where the dataset is once these work units are read: where no end was known before, as far as they came."""
+        """Read the work units and return the dataset's watermark afterwards."""
         at = dict(plan.start.positions)
         for unit in units:
             extraction = extractor.extract(unit)
@@ -98,7 +101,7 @@ class SourceContract(ABC):
         return Watermark(at, plan.start.incarnation)
 
     def count(self, extractor: Extractor, unit: WorkUnit) -> int:
-        """Records of a work unit, read to its end."""
+        """Read a work unit to its end and return its number of records."""
         extraction = extractor.extract(unit)
         rows = sum(int(batch.num_rows) for batch in extraction)
         high = extraction.actual_high()
@@ -106,7 +109,7 @@ class SourceContract(ABC):
         assert extraction.bytes_read() >= 0
         return rows
 
-    def test_a_first_plan_covers_all_that_is_there(self, source: Source, extractor: Extractor) -> None:
+    def test_first_plan_covers_all_records(self, source: Source, extractor: Extractor) -> None:
         plans = self.plan(source)
         assert plans.keys() == self.holds().keys()
         for urn, plan in plans.items():
@@ -126,7 +129,7 @@ class SourceContract(ABC):
             assert [plan.dataset_urn for plan in planned] == [urn]
         assert self.planned(source.plan(lambda urn: False, SourceState())) == []
 
-    def test_what_gives_its_positions_their_meaning_is_said_alike_each_time(self, source: Source) -> None:
+    def test_fixed_settings_and_facts_are_the_same_each_time(self, source: Source) -> None:
         assert source.pins() == self.make_source().pins()
         facts = [fact for _ in range(2) for fact in source.plan(bool, SourceState()) if isinstance(fact, SourceFact)]
         assert facts[: len(facts) // 2] == facts[len(facts) // 2 :]
@@ -139,14 +142,14 @@ class SourceContract(ABC):
             }
             assert self.plan(source, busy).keys() == self.holds().keys() - busy.keys()
 
-    def test_nothing_is_left_once_all_is_read(self, source: Source, extractor: Extractor) -> None:
+    def test_plan_is_empty_after_everything_was_read(self, source: Source, extractor: Extractor) -> None:
         ends = {urn: self.read_to(extractor, plan, plan.work_units) for urn, plan in self.plan(source).items()}
         after = self.plan(source, {urn: DatasetState(urn, watermark=end) for urn, end in ends.items()})
         for urn, plan in after.items():
             assert plan.planned_low == self.reached(plan) == ends[urn]
             assert sum(self.count(extractor, unit) for unit in plan.work_units) == 0
 
-    def test_a_plan_goes_on_where_the_last_one_ended(self, source: Source, extractor: Extractor) -> None:
+    def test_next_plan_continues_where_the_last_one_ended(self, source: Source, extractor: Extractor) -> None:
         for urn, plan in self.plan(source).items():
             begin = plan.start.positions
             first = next(u for u in plan.work_units if all(begin[p] == low for p, low in u.low.positions.items()))
@@ -157,7 +160,7 @@ class SourceContract(ABC):
             assert read + rest == sum(self.holds()[urn].values())
             assert again is None or again.planned_low == done
 
-    def test_a_work_unit_reads_the_same_each_time(self, source: Source, extractor: Extractor) -> None:
+    def test_work_unit_yields_the_same_records_each_time(self, source: Source, extractor: Extractor) -> None:
         with contextlib.closing(source.open()) as other:
             for plan in self.plan(source).values():
                 for unit in plan.work_units:
@@ -165,9 +168,11 @@ class SourceContract(ABC):
                     assert self.rows_by_partition(source, first) == self.rows_by_partition(source, again)
                     assert first.actual_high() == again.actual_high()
 
-    def test_between_two_batches_it_says_how_far_they_reach(self, source: Source, extractor: Extractor) -> None:
-        """What is read from there on is all that they do not hold; or it says that it can't tell. Policy `partial`
-        commits an attempt that failed that far."""
+    def test_position_between_two_batches_covers_exactly_the_batches_before(
+        self, source: Source, extractor: Extractor
+    ) -> None:
+        """The rest of the work unit has all other records, or the position is unknown. Policy `partial` commits a
+        failed attempt up to this position."""
         for plan in self.plan(source).values():
             for unit in plan.work_units:
                 whole = self.rows_by_partition(source, extractor.extract(unit))
@@ -175,7 +180,7 @@ class SourceContract(ABC):
                 batches = sum(1 for _ in extractor.extract(small))
                 for count in sorted({1, batches // 2, batches}) if batches else ():
                     extraction = extractor.extract(small)
-                    found = self.rows_by_partition(source, islice(iter(extraction), count))
+                    first_rows = self.rows_by_partition(source, islice(iter(extraction), count))
                     try:
                         reached = extraction.actual_high()
                     except DistcommitError:
@@ -183,26 +188,26 @@ class SourceContract(ABC):
                     assert unit.can_end_at(reached)
                     assert all(at_or_past(reached.positions[h.partition], h.high) for h in extraction.holes())
                     rest = self.rows_by_partition(source, extractor.extract(replace(unit, low=reached)))
-                    both = {name: [*found.get(name, ()), *rest.get(name, ())] for name in whole}
+                    both = {name: [*first_rows.get(name, ()), *rest.get(name, ())] for name in whole}
                     assert self.comparable(source, both) == self.comparable(source, whole)
 
     @staticmethod
     def comparable(source: Source, rows: Mapping[object, Iterable[object]]) -> dict[object, list[object]]:
-        """The records, without the order of those that nothing is known of but their positions."""
+        """Return the records, ignoring the order of records without provenance."""
         if source.provenance is not None:
             return {name: list(of) for name, of in rows.items()}
         return {name: [*sorted(map(repr, of))] for name, of in rows.items()}
 
     @staticmethod
     def rows_by_partition(source: Source, batches: Iterable[pa.RecordBatch]) -> dict[object, list[object]]:
-        """The records in their order within each partition: between partitions there is none."""
-        found: dict[object, list[object]] = {}
+        """Return the records in order, by partition."""
+        rows: dict[object, list[object]] = {}
         for batch in batches:
             for row in batch.to_pylist():
-                found.setdefault(row[source.provenance.partition_column] if source.provenance else "", []).append(row)
-        return found
+                rows.setdefault(row[source.provenance.partition_column] if source.provenance else "", []).append(row)
+        return rows
 
-    def test_records_say_where_they_come_from(self, source: Source, extractor: Extractor) -> None:
+    def test_provenance_columns_match_the_work_unit(self, source: Source, extractor: Extractor) -> None:
         if source.provenance is None:
             return
         for plan in self.plan(source).values():
@@ -218,10 +223,8 @@ class SourceContract(ABC):
                 reached = extraction.actual_high().positions
                 assert all(end <= as_offset(reached[partition]) for partition, end in at.items())
 
-    def test_positions_that_it_claims_are_past_the_records_that_it_delivered(
-        self, source: Source, extractor: Extractor
-    ) -> None:
-        """A run refuses others: their records would be read again."""
+    def test_claimed_positions_are_past_the_delivered_records(self, source: Source, extractor: Extractor) -> None:
+        """A run rejects other positions, because their records would be read again."""
         for plan in self.plan(source).values():
             for unit in plan.work_units:
                 small = replace(unit, properties={**unit.properties, "max_bytes": "1"})
@@ -235,7 +238,7 @@ class SourceContract(ABC):
                     delivered.compare(reached)
                 delivered.compare(extraction.actual_high())
 
-    def test_ranges_that_a_plan_skips_or_reads_follow_the_watermark(self, source: Source, extractor: Extractor) -> None:
+    def test_skipped_and_planned_ranges_follow_the_watermark(self, source: Source, extractor: Extractor) -> None:
         first = self.plan(source)
         ends = {urn: self.read_to(extractor, plan, plan.work_units) for urn, plan in first.items()}
         after = self.plan(source, {urn: DatasetState(urn, watermark=end) for urn, end in ends.items()})

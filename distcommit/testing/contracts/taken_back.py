@@ -1,4 +1,4 @@
-"""What a sink has to keep where what it committed, or was to commit, is taken back: part of `contracts.sink`."""
+"""Contract of sinks for rolling back, before or after a commit; a part of `contracts.sink`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from distcommit.testing.contracts.tried_sink import TriedSink
 
 
 class TakenBack(TriedSink):
-    """What is taken back is gone and stays so, unless it is allowed again; or the sink says that it can't."""
+    """A rolled back request is gone and stays gone, unless it is allowed again; or the sink refuses to roll back."""
 
     @pytest.mark.parametrize("committed", [False, True])
-    def test_taken_back_it_is_gone_and_can_not_come_back(self, tmp_path: Path, committed: bool) -> None:
+    def test_rolled_back_request_is_gone_and_cannot_be_committed(self, tmp_path: Path, committed: bool) -> None:
         older, request = self.prepare(tmp_path, "a", 1, [0]), self.prepare(tmp_path, "a", 2, [1])
         later = self.prepare(tmp_path, "a", 3, [1])
         self.commit(tmp_path, older)
@@ -26,8 +26,8 @@ class TakenBack(TriedSink):
             for _ in range(2):
                 self.abandon(tmp_path, request)
         except ConflictError:
-            assert self.seen(tmp_path) == present, "what can't be taken back is left alone"
-            self.passes_over("it says that it can't, and changes nothing")
+            assert self.seen(tmp_path) == present, "a refused roll back changed the target"
+            self.passes_over("the sink refuses and changes nothing")
             return
         assert self.seen(tmp_path) == [("a", 0)]
         (outcome,) = self.commit(tmp_path, request)
@@ -37,8 +37,8 @@ class TakenBack(TriedSink):
         self.commit(tmp_path, request)
         assert self.seen(tmp_path) == [("a", 0), ("a", 1)]
 
-    def test_taken_back_before_it_was_committed_it_leaves_nothing_at_the_target(self, tmp_path: Path) -> None:
-        """Of a sink with `discards`."""
+    def test_rolled_back_before_commit_nothing_remains_at_the_target(self, tmp_path: Path) -> None:
+        """For a sink with `discards`."""
         if not self.sink(tmp_path).discards:
             self.passes_over("its writers leave nothing at the target")
             return
@@ -51,8 +51,8 @@ class TakenBack(TriedSink):
         assert isinstance(outcome, FailedForGood)
         assert self.seen(tmp_path) == []
 
-    def test_told_that_older_epochs_may_commit_nothing_it_refuses_them(self, tmp_path: Path) -> None:
-        """As a rebuild tells it, which knows of no infos: whoever still tries has a store that is no more."""
+    def test_older_epochs_are_rejected_after_a_rebuild(self, tmp_path: Path) -> None:
+        """A rebuild does so without infos: a late committer belongs to a store that no longer exists."""
         older, late = self.prepare(tmp_path, "a", 1, [0]), self.prepare(tmp_path, "a", 2, [1])
         later = self.prepare(tmp_path, "a", 5, [1])
         self.commit(tmp_path, older)
@@ -63,12 +63,12 @@ class TakenBack(TriedSink):
             assert self.seen(tmp_path) == [("a", 0)]
             return
         assert isinstance(self.commit(tmp_path, late)[0], FailedForGood)
-        assert self.seen(tmp_path) == [("a", 0)], "what was committed stays"
+        assert self.seen(tmp_path) == [("a", 0)], "the committed request stays"
         assert self.commit(tmp_path, later) == [Committed()]
         assert self.seen(tmp_path) == [("a", 0), ("a", 1)]
 
-    def test_what_was_taken_back_can_be_allowed_again_and_nothing_older(self, tmp_path: Path) -> None:
-        """As it has to be where another target of the dataset can't take it back. Of a sink with `allow`."""
+    def test_rolled_back_request_can_be_allowed_again_without_older_ones(self, tmp_path: Path) -> None:
+        """Needed if another target of the dataset cannot be rolled back. For a sink with `allow`."""
         older, request = (self.prepare(tmp_path, "a", epoch, [epoch]) for epoch in (1, 2))
         try:
             self.abandon(tmp_path, older)
@@ -77,11 +77,11 @@ class TakenBack(TriedSink):
                 self.allow(tmp_path, request)
         except (ConflictError, NotImplementedError):
             assert self.seen(tmp_path) == []
-            self.passes_over("it can't")
+            self.passes_over("the sink does not support it")
             return
         assert self.seen(tmp_path) == []
         (outcome,) = self.commit(tmp_path, older)
-        assert isinstance(outcome, FailedForGood), "that one was abandoned for good"
+        assert isinstance(outcome, FailedForGood), "the older request is abandoned for good"
         assert self.commit(tmp_path, request) == [Committed()]
         self.allow(tmp_path, request)
         assert self.commit(tmp_path, request) == [AlreadyCommitted()]

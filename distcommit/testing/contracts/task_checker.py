@@ -1,4 +1,4 @@
-"""What a task checker has to keep, as a pytest class to subclass; see `testing.contracts`."""
+"""Contract of task checkers, as a pytest class to subclass; see `testing.contracts`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import pytest
 from distcommit.core.interfaces.constructs import BranchCounts, TaskCheck, TaskChecker
 
 Attempt = tuple[Sequence[pa.RecordBatch], BranchCounts]
-"""What an attempt has written, and counted."""
+"""The written batches and the counts of an attempt."""
 
 
 class TaskCheckerContract(ABC):
-    """It judges an attempt by all of its records, however batches are cut, and by no other attempt's.
+    """A task checker decides by all records of one attempt, independently of its batches and of other attempts.
 
     class TestMyChecker(TaskCheckerContract):
         def make_checker(self):
@@ -31,27 +31,27 @@ class TaskCheckerContract(ABC):
 
     @abstractmethod
     def make_checker(self) -> TaskChecker:
-        """The checker."""
+        """Return the checker."""
 
     @abstractmethod
     def passes(self) -> Attempt:
-        """An attempt that passes."""
+        """Return an attempt that passes."""
 
     @abstractmethod
     def fails(self) -> Attempt:
-        """An attempt that does not pass."""
+        """Return an attempt that fails."""
 
     @pytest.fixture
     def checker(self) -> TaskChecker:
-        """The checker as an executor gets it: it has travelled, after it was used."""
-        made = self.make_checker()
-        self.judged(made.begin(), self.passes())
-        travelled: TaskChecker = pickle.loads(pickle.dumps(made))
-        return travelled
+        """Return the checker as an executor receives it, pickled after use."""
+        used = self.make_checker()
+        self.judged(used.begin(), self.passes())
+        sent: TaskChecker = pickle.loads(pickle.dumps(used))
+        return sent
 
     @staticmethod
     def judged(check: TaskCheck, attempt: Attempt, rows: int = 0) -> bool:
-        """Whether it passes; its batches cut into pieces of so many rows, if any."""
+        """Return whether the attempt passes, with its batches split into slices of `rows` rows (0: whole)."""
         batches, counts = attempt
         for batch in batches:
             for first in range(0, batch.num_rows, rows or max(batch.num_rows, 1)):
@@ -59,32 +59,32 @@ class TaskCheckerContract(ABC):
         passed, detail = check.outcome(counts)
         assert isinstance(passed, bool)
         assert isinstance(detail, str)
-        assert detail.strip(), "not a word of what was expected and found"
+        assert detail.strip(), "no text of the expected and actual state"
         assert len(detail.splitlines()) == 1
         return passed
 
-    def test_what_is_as_it_should_be_passes_and_else_not(self, checker: TaskChecker) -> None:
+    def test_checker_accepts_valid_attempts_and_rejects_others(self, checker: TaskChecker) -> None:
         assert self.judged(checker.begin(), self.passes())
         assert not self.judged(checker.begin(), self.fails())
 
-    def test_attempts_know_nothing_of_each_other(self, checker: TaskChecker) -> None:
+    def test_attempts_are_checked_independently(self, checker: TaskChecker) -> None:
         for _ in range(2):
             failing, passing = checker.begin(), checker.begin()
             assert not self.judged(failing, self.fails())
             assert self.judged(passing, self.passes())
 
     @pytest.mark.parametrize("rows", [1, 2])
-    def test_it_does_not_matter_how_batches_are_cut(self, checker: TaskChecker, rows: int) -> None:
+    def test_outcome_is_independent_of_batch_boundaries(self, checker: TaskChecker, rows: int) -> None:
         assert self.judged(checker.begin(), self.passes(), rows)
         assert not self.judged(checker.begin(), self.fails(), rows)
 
-    def test_asked_again_it_says_the_same(self, checker: TaskChecker) -> None:
+    def test_repeated_call_returns_the_same(self, checker: TaskChecker) -> None:
         for attempt, wanted in ((self.passes(), True), (self.fails(), False)):
             check = checker.begin()
             assert self.judged(check, attempt) is wanted
             assert check.outcome(attempt[1])[0] is wanted
 
-    def test_an_attempt_that_wrote_nothing_is_judged_too(self, checker: TaskChecker) -> None:
+    def test_empty_attempt_gets_an_outcome(self, checker: TaskChecker) -> None:
         self.judged(checker.begin(), ([], BranchCounts(read=0, written=0, rejected=0, filtered=0)))
         batches, _ = self.passes()
         self.judged(checker.begin(), ([batch.slice(0, 0) for batch in batches], BranchCounts(3, 0, 2, 1)))

@@ -1,4 +1,4 @@
-"""A sink that is held against its contract, and what the contract's tests do with it again and again."""
+"""The sink under test, and the operations that the contract's tests use."""
 
 from __future__ import annotations
 
@@ -27,49 +27,48 @@ _NO_ORIGIN = Origin()
 
 
 class TriedSink(ABC):
-    """What a subclass of the contract gives, and how it is used: each call as one more process makes it."""
+    """Base of the sink suites. Each operation acts as another process."""
 
     preloaded: ClassVar[Sequence[str]] = ()
-    """Modules that committers import when they are used: those that take long, as each killed process imports them."""
+    """Slow modules that committers import, so that killed processes need not import them each time."""
 
     branches_share_a_target: ClassVar[bool] = True
-    """Whether two branches of a dataset may go to one target."""
+    """Whether two branches of a dataset may write to one target."""
 
     @abstractmethod
     def make_sink(self, place: Path) -> CommitterSink:
-        """The sink, with a target of its own for each place."""
+        """Return the sink, with a separate target for each place."""
 
     @abstractmethod
     def observe(self, place: Path) -> Sequence[tuple[str, int]]:
-        """Dataset and offset of each record that is visible at the target, as often as it is there, in any order: of
-        none where the target is not made yet, or by half."""
+        """Return dataset and offset of each visible record at the target, with repetitions, in any order. Empty if the
+        target does not exist or exists in part."""
 
     def lose(self, place: Path, request: CommitRequest) -> bool:
-        """Makes it impossible to commit what was prepared; False if nothing can."""
+        """Make it impossible to commit the prepared output; return False if nothing can."""
         return False
 
     def cut_off(self, place: Path) -> bool:
-        """Makes the target unusable, as an outage does; False if nothing can. It is not mended."""
+        """Make the target unusable for good, as in an outage; return False if nothing can."""
         return False
 
     def in_doubt(self, place: Path) -> int:
-        """How many things are at the target, counted there, that neither are committed nor have gone: prepared
-        transactions, data files of no table. Asked of a sink with `discards`, and more than 0 where an attempt has
-        lost."""
-        raise NotImplementedError(f"{type(self).__name__} does not count what its sink's `discard` takes away")
+        """Return the number of objects at the target, counted there, that are neither committed nor discarded: prepared
+        transactions, data files of no table. For a sink with `discards`; must be above 0 after an aborted attempt."""
+        raise NotImplementedError(f"{type(self).__name__} must count the objects that its sink's `discard` removes")
 
-    def passes_over(self, why: str) -> None:  # noqa: B027 - for those who tell it
-        """Told by a test that it has nothing to try with the sink."""
+    def passes_over(self, why: str) -> None:  # noqa: B027 - optional hook
+        """Receive the reason why a test does not apply to the sink."""
 
-    # -- what the tests are made of
+    # -- helpers
 
     def sink(self, place: Path) -> CommitterSink:
-        """The sink as an executor gets it: it has travelled."""
-        made: CommitterSink = pickle.loads(pickle.dumps(self.make_sink(place)))
-        return made
+        """Return the sink as an executor receives it, after pickling."""
+        sent: CommitterSink = pickle.loads(pickle.dumps(self.make_sink(place)))
+        return sent
 
     def context(self, place: Path) -> StepContext:
-        """What steps and committers are opened with."""
+        """Return the context of steps and committers."""
         return StepContext(
             LocalFileSystem(),
             str(place / "staging"),
@@ -79,7 +78,7 @@ class TriedSink(ABC):
         )
 
     def committers_file(self, place: Path) -> str:
-        """The file that its class of committers is in."""
+        """Return the file of the committer's class."""
         committer = self.sink(place).open_committer(self.context(place).for_committers)
         committer.close()
         return inspect.getsourcefile(type(committer)) or ""
@@ -94,7 +93,7 @@ class TriedSink(ABC):
         origin: Origin = _NO_ORIGIN,
         branch: str = MAIN_BRANCH,
     ) -> SinkWriter:
-        """The writer of a new attempt; `attempt`: its id."""
+        """Open the writer of a new attempt."""
         attempt = attempt or uuid.uuid4().hex
         folder = place / "staging" / attempt
         folder.mkdir(parents=True)
@@ -103,7 +102,7 @@ class TriedSink(ABC):
         return self.sink(place).open_writer(identity, area, origin)
 
     def lost(self, place: Path, urn: str, epoch: int, *, died: bool) -> LostAttempt:
-        """An attempt that has prepared a record and was not chosen. If it died, nobody knows its infos."""
+        """Return an aborted attempt that has prepared a record. If it died, its infos are unknown."""
         attempt = uuid.uuid4().hex
         writer = self.writer(place, urn, epoch, attempt)
         writer.write(batch_of(0))
@@ -119,8 +118,11 @@ class TriedSink(ABC):
         bases: tuple[int, ...] = (),
         branch: str = MAIN_BRANCH,
     ) -> CommitRequest:
-        """What one attempt at each of these work units (offsets) has prepared, as a committer finds it in the store,
-        which knows the target to have one of these epochs."""
+        """Return the request for one attempt at each of these work units (offsets), as a committer reads it from the
+        store.
+
+        `bases` are the epochs that the store expects at the target.
+        """
         infos: list[Any] = []
         attempts = [uuid.uuid4().hex for _ in work_units]
         for offsets, attempt in zip(work_units, attempts, strict=True):
@@ -132,7 +134,7 @@ class TriedSink(ABC):
         return self.stored(place, request)
 
     def stored(self, place: Path, request: CommitRequest) -> CommitRequest:
-        """The request as another process reads it from the commit log."""
+        """Return the request as another process reads it from the commit log."""
         sink = self.sink(place)
         context = self.context(place)
         (step,) = load_steps(dump_steps([SinkCommitStep(sink, request, context.for_committers)]), context)
@@ -140,11 +142,11 @@ class TriedSink(ABC):
         return step.request
 
     def commit(self, place: Path, *requests: CommitRequest) -> list[CommitOutcome]:
-        """Commits as one more process does."""
+        """Commit the requests."""
         return self._committed(place, requests, SinkCommitter.commit.__name__)
 
     def commit_whole(self, place: Path, *requests: CommitRequest) -> list[CommitOutcome]:
-        """The same, all or none."""
+        """Commit the requests, all or none."""
         return self._committed(place, requests, SinkCommitter.commit_whole.__name__)
 
     def _committed(self, place: Path, requests: Sequence[CommitRequest], how: str) -> list[CommitOutcome]:
@@ -157,7 +159,7 @@ class TriedSink(ABC):
         return outcomes
 
     def withdraw(self, place: Path, *requests: CommitRequest) -> None:
-        """Takes back as one more process does."""
+        """Roll the requests back."""
         committer = self.sink(place).open_committer(self.context(place).for_committers)
         try:
             committer.abort(list(requests))
@@ -165,13 +167,13 @@ class TriedSink(ABC):
             committer.close()
 
     def abandon(self, place: Path, *requests: CommitRequest) -> None:
-        """Takes back for good, with what was prepared, as one more process does."""
+        """Roll the requests back for good and discard their prepared output."""
         self.withdraw(place, *requests)
         for request in requests:
             SinkCommitStep(self.sink(place), request, self.context(place).for_committers).undo()
 
     def allow(self, place: Path, *requests: CommitRequest) -> None:
-        """Allows again as one more process does."""
+        """Allow the requests again."""
         committer = self.sink(place).open_committer(self.context(place).for_committers)
         try:
             committer.allow(list(requests))
@@ -179,7 +181,7 @@ class TriedSink(ABC):
             committer.close()
 
     def discard(self, place: Path, *lost: LostAttempt) -> None:
-        """Takes away what lost as one more process does."""
+        """Discard aborted attempts."""
         committer = self.sink(place).open_committer(self.context(place).for_committers)
         try:
             committer.discard(list(lost))
@@ -187,7 +189,7 @@ class TriedSink(ABC):
             committer.close()
 
     def probe(self, place: Path) -> None:
-        """Asks whether the target works, as one more process does."""
+        """Probe the target."""
         committer = self.sink(place).open_committer(self.context(place).for_committers)
         try:
             committer.probe()
@@ -195,11 +197,11 @@ class TriedSink(ABC):
             committer.close()
 
     def ledger(self, place: Path) -> dict[str, tuple[int, int]]:
-        """The newest epoch that is committed of each dataset, and how many rows, as one more process is told."""
+        """Return the newest committed epoch and the number of rows of each dataset."""
         return {row.dataset_urn: (row.epoch, sum(part.rows for part in row.covered)) for row in self.ledger_rows(place)}
 
     def ledger_rows(self, place: Path) -> list[LedgerRow]:
-        """All of them, as one more process is told."""
+        """Return all ledger rows."""
         committer = self.sink(place).open_committer(self.context(place).for_committers)
         try:
             return [*committer.ledger()]
@@ -207,7 +209,7 @@ class TriedSink(ABC):
             committer.close()
 
     def seen(self, place: Path) -> list[tuple[str, int]]:
-        """What is visible, in order."""
+        """Return the visible records in order."""
         return sorted((urn, int(offset)) for urn, offset in self.observe(place))
 
 

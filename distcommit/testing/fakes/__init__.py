@@ -1,15 +1,15 @@
-"""Stand-ins for the parts around your own: a source, two sinks, and system calls that fail.
+"""Fakes for testing custom parts: a source, two sinks, and failing system calls.
 
-- `ModelSource` (`model_source`) is a source whose records are known in advance.
-- `NotesSink` (`notes_sink`) and `SqliteSink` (`sqlite_sink`) are sinks as a user writes them, to learn from and to
-  copy.
-- `FaultyCalls` (`faulty_calls`) makes system calls fail. The product's file system then works on the real disk, and its
-  fourth operation finds no space::
+- `ModelSource` (`model_source`) is a source with known records.
+- `NotesSink` (`notes_sink`) and `SqliteSink` (`sqlite_sink`) are example sinks to learn from and to copy.
+- `FaultyCalls` (`faulty_calls`) makes system calls fail. In this example the product's file system works on the real
+  disk, and its fourth operation finds no space::
 
       LocalFileSystem(FaultyCalls(RealPosixCalls(), Fault(errno.ENOSPC, 3)))
 
-  `times` makes the fault last for several operations. With `takes_effect` only the answer is lost.
-- `Crashed` (`faulty_calls`) stands for the death of the process. Raise it where a call is to be the last.
+  `times` extends the fault to several operations. With `takes_effect`, the operation is executed and only its result is
+  lost.
+- `Crashed` (`faulty_calls`) simulates the death of the process. Raise it where a call must be the last.
 
 Fakes must not know the suites in `contracts`. Start reading at `notes_sink`, or at `model_source`.
 """

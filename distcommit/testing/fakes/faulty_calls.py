@@ -1,8 +1,6 @@
-"""Faults of the real world, below the code that runs in production: errors at any operation, lost answers, slow calls,
-damaged bytes.
+"""Faults below the production code: failing operations, lost results, slow calls, damaged bytes.
 
-Put one of these in place of the kernel: `LocalFileSystem(FaultyCalls(RealPosixCalls(), fault))`, or under a simulated
-machine.
+Use in place of the kernel: `LocalFileSystem(FaultyCalls(RealPosixCalls(), fault))`, or on a simulated machine.
 """
 
 from __future__ import annotations
@@ -21,47 +19,52 @@ READS = frozenset({"read_file", "lstat", "scandir", "realpath", "fstat"})
 """Calls that change nothing."""
 
 SYNCS = frozenset({"fsync", "fsync_folder", "syncfs"})
-"""Calls that make durable what others have done."""
+"""Calls that make earlier changes durable."""
 
 _UNTOUCHED = frozenset({"close", "fstat", "realpath"})
 
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EACCES, errno.EMFILE, errno.EDQUOT, errno.EROFS)
-"""No space, a bad disk, permission lost, too many open files, quota, a file system gone read-only."""
+"""No space, disk error, lost permission, too many open files, quota, read-only file system."""
 
 
 class Crashed(BaseException):
-    """The process died here. Not an Exception: nothing may handle it."""
+    """The simulated death of the process. It is not an Exception, so that no code handles it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One call on a file system: its kind and its path. `site` has ids taken out."""
+    """One call on a file system.
+
+    Attributes:
+        kind: the call.
+        path: its path.
+    """
 
     kind: str
     path: str
 
     @property
     def site(self) -> str:
-        """The kind of operation and the kind of place, for coverage."""
+        """Return the call and its path without ids, for coverage."""
         return f"{self.kind} {_without_ids(self.path)}"
 
 
 @dataclass(slots=True)
 class Fault:
-    """What goes wrong, at which operations.
+    """A fault and the operations that it affects.
 
     Args:
         code: the errno.
-        first: number of the first operation that fails, counted from 0.
-        times: how many operations from there on fail; a large number is an outage that lasts.
-        takes_effect: the operation is done all the same, and only its answer is an error.
-        besides: what happens, by name and first argument of the call, as it fails.
-        meanwhile: nothing fails; this is what happens elsewhere while the operation takes its time.
-        damage: nothing fails; the read gives what this makes of the path and the bytes.
-        concerns: which calls are counted and fail, by name and arguments; all but a few by default.
+        first: the number of the first affected operation, from 0.
+        times: the number of affected operations; a large number is a lasting outage.
+        takes_effect: whether the operation is executed although it returns an error.
+        besides: called with the name and the first argument of each failing call.
+        meanwhile: if set, nothing fails. Called during the operation, to act elsewhere at that moment.
+        damage: if set, nothing fails. Replaces the bytes of a read, given its path and bytes.
+        concerns: returns whether a call is counted and may fail, given its name and arguments; by default almost all.
 
     Attributes:
-        sites: the kind and the kind of place of each call that was counted.
+        sites: the `Operation.site` of each counted call.
     """
 
     code: int
@@ -77,11 +80,11 @@ class Fault:
 
     @property
     def seen(self) -> int:
-        """How many calls were counted."""
+        """Return the number of counted calls."""
         return len(self.sites)
 
     def strikes(self, name: str, arguments: tuple[Any, ...]) -> bool:
-        """Counts a call; whether it fails."""
+        """Count a call and return whether it fails."""
         if name == "open_new":
             self._opened = arguments[0]
         if name in _UNTOUCHED or not self.concerns(name, arguments):
@@ -93,7 +96,7 @@ class Fault:
 
 
 class FaultyCalls:
-    """System calls that pass on to others, except where the fault strikes. Serves as `PosixCalls`."""
+    """System calls that forward to others, except where the fault applies. A `PosixCalls`."""
 
     def __init__(self, calls: PosixCalls, fault: Fault) -> None:
         self._calls, self._fault = calls, fault

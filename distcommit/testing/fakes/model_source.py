@@ -1,4 +1,4 @@
-"""A source whose records are known in advance, to test sinks, constructs and whole jobs with."""
+"""A source with known records, to test sinks, constructs and whole jobs."""
 
 from __future__ import annotations
 
@@ -32,13 +32,18 @@ SCHEMA = pa.schema([("partition", pa.string()), ("offset", pa.int64()), ("value"
 
 @dataclass(frozen=True, slots=True)
 class ModelDataset:
-    """What one dataset holds: per partition how many records, and how many work units read each partition.
+    """The content of one dataset.
 
-    `fails`: partitions that can't be read; `short`: how many records at the end of each work unit are left unread;
-    `bad`: an offset of a partition that can't be read, though what lies before it can; `expired`: the first offset of a
-    partition that the source still has; `holes`: offsets of a partition that have no record; `problem`: why the dataset
-    can't be planned; `incarnation`: what its offsets count in. A dataset of another one than was read can't be planned
-    either.
+    Attributes:
+        partitions: the number of records of each partition.
+        units: the number of work units for each partition.
+        fails: partitions that cannot be read.
+        short: the number of records at the end of each work unit that are not read.
+        bad: an offset of a partition that cannot be read, although earlier ones can.
+        expired: the first offset of a partition that the source still has.
+        holes: offsets of a partition without a record.
+        problem: why the dataset cannot be planned.
+        incarnation: the incarnation of the offsets. A dataset cannot be planned if it was read with another one.
     """
 
     partitions: Mapping[str, int]
@@ -54,12 +59,15 @@ class ModelDataset:
 
 @dataclass(frozen=True, slots=True)
 class ModelSource(Source):
-    """Datasets by URN. Offsets count from 0; record values follow from their place.
+    """Datasets by URN. Offsets count from 0, and values follow from the position.
 
-    `refuses`: what the source as a whole can't do: "plan", "open", "close" or "lags". `careless`: it plans as if
-    nothing were stored, and datasets without work units too; both are against a source's rules and must do no harm.
-    `weight`: as how many a record counts in the size of a work unit. `behind_s`: how old the first unread record of a
-    dataset is.
+    Attributes:
+        datasets: the datasets.
+        refuses: an operation that fails for the source as a whole: "plan", "open", "close" or "lags".
+        careless: whether it ignores stored states and also plans datasets without work units. Both violate the contract
+            and must do no harm.
+        weight: the factor from records to the size of a work unit.
+        behind_s: the age of a dataset's first unread record.
     """
 
     datasets: Mapping[str, ModelDataset] = field(default_factory=dict)
@@ -71,7 +79,7 @@ class ModelSource(Source):
 
     def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
         if self.refuses == "plan":
-            raise SourceError("the source can't be reached")
+            raise SourceError("the source is unreachable")
         for urn, dataset in self.datasets.items():
             state = DatasetState(urn) if self.careless else states.get(urn) or DatasetState(urn)
             if not owned(urn) or state.status is not DatasetStatus.IDLE:
@@ -97,17 +105,17 @@ class ModelSource(Source):
 
     def lags(self, states: Mapping[str, DatasetState]) -> Iterable[Lag]:
         if self.refuses == "lags":
-            raise SourceError("the source can't be reached")
+            raise SourceError("the source is unreachable")
         return [Lag(urn, 1, seconds) for urn, seconds in self.behind_s.items() if urn in states]
 
     def open(self) -> Extractor:
         if self.refuses == "open":
-            raise ConnectionError("the source can't be opened")
+            raise ConnectionError("the source cannot be opened")
         return _ModelExtractor(self)
 
 
 def _nonsense(states: SourceState) -> Iterator[Planned]:
-    """What a careless source says besides: facts, what it passes over, and plans that nobody can carry out."""
+    """Yield the other output of a careless source: facts, skipped datasets, and impossible plans."""
     states.anywhere("of no bucket that is known")
     yield SourceFact("kind", Pin("model"))
     yield PassedOver("passed over", "by a rule of its own")
@@ -125,7 +133,7 @@ def _nonsense(states: SourceState) -> Iterator[Planned]:
 
 
 def _up_to(again: Watermark | None, dataset: ModelDataset, stored: Watermark | None) -> ModelDataset:
-    """The dataset as far as it is to be read again before anything newer."""
+    """Return the dataset up to the end of the range to read again."""
     if again is None or again.incarnation != dataset.incarnation:
         return dataset
     reached = stored.positions if stored else {}
@@ -137,7 +145,7 @@ def _up_to(again: Watermark | None, dataset: ModelDataset, stored: Watermark | N
 
 
 def _plan(urn: str, dataset: ModelDataset, stored: Watermark | None) -> DatasetPlan:
-    """All that lies between the stored watermark and the end. What has expired meanwhile is skipped."""
+    """Plan everything between the stored watermark and the end. Expired offsets are skipped."""
     reached = {partition: as_offset(position) for partition, position in stored.positions.items()} if stored else {}
     oldest = {partition: dataset.expired.get(partition, 0) for partition in dataset.partitions}
     start = {partition: first for partition, first in oldest.items() if partition not in reached}
@@ -176,7 +184,7 @@ class _ModelExtractor(Extractor):
 
     def close(self) -> None:
         if self.source.refuses == "close":
-            raise ConnectionError("the source can't be closed")
+            raise ConnectionError("the source cannot be closed")
 
 
 @dataclass(slots=True)
@@ -204,13 +212,13 @@ class _ModelExtraction(Extraction):
 
     @staticmethod
     def _batches(low: int, high: int, bad: int) -> list[tuple[int, int]]:
-        """One, or two if an offset in between is bad: what lies before it, and it."""
+        """Return one batch, or two if an offset in between is bad: the offsets before it, and the rest."""
         if not low <= bad < high:
             return [(low, high)]
         return [(low, bad), (bad, high)] if low < bad else [(bad, high)]
 
     def _error(self, partition: str) -> SourceError:
-        return SourceError("this partition can't be read", dataset=self.unit.dataset_urn, partition=partition)
+        return SourceError("a partition cannot be read", dataset=self.unit.dataset_urn, partition=partition)
 
     def _ends(self) -> dict[str, int]:
         low, high = self.unit.low.positions, self.unit.expected_high.positions
@@ -223,7 +231,7 @@ class _ModelExtraction(Extraction):
         return 0
 
     def holes(self) -> list[SkippedRange]:
-        """Told again by each call, which does no harm."""
+        """Return the holes, repeated by each call, which does no harm."""
         high = self.actual_high().positions
         return [
             SkippedRange(partition, offset, offset + 1, "no record", True, self.dataset.incarnation)

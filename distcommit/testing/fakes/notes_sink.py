@@ -1,4 +1,4 @@
-"""A sink in fifty statements, to begin one of your own with: lines of JSON in an SQLite file, beside a ledger."""
+"""A minimal sink to start a custom one from: JSON lines in an SQLite file, beside a ledger."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class NotesSink(CommitterSink):
     name: ClassVar[str] = "notes"  # stored with every commit
 
     def __init__(self, path: str) -> None:
-        self.path = path  # of a file that all executors see
+        self.path = path  # a file that all executors can open
 
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> NotesWriter:
         return NotesWriter(area)
@@ -28,7 +28,7 @@ class NotesSink(CommitterSink):
 
 
 class NotesWriter(RecordWriter):
-    """On an executor: stages what it is given, for nobody to see, and says where it is."""
+    """Runs on an executor: stages the records, invisible to readers, and returns the staged path."""
 
     def __init__(self, area: StagingArea) -> None:
         self.area, self.file = area, area.fs.create(f"{area.folder}/notes")
@@ -45,7 +45,7 @@ class NotesWriter(RecordWriter):
 
 
 class NotesCommitter(AggregatedCommitter[Sequence[CommitRequest]]):
-    """On an executor, perhaps beside others with the same requests: rows and their proof in one transaction."""
+    """Runs on an executor, perhaps beside others with the same requests: rows and their proof in one transaction."""
 
     def __init__(self, path: str, context: CommitterContext) -> None:
         self.context, self.db = context, sqlite3.connect(path, timeout=30, isolation_level=None)
@@ -57,14 +57,14 @@ class NotesCommitter(AggregatedCommitter[Sequence[CommitRequest]]):
         return requests
 
     def commit_aggregated(self, aggregated: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
-        with self.db:  # all of it or nothing
+        with self.db:  # all or nothing
             self.db.execute("BEGIN IMMEDIATE")
             return [self.put(request) for request in aggregated]
 
     def put(self, request: CommitRequest) -> CommitOutcome:
         key = self.context.store_id, request.dataset_urn, request.branch
-        found = self.db.execute("SELECT row FROM ledger WHERE (store, dataset, branch) = (?, ?, ?)", key).fetchone()
-        row = from_json(found[0], LedgerRow) if found else None
+        stored = self.db.execute("SELECT row FROM ledger WHERE (store, dataset, branch) = (?, ?, ?)", key).fetchone()
+        row = from_json(stored[0], LedgerRow) if stored else None
         outcome = ledgers.answered(row, request)
         if outcome is not None:
             return outcome

@@ -1,9 +1,9 @@
-"""A sink as a user writes it, to learn from and to test with: rows in an SQLite file, beside a ledger.
+"""An example sink, to learn from and for tests: rows in an SQLite file, beside a ledger.
 
     sink: {type: python, class: "distcommit.testing.fakes.sqlite_sink:SqliteSink", options: {path: /data/rows.db}}
 
-Writers stage JSON lines in their attempt's own folder, so that the engine syncs and sweeps them. The ledger has one row
-for each store, dataset and branch; it changes in the transaction that adds the rows, and is never pruned.
+Writers stage JSON lines in their attempt's folder, which the engine syncs and sweeps. The ledger has one row for each
+store, dataset and branch. It changes in the transaction that adds the rows, and is never pruned.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _TABLES = (
 
 @dataclass(frozen=True, slots=True)
 class SqliteSink(CommitterSink):
-    """Rows go to the table `records` of the database at `path`, an absolute path that all executors see."""
+    """Writes rows to the table `records` of the database at `path`, an absolute path that all executors can open."""
 
     name: ClassVar[str] = "sqlite"
     abilities: ClassVar[Abilities] = Abilities(audit=True)
@@ -68,7 +68,7 @@ class SqliteSink(CommitterSink):
 
 
 class SqliteWriter(SinkWriter):
-    """Appends rows to one staged file, a line each."""
+    """Appends rows to one staged file, one line each."""
 
     def __init__(self, area: StagingArea, origin: Origin) -> None:
         self._area, self._covering = area, Covering(origin)
@@ -98,7 +98,7 @@ class SqliteWriter(SinkWriter):
 
 
 class SqliteCommitter(SinkCommitter):
-    """Commits each request in a transaction of its own, which checks and moves the ledger."""
+    """Commits each request in its own transaction, which checks and updates the ledger."""
 
     def __init__(self, path: str, context: CommitterContext) -> None:
         self._context = context
@@ -128,8 +128,8 @@ class SqliteCommitter(SinkCommitter):
                     self._put(request, row)
 
     def ledger(self) -> Iterator[LedgerRow]:
-        found = self._db.execute("SELECT row FROM ledger WHERE store = ?", (self._context.store_id,))
-        return (from_json(row, LedgerRow) for (row,) in found)
+        rows = self._db.execute("SELECT row FROM ledger WHERE store = ?", (self._context.store_id,))
+        return (from_json(row, LedgerRow) for (row,) in rows)
 
     def visible_rows(self, dataset_urn: str, branch: str) -> int | None:
         count = "SELECT count(*) FROM records WHERE (store, dataset, branch) = (?, ?, ?)"
@@ -137,7 +137,7 @@ class SqliteCommitter(SinkCommitter):
         return rows
 
     def probe(self) -> None:
-        with self._transaction():  # which needs the database's lock and its log
+        with self._transaction():  # needs the database's lock and journal
             self._db.execute("UPDATE ledger SET row = row WHERE dataset = ''")
 
     def close(self) -> None:
@@ -162,10 +162,10 @@ class SqliteCommitter(SinkCommitter):
         return self._context.store_id, request.dataset_urn, request.branch
 
     def _row(self, request: CommitRequest) -> LedgerRow | None:
-        """What the ledger knows of the dataset and branch."""
+        """Return the ledger row of the dataset and branch."""
         where = "SELECT row FROM ledger WHERE (store, dataset, branch) = (?, ?, ?)"
-        found = self._db.execute(where, self._key(request)).fetchone()
-        return from_json(found[0], LedgerRow) if found else None
+        stored = self._db.execute(where, self._key(request)).fetchone()
+        return from_json(stored[0], LedgerRow) if stored else None
 
     def _load(self, request: CommitRequest) -> None:
         for info in request.infos:
@@ -179,7 +179,8 @@ class SqliteCommitter(SinkCommitter):
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """One at a time over all processes; durable when the block ends, undone if it raises."""
+        """Open a transaction that is exclusive over all processes, commits durably on normal exit, and rolls back on an
+        exception."""
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield

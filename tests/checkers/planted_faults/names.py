@@ -29,8 +29,8 @@ NAMES = (
         (
             "steps.rename",
             "FsRenameCommitStep._is_ours",
-            "found.is_folder or found.size_bytes != f.size_bytes",
-            "found.is_folder",
+            "status.is_folder or status.size_bytes != f.size_bytes",
+            "status.is_folder",
         ),
         (
             "steps.rename",
@@ -57,8 +57,8 @@ NAMES = (
         (
             "steps.rename",
             "FsRenameCommitStep._remove",
-            "found is not None and self._is_ours(path, found)",
-            "found is not None",
+            "status is not None and self._is_ours(path, status)",
+            "status is not None",
         ),
     ),
     fault(

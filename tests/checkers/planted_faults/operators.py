@@ -58,7 +58,7 @@ OPERATORS = (
         (
             "protocol.setting",
             "reach_after",
-            "skipped = [each for skip in skipped for each in _up_to(skip, partition, at, incarnation)]",
+            "skipped = [part for skip in skipped for part in _part_before(skip, partition, at, incarnation)]",
         ),
         tests=("tests/spec/test_set_model.py", *_WALK),
     ),

@@ -6,18 +6,13 @@ from dataclasses import replace
 
 from msgspec.structs import replace as replace_field
 
+from distcommit.core.records.job_records import Cut, CutPhase, Decide, Generation, Head, Rebucket
 from distcommit.core.records.log_records import (
     ByHand,
-    Cut,
-    CutPhase,
-    Decide,
     Done,
     Dropped,
-    Generation,
     HandAction,
-    Head,
     Intent,
-    Rebucket,
     Record,
     SealedSequence,
     SequenceName,

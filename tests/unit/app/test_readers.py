@@ -16,7 +16,7 @@ from distcommit.app.job_file.fixed_settings import pinned_settings
 from distcommit.app.reading.cut_choice import AsOf, chosen_cut, parsed_as_of
 from distcommit.app.reading.readers import Cut
 from distcommit.core.errors import ConfigurationError, CorruptError, CutGoneError, NotSettledError
-from distcommit.core.records.log_records import CutPhase
+from distcommit.core.records.job_records import CutPhase
 from distcommit.engine.committing.drain import publish_partition
 from distcommit.engine.driver.launch import Launch, Result
 from distcommit.engine.driver.run import run

@@ -557,7 +557,7 @@ def test_files_that_can_not_be_served_are_all_told_before_anything_runs(folder: 
     with pytest.raises(ConfigurationError) as caught:
         require_served(read_job_files(folder, (), {}), folder)
     for name, why in {
-        "cron": "'61 * * * *' is no cron expression: bad minute",
+        "cron": "'61 * * * *' is not a cron expression: bad minute",
         "zone": "unknown time zone 'Mars/Phobos'",
         "interval": "schedule.interval_s: Input should be greater than or equal to 1",
         "none": "the job has no schedule",

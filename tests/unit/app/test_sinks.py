@@ -170,12 +170,12 @@ def test_two_branches_that_write_to_the_same_tables_are_refused(tmp_path: Path, 
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("no.such.module:Sink", "the sink's class can't be used .*No module named 'no'"),
+        ("no.such.module:Sink", "the sink's class cannot be used .*No module named 'no'"),
         (
             "distcommit.testing.fakes.sqlite_sink:SqlSink",
-            "the sink's class can't be used .*has no attribute 'SqlSink'",
+            "the sink's class cannot be used .*has no attribute 'SqlSink'",
         ),
-        ("distcommit.testing.fakes.sqlite_sink", "the sink's class can't be used"),
+        ("distcommit.testing.fakes.sqlite_sink", "the sink's class cannot be used"),
         ("builtins:dict", "not a subclass of distcommit.Sink"),
         ("tests.unit.app.test_sinks:Nameless", "the sink's class has no name"),
     ],

@@ -223,7 +223,7 @@ def test_a_staged_file_that_vanishes_is_read_again_by_the_next_run() -> None:
     machine.faults.append(vanish)
     result = go(WORLD, machine, data)
     assert (result.succeeded, result.totals.datasets_failed, result.totals.datasets_quarantined) == (False, 1, 0)
-    assert "some are missing" in result.totals.reasons[0].text
+    assert "staged files of every attempt are missing" in result.totals.reasons[0].text
     assert WORLD.watermarks(machine) == {}
     check_next_run(machine, data, 2)
 

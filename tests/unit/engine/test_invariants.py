@@ -97,7 +97,7 @@ def test_a_lost_step_quarantines_its_dataset_says_why_and_moves_no_watermark(dam
     after = states(WORLD, machine)
     assert (after[lost].status.value, after[lost].watermark) == ("quarantined", None)
     assert "expected" in after[lost].reason
-    assert ("neither is there" if damage == "gone" else "other bytes there (19 bytes") in after[lost].reason
+    assert ("no file at either path" if damage == "gone" else "other bytes (19 bytes") in after[lost].reason
     assert {urn: s.watermark for urn, s in after.items() if urn != lost} == {
         urn: Watermark(dict(data.datasets[urn].partitions)) for urn in data.datasets if urn != lost
     }

@@ -16,7 +16,7 @@ import pytest
 from distcommit.app.inspection.status import NextRun, read_status
 from distcommit.core.errors import FencedError
 from distcommit.core.ports import FolderEntry
-from distcommit.core.records.log_records import Decide
+from distcommit.core.records.job_records import Decide
 from distcommit.core.support.io_batching import alone
 from distcommit.engine.committing.committer import BucketCommitter
 from distcommit.engine.committing.drain import drain_partition
@@ -318,7 +318,7 @@ def test_a_dataset_that_fails_is_counted_and_named_and_so_is_what_it_holds_back(
     failing = ModelSource({**SIX.datasets, "c": ModelDataset({"0": 1}, fails=frozenset({"0"}))})
     result = go(JOB, machine, failing)
     assert (result.totals.datasets_failed, list(told(result))) == (1, ["c"])
-    assert "this partition can't be read" in told(result)["c"]
+    assert "a partition cannot be read" in told(result)["c"]
     check_held_back(machine, result, 5)
 
 

@@ -178,7 +178,7 @@ def test_rows_of_what_can_not_name_a_dataset_are_told_and_the_others_committed(n
     [attempt] = [named["attempt"].to_pylist()[0] for named in spool([batch])]
     result = hand_over(machine, SpooledBatch(spool, (attempt,), QUERY, 0))
     assert not result.succeeded
-    assert [(r.kind, "can't name a dataset" in r.text) for r in result.totals.reasons] == [("not planned", True)]
+    assert [(r.kind, "dataset URN is invalid" in r.text) for r in result.totals.reasons] == [("not planned", True)]
     assert published(machine) == ([] if alone else [("a", 2), ("b", 0)])
 
 

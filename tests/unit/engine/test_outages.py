@@ -120,7 +120,7 @@ def test_an_outage_is_nobody_s_attempt_for_any_number_of_runs_and_told_by_the_ru
         for row in rows(machine).values():
             assert (row.status, row.failed_runs, row.outage, row.next_run) == ("pending", 0, True, NextRun.REPLAYS)
             assert row.reason == told[0].text
-            assert "no file of 64 KB can be written" in row.reason
+            assert "a file of 64 KB cannot be written" in row.reason
     assert audit(WORLD, machine).pending
     check_recovery(machine, DATA)
     assert all(not row.outage and not row.reason for row in rows(machine).values())

@@ -249,7 +249,7 @@ def test_a_job_without_that_sink_leaves_what_it_has_to_commit_pending_for_any_nu
         result = go(WORLD, machine, source(c=1)) if other == "files" else run_with(OtherSink(), machine, NOTHING)
         text = next(reason.text for reason in result.totals.reasons if reason.subject == "a")
         assert "a job file with the sink 'memory'" in text
-        assert ("one whose sink has no committer" if other == "files" else "'other'") in text
+        assert ("a job whose sink has no committer" if other == "files" else "'other'") in text
     assert tried(machine) == {"a": 0}
     sink.answers = lambda request: None
     run_with(sink, machine, NOTHING)
@@ -352,7 +352,7 @@ class TestAbandon:
             def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
                 return []
 
-        with pytest.raises(ConflictError, match=r"can't take back .*dataset=a.*retry or accept"):
+        with pytest.raises(ConflictError, match=r"cannot roll back .*dataset=a.*retry or accept"):
             operator_actions.abandon(WORLD.store(machine), "a", "person", Plain().committers)
         assert statuses(WORLD, machine) == {"a": "quarantined"}
 

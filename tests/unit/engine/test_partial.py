@@ -94,7 +94,7 @@ def test_what_a_faulty_extractor_leaves_under_each_policy(
 def test_where_it_stopped_and_why_is_told_and_stored() -> None:
     machine = Machine()
     [reason] = go(WORLD, machine, stumbling(p0=5)).totals.reasons
-    expected = f"is read up to {Watermark({'0': 5})} only: SourceError: this partition can't be read"
+    expected = f"is read up to {Watermark({'0': 5})} only: SourceError: a partition cannot be read"
     assert expected in reason.text
     [state] = [s for s in WORLD.store(machine).bucket_log(0).refresh().datasets.values() if s.dataset_urn == "a"]
     assert expected in state.done_left_out

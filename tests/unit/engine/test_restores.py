@@ -17,7 +17,8 @@ from distcommit.app.inspection.status import read_status
 from distcommit.app.inspection.sweeps import show_sweeps
 from distcommit.core.errors import LostTailError, StaleStoreError
 from distcommit.core.ports import FolderEntry
-from distcommit.core.records.log_records import Checkpoint, Cut, CutPhase, Done, Fence, Intent
+from distcommit.core.records.job_records import Cut, CutPhase
+from distcommit.core.records.log_records import Checkpoint, Done, Fence, Intent
 from distcommit.core.watermark import Watermark
 from distcommit.engine.driver.run import RunResult, recover, run
 from distcommit.engine.reading.ingest import ingest_partition

@@ -19,8 +19,7 @@ from distcommit.core.watermark import Watermark
 from distcommit.core.work import DatasetPlan, WorkUnit
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.driver.run import RunResult
-from distcommit.protocol.readiness import CommitPolicy
-from distcommit.protocol.retries import RetryPolicy
+from distcommit.protocol.readiness import CommitPolicy, RetryPolicy
 from distcommit.stores.logs.rebucket import Move, rebucket
 from distcommit.stores.logs.segment import decode_segment
 from distcommit.stores.operator import operator_actions
@@ -45,7 +44,7 @@ from tests.unit.engine.machines import (
 
 WORLD = World()
 STOPPING = World(stop_after_failed_runs=3)
-WHY = "SourceError: this partition can't be read"
+WHY = "SourceError: a partition cannot be read"
 
 
 def at(**positions: int) -> Watermark:

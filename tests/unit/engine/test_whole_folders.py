@@ -98,7 +98,7 @@ def test_a_file_that_was_lost_with_its_folder_in_place_is_never_taken_for_publis
     machine.remove(staged)
     assert not go(WORLD, machine, source()).succeeded
     assert statuses(WORLD, machine) == {"b": "quarantined"}
-    assert "neither is there" in states(WORLD, machine)["b"].reason
+    assert "no file at either path" in states(WORLD, machine)["b"].reason
 
 
 def test_a_file_where_the_folder_has_to_be_fails_its_dataset_alone() -> None:

@@ -24,7 +24,7 @@ class TestFsspecOnALocalDisk(FileSystemContract):
     def open_file_system(self, place: Path) -> tuple[FileSystem, str]:
         return opened(Renaming), str(place)
 
-    def test_access_is_set_and_the_file_stays_the_same(self, fs: FileSystem, root: str) -> None:
+    def test_setting_access_keeps_the_identity_of_the_file(self, fs: FileSystem, root: str) -> None:
         """It can't be set."""
         self.write(fs, f"{root}/a", b"x")
         with pytest.raises(OSError, match="no owner"):

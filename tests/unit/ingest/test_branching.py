@@ -403,7 +403,7 @@ def test_what_is_nested_too_deep_to_be_read_again_is_not_written(in_error_branch
         flow = TaskFlow(ListSource(values), (Branch(FileSink()),), (Stage("deep", Deep()),))
     state, _ = run_flow(flow, range(2))
     assert (state.outcome, state.files) == (TaskOutcome.FAILED, ())
-    assert "ConfigurationError: a column is nested too deep to be written [column=deep]" in state.error
+    assert "ConfigurationError: a column is nested too deep [column=deep]" in state.error
 
 
 @pytest.mark.parametrize(("most", "mandatory", "good"), [(3, True, True), (2, True, False), (2, False, True)])

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from distcommit.core.support.io_batching import Request, Work, alone, in_step, outcomes_in_step
+from distcommit.core.errors import DistcommitError
+from distcommit.core.support.io_batching import Request, Work, alone, in_step, outcomes_in_step, with_ids
 
 
 class Asks(Request):
@@ -107,3 +108,39 @@ def test_alone_it_returns_or_raises_what_it_would() -> None:
     assert alone(asking(Asks(1), Asks(2))) == [2, 4]
     with pytest.raises(KeyError):
         alone(asking(Asks(-1)))
+
+
+class AsksTyped(Asks):
+    """Fails with a typed error for all requests."""
+
+    @classmethod
+    def answer_all(cls, requests: Sequence[Asks]) -> list[Any]:
+        raise DistcommitError("a folder cannot be synced", path="/log")
+
+
+def test_shared_error_names_the_bucket_of_each_work() -> None:
+    works = [with_ids(asking(AsksTyped(1)), bucket=bucket) for bucket in (3, 4)]
+    assert [str(outcome) for outcome in outcomes_in_step(works)] == [
+        "a folder cannot be synced [path=/log, bucket=3]",
+        "a folder cannot be synced [path=/log, bucket=4]",
+    ]
+
+
+def test_shared_foreign_error_notes_the_bucket_of_each_work() -> None:
+    outcomes = outcomes_in_step([with_ids(asking(Asks(13)), bucket=bucket, dataset="a") for bucket in (3, 4)])
+    assert [(type(error), str(error)) for error in outcomes] == [(OSError, "all of them")] * 2
+    assert [getattr(error, "__notes__", None) for error in outcomes] == [
+        ["bucket=3, dataset=a"],
+        ["bucket=4, dataset=a"],
+    ]
+
+
+def test_named_work_returns_its_result_and_keeps_names_that_the_error_has() -> None:
+    assert alone(with_ids(asking(Asks(1)), bucket=3)) == [2]
+
+    def failing() -> Work[None]:
+        yield Asks(1)
+        raise DistcommitError("failed", bucket=5)
+
+    with pytest.raises(DistcommitError, match=r"failed \[bucket=5\]"):
+        alone(with_ids(failing(), bucket=3))

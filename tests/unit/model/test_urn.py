@@ -33,5 +33,5 @@ def test_buckets_never_change() -> None:
 
 @pytest.mark.parametrize("urn", ["", "x" * 1025, "\ud800"])
 def test_texts_that_can_not_name_a_dataset(urn: str) -> None:
-    with pytest.raises(ConfigurationError, match="can't name a dataset"):
+    with pytest.raises(ConfigurationError, match="dataset URN is invalid"):
         check_urn(urn)

@@ -82,5 +82,5 @@ def test_options_are_given_as_their_parameters_have_them() -> None:
     ],
 )
 def test_what_does_not_fit_is_told_with_the_class(name: str, options: dict[str, Any], found: str) -> None:
-    with pytest.raises(ConfigurationError, match=rf"the part's class can't be used .*{name}.*{found}"):
+    with pytest.raises(ConfigurationError, match=rf"the part's class cannot be used .*{name}.*{found}"):
         make(name, **options)

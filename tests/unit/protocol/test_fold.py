@@ -7,13 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from distcommit.core.records.job_records import Cut, CutPhase, Decide, Rebucket
 from distcommit.core.records.log_records import (
     ByHand,
-    Cut,
-    CutPhase,
     DatasetState,
     DatasetStatus,
-    Decide,
     Done,
     Dropped,
     Failed,
@@ -22,7 +20,6 @@ from distcommit.core.records.log_records import (
     HandAction,
     Intent,
     Moved,
-    Rebucket,
     Rebuilt,
     Record,
     SealedSequence,

@@ -9,22 +9,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from distcommit.core.records.job_records import Cut, CutPhase, Generation, Head, Rebucket
 from distcommit.core.records.log_records import (
     Checkpoint,
-    Cut,
-    CutPhase,
     DatasetState,
     DatasetStatus,
     Done,
     Failed,
     Fence,
     Gate,
-    Generation,
     HandAction,
-    Head,
     Intent,
     LeftSequence,
-    Rebucket,
     Record,
     SealedSequence,
     SequenceName,

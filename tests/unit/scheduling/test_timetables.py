@@ -166,7 +166,7 @@ def test_each_firing_comes_once_and_in_order_wherever_and_however_clocks_are_set
     ],
 )
 def test_what_is_no_cron_expression_is_told(expression: str, why: str) -> None:
-    with pytest.raises(ValueError, match="is no cron expression") as caught:
+    with pytest.raises(ValueError, match="is not a cron expression") as caught:
         Cron(expression)
     assert why in str(caught.value)
     assert repr(expression) in str(caught.value)

@@ -307,7 +307,7 @@ class TableSinkCases:
         assert sum(outcome == Committed() for answer in answers for outcome in answer) == len(urns)
         assert len(target.rows("shared")) == 2 * len(urns)
 
-    def test_a_zombie_of_an_older_run_changes_nothing(self, target: TableTarget) -> None:
+    def test_zombie_of_an_older_run_changes_nothing(self, target: TableTarget) -> None:
         sink = target.sink()
         old, new = target.prepare(sink, "a", 1, bases=(0,)), target.prepare(sink, "a", 2, numbers(9), bases=(0,))
         assert target.commit(sink, new) == [Committed()]

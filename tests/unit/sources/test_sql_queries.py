@@ -20,7 +20,7 @@ from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import DatasetPlan
 from distcommit.engine.driver.run import run
-from distcommit.protocol.retries import RetryPolicy
+from distcommit.protocol.readiness import RetryPolicy
 from distcommit.sources.sql.queries import Query
 from distcommit.sources.sql.source import SqlSource
 from distcommit.sources.sql.tables import Table

@@ -104,7 +104,7 @@ _AT = "\n\tat org.apache.spark.api.python.BasePythonRunner.read(PythonRunner.sca
 _DIED: dict[str, tuple[str, str]] = {
     "a Python worker": (
         "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed). Consider setting 'spark.sql...'",
-        "a Python worker died; Spark does not say of what: of a signal",
+        "a Python worker died; Spark reports no reason: a signal",
     ),
     "an executor, killed": (
         "ExecutorLostFailure (executor 2 exited caused by one of the tasks) Reason: Command exited with code 137",
@@ -112,7 +112,7 @@ _DIED: dict[str, tuple[str, str]] = {
     ),
     "an executor, of which nothing is said": (
         "ExecutorLostFailure (executor 2 exited unrelated to the running tasks)",
-        "executor 2 died: Spark does not say why",
+        "executor 2 died: Spark reports no reason",
     ),
     "a JVM": ("java.lang.OutOfMemoryError: Java heap space", "an executor's JVM ran out of memory: Java heap space"),
     "Python's memory": (f"PythonException: {_TRACE}MemoryError", "a Python worker ran out of memory"),

@@ -17,7 +17,7 @@ def test_a_type_name_that_is_taken_is_refused_and_stays_whose_it_was() -> None:
     class Mine(FsRenameCommitStep):
         """Of the same type name, which it inherits."""
 
-    with pytest.raises(ConfigurationError, match="two classes of commit steps have one type name") as refused:
+    with pytest.raises(ConfigurationError, match="two classes of commit steps have the same type name") as refused:
         register(Mine)
     for told in ("type_name=", FsRenameCommitStep.type_name, repr(FsRenameCommitStep), repr(Mine), "To do"):
         assert told in str(refused.value)

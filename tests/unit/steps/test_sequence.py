@@ -153,7 +153,34 @@ def test_a_batch_form_that_answers_too_seldom_fails_its_own_sequences() -> None:
     done: list[str] = []
     outcomes = execute_sequences({"a": [Miscounting(done, "one")], "b": [Said(done, "two")]}, verify_first=False)
     assert ([*outcomes.failed], done) == (["a"], ["two"])
-    assert "answered 0 times for 1 steps" in str(outcomes.failed["a"])
+    assert "returned 0 results for 1 steps" in str(outcomes.failed["a"])
+
+
+class Unbatchable(Said):
+    """A class whose `batches` has a mistake."""
+
+    @classmethod
+    def batches(cls, steps: Sequence[Self]) -> Sequence[Sequence[Self]]:
+        raise ValueError("no batches")
+
+
+def test_failing_batches_of_a_class_fail_its_own_sequence_and_name_the_step() -> None:
+    done: list[str] = []
+    mixed = [Unbatchable(done, "one"), Other(done, "two")]
+    outcomes = execute_sequences({"a": mixed, "b": [Said(done, "three")]}, verify_first=False)
+    assert ([*outcomes.failed], done) == (["a"], ["three"])
+    assert "Unbatchable" in str(outcomes.failed["a"])
+    assert "no batches" in str(outcomes.failed["a"])
+
+
+def test_error_of_a_failed_step_names_its_dataset() -> None:
+    with pytest.raises(DistcommitError, match=r"dataset=d\b"):
+        CommitSequence("d", (Said([], "one", returns=OSError("no disk")),), close=lambda: None).commit()
+
+
+def test_typed_error_that_a_step_raises_names_the_step() -> None:
+    outcomes = execute_sequences({"a": [Named([], "one", returns=DistcommitError("no"))]}, verify_first=False)
+    assert "Named: step one" in str(outcomes.failed["a"])
 
 
 def context(place: Path, *, nested: bool = False) -> StepContext:

@@ -48,7 +48,7 @@ def test_it_is_stored_as_data_and_takes_the_sink_from_the_context() -> None:
 def test_without_a_sink_of_that_name_it_is_not_loaded() -> None:
     (batch,) = dump_steps([SinkCommitStep(SampleSink(), CommitRequest("d", 7, (1,)), CONTEXT.for_committers)])
     with pytest.raises(
-        SinkUnavailableError, match=rf"dataset=d, epoch=7.*the sink '{SINK}'.*found one whose sink has no committer"
+        SinkUnavailableError, match=rf"dataset=d, epoch=7.*the sink '{SINK}'.*found a job whose sink has no committer"
     ):
         list(load_steps([batch], StepContext(CONTEXT.fs, "/staging", "/output")))
 

@@ -12,7 +12,8 @@ import pytest
 
 from distcommit.core.errors import CorruptError, OutcomeUnknownError, StorageRefusedError, UnknownVersionError
 from distcommit.core.ports import FolderEntry, NotPutError
-from distcommit.core.records.log_records import Decide, Done, Fence, Intent, Record, SealedSequence, SequenceName
+from distcommit.core.records.job_records import Decide
+from distcommit.core.records.log_records import Done, Fence, Intent, Record, SealedSequence, SequenceName
 from distcommit.core.watermark import Watermark
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.fs.posix_calls.posix import PosixCalls, RealPosixCalls

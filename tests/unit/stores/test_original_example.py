@@ -164,7 +164,7 @@ def test_steps_that_do_not_make_one_move_are_refused_and_can_be_put_anew(
     store.create("MyJob")
     store.put("MyJob", "MyTopic", HighWatermarkCommitStep("MyTopic", None, Watermark({"0": 100})))
     store.put("MyJob", "MyTopic", second)
-    with pytest.raises(ConfigurationError, match="do not make one move") as refused:
+    with pytest.raises(ConfigurationError, match="cannot be joined into one move") as refused:
         store.seal("MyJob", "MyTopic")
     assert told in refused.value.found
     assert store.remove("MyJob", "MyTopic")

@@ -15,30 +15,24 @@ import pytest
 
 from distcommit.core.interfaces.ledger import Covered, LedgerRow
 from distcommit.core.records.flow_counts import BranchFailures, CheckCounts, FlowCounts
+from distcommit.core.records.job_records import Cut, CutPhase, Decide, Generation, Head, Heads, Rebucket
 from distcommit.core.records.log_records import (
     ByHand,
     Checkpoint,
-    Cut,
-    CutPhase,
     DatasetState,
     DatasetStatus,
-    Decide,
     Done,
     Dropped,
     EarlierReading,
     Failed,
     Fence,
     Gate,
-    Generation,
     HandAction,
-    Head,
-    Heads,
     Intent,
     Left,
     LeftSequence,
     Moved,
     OpenSequence,
-    Rebucket,
     Rebuilt,
     SealedSequence,
     SequenceName,

@@ -69,7 +69,7 @@ def follow(store: LogCommitStepStore, error: BaseException, *, choose: str = "")
 def lost(store: LogCommitStepStore, context: StepContext, tmp_path: Path) -> LostError:
     """The error of a commit whose staged file is gone."""
     sealed(store, context, tmp_path).unlink()
-    with pytest.raises(LostError, match="neither is there") as caught:
+    with pytest.raises(LostError, match="no file at either path") as caught:
         commit(store)
     return caught.value
 
@@ -83,7 +83,7 @@ def test_what_is_lost_is_quarantined_by_commit_itself_and_no_call_refuses_for_ev
         partial(store.remove, "job", "d"),
         partial(store.remove, "job"),
     ):
-        with pytest.raises(ConflictError, match=r"is quarantined .*neither is there.*release\('job', 'd', how\)"):
+        with pytest.raises(ConflictError, match=r"is quarantined .*no file at either path.*release\('job', 'd', how\)"):
             refused()
     (tmp_path / "staging" / "a").write_bytes(b"x")
     follow(store, lost)  # retry

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from distcommit.protocol.readiness import CommitPolicy
-from distcommit.protocol.retries import RetryPolicy
+from distcommit.protocol.readiness import CommitPolicy, RetryPolicy
 
 
 @pytest.mark.parametrize("policy", CommitPolicy)

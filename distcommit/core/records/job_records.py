@@ -1,0 +1,80 @@
+"""Records of the job log: decisions about whole runs, log heads, and moves to another generation of bucket logs.
+
+The rules for changes are those of `log_records`.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from msgspec import Struct
+
+
+class Decide(Struct, frozen=True, array_like=True, tag="Decide"):
+    """The held sequences of `epoch` must be published."""
+
+    epoch: int
+
+
+class Head(Struct, frozen=True, array_like=True):
+    """The end of a bucket's log at some time.
+
+    Attributes:
+        bucket: the bucket.
+        number: the number of its newest segment.
+        checksum: the checksum of that segment, which covers its writer.
+        is_whole: False if the bucket lost segments after its last head. It keeps that head, and every run checks it
+            again.
+    """
+
+    bucket: int
+    number: int
+    checksum: str
+    is_whole: bool = True
+
+
+class CutPhase(IntEnum):
+    """The place of a CUT in its run."""
+
+    BEGAN = 1
+    """All commits of older runs are replayed."""
+    ENDED = 2
+    """The run has ended."""
+
+
+class Cut(Struct, frozen=True, array_like=True, tag="Cut"):
+    """The bucket logs' ends as a run read them after its own fences. With phase ENDED, the run has ended."""
+
+    epoch: int
+    phase: CutPhase
+    heads: tuple[Head, ...]
+
+
+class Heads(Struct, frozen=True, array_like=True, tag="Heads"):
+    """The bucket logs' ends after an operator action, each above the last head of its bucket."""
+
+    heads: tuple[Head, ...]
+    who: str
+
+
+class Rebucket(Struct, frozen=True, array_like=True, tag="Rebucket"):
+    """Starts the move to generation `generation`. Nothing else is valid until it has finished.
+
+    Attributes:
+        epoch: the run.
+        generation: the new generation.
+        buckets: its number of buckets.
+        settings: the fixed settings that name datasets and assign buckets there.
+    """
+
+    epoch: int
+    generation: int
+    buckets: int
+    settings: dict[str, str] = {}
+
+
+class Generation(Struct, frozen=True, array_like=True, tag="Generation"):
+    """The logs of the new generation are complete and count from here on."""
+
+    epoch: int
+    generation: int
