@@ -1,4 +1,4 @@
-"""What a chain of constructs makes of a batch, with each record followed by the row that it came from."""
+"""Run a chain of constructs on a batch, and follow each record by the input row that it came from."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from distcommit.pipeline.task_flow import Stage
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Why an input record was turned away, and by which construct."""
+    """The construct that rejected an input record, and the reason."""
 
     construct: str
     reason: str
@@ -29,7 +29,17 @@ class Rejection:
 
 @dataclass(slots=True)
 class Tally:
-    """What a construct has done so far in an attempt."""
+    """Counts of a construct in an attempt.
+
+    Attributes:
+        taken: records it was given.
+        made: records it returned.
+        rejected: input records it rejected.
+        filtered: records it dropped.
+        noted: records that failed an informational check.
+        seconds: time it spent.
+        said: the last input schema and the output schema that the converter declared for it.
+    """
 
     taken: int = 0
     made: int = 0
@@ -40,13 +50,12 @@ class Tally:
     said: tuple[pa.Schema, pa.Schema | None] | None = None
 
     def schema_said(self, converter: Converter, schema: pa.Schema) -> pa.Schema | None:
-        """What the converter says that it makes of such records, asked once for those that have the same schema."""
+        """Return the converter's declared output schema. Ask it once per input schema."""
         if self.said is None or (self.said[0] is not schema and not self.said[0].equals(schema)):
             self.said = schema, converter.convert_schema(schema)
         return self.said[1]
 
     def counts(self, branch: str, construct: str) -> ConstructCounts:
-        """The same as a value."""
         return ConstructCounts(
             branch, construct, self.taken, self.made, self.rejected, self.filtered, self.noted, self.seconds
         )
@@ -54,8 +63,14 @@ class Tally:
 
 @dataclass(slots=True)
 class Chain:
-    """A chain of constructs in one attempt. `seconds`: how long each may work on a batch, 0 for no limit; `at`: the one
-    at work, or that was last."""
+    """A chain of constructs in one attempt.
+
+    Attributes:
+        stages: the constructs in order.
+        seconds: how long each may work on a batch; 0 for no limit.
+        tallies: counts of each stage.
+        at: the stage at work, or the last one.
+    """
 
     stages: Sequence[Stage]
     seconds: float = 0
@@ -66,15 +81,14 @@ class Chain:
         self.tallies = [Tally() for _ in self.stages]
 
     def run(self, pieces: Sequence[Piece]) -> tuple[list[Piece], dict[int, Rejection]]:
-        """What comes of the pieces, and which rows of the extractor's batch are turned away. Nothing of these is left
-        in what comes back: a record is turned away as a whole.
+        """Return the output pieces, and the rejected rows of the extractor's batch.
 
-        Each piece that comes back has ascending rows. Constructs that do not group schemas are given runs of records
-        in source order.
+        A record is rejected as a whole: the output has nothing that came from a rejected row. Each output piece has
+        ascending rows. Constructs that do not group schemas are given runs of records in source order.
 
         Raises:
-            RecordError: if a record is to fail its work unit.
-            ConfigurationError: if a construct can't work on what came, does not keep what it says, or does not end.
+            RecordError: if a rejected record must fail its work unit.
+            ConfigurationError: if a construct cannot process its input, breaks its contract, or exceeds its time limit.
         """
         rejected: dict[int, Rejection] = {}
         found = list(pieces)
@@ -91,14 +105,13 @@ class Chain:
 
 
 def without(pieces: Iterable[Piece], rejected: Iterable[int]) -> list[Piece]:
-    """The pieces without the records that came from those rows, and without those that are empty then."""
+    """Return the pieces without records of these rows, and without empty pieces."""
     gone = np.fromiter(rejected, np.int64)
     kept = [piece.only(~np.isin(piece.origin_rows(), gone)) if len(gone) else piece for piece in pieces]
     return [piece for piece in kept if piece.records.num_rows]
 
 
 def _through(stage: Stage, tally: Tally, piece: Piece, rejected: dict[int, Rejection]) -> list[Piece]:
-    """What a construct makes of a piece."""
     tally.taken += piece.records.num_rows
     construct = stage.construct
     if isinstance(construct, Converter):
@@ -117,14 +130,16 @@ def _converted(
     said = tally.schema_said(converter, piece.records.schema)
     for found in converter.convert(piece.records):
         if said is not None and found.records.num_rows and not found.records.schema.equals(said):
-            raise _broken(stage, f"records of the schema it said, {_told(said)}", _told(found.records.schema))
+            raise _broken(
+                stage, f"records of the declared schema, {_schema_text(said)}", _schema_text(found.records.schema)
+            )
         own = _rows_of(stage, converter, found, len(seen))
         seen[slice(None) if own is None else own] = True
-        if found.records.num_rows:  # else its schema means nothing: what only records can tell may not be known yet
+        if found.records.num_rows:  # the schema of an empty result may be incomplete
             made.append(Piece(found.records, rows if own is None else own if rows is None else rows[own]))
         for row, reason in found.rejected.items():
             if not 0 <= row < len(seen):
-                raise _broken(stage, "rejected rows of the batch", f"row {row} of {len(seen)}")
+                raise _broken(stage, "rejected rows within the batch", f"row {row} of {len(seen)}")
             seen[row] = True
             _reject(stage, tally, rejected, row if rows is None else int(rows[row]), reason)
     tally.filtered += int(len(seen) - np.count_nonzero(seen))
@@ -132,10 +147,10 @@ def _converted(
 
 
 def _rows_of(stage: Stage, converter: Converter, found: Converted, rows: int) -> Rows | None:
-    """Of which row of its batch each record is, checked."""
+    """Return the validated input row of each output record; None if rows are unchanged."""
     if found.rows is None:
         if found.records.num_rows != rows:
-            raise _broken(stage, f"{rows} records, as it names no rows", f"{found.records.num_rows} records")
+            raise _broken(stage, f"{rows} records, because it returns no rows", f"{found.records.num_rows} records")
         return None
     if len(found.rows) != found.records.num_rows or found.rows.null_count:
         raise _broken(stage, f"a row for each of {found.records.num_rows} records", f"{len(found.rows)} rows, or nulls")
@@ -144,7 +159,9 @@ def _rows_of(stage: Stage, converter: Converter, found: Converted, rows: int) ->
         raise _broken(stage, f"rows of a batch of {rows}", f"rows from {own.min()} to {own.max()}")
     is_ascending = bool((own[1:] > own[:-1]).all())
     if not (converter.makes_several or is_ascending) and len(np.unique(own)) != len(own):
-        raise _broken(stage, "at most one record of each, as makes_several is False", "several of one")
+        raise _broken(
+            stage, "at most one record of each row, because makes_several is False", "several records of one row"
+        )
     return own
 
 
@@ -178,24 +195,24 @@ def _reject(stage: Stage, tally: Tally, rejected: dict[int, Rejection], row: int
 
 
 def turned_away(construct: str, reason: str) -> RecordError:
-    """The error of a work unit that is to fail for a record."""
+    """Return the error that fails a work unit because of a rejected record."""
     return RecordError(
         TURNED_AWAY,
         construct=construct,
         found=plain_text(reason, 500),
-        todo="mend the producer or the construct, or have such records diverted (on_rejected, on_failure)",
+        todo="correct the producer or the construct, or divert such records (on_rejected, on_failure)",
     )
 
 
-def _told(schema: pa.Schema) -> str:
+def _schema_text(schema: pa.Schema) -> str:
     return plain_text(", ".join(f"{field.name}: {field.type}" for field in schema), 500)
 
 
 def _broken(stage: Stage, expected: str, found: str) -> ConfigurationError:
     return ConfigurationError(
-        "a construct does not keep what it says",
+        "a construct breaks its contract",
         construct=stage.name,
         expected=expected,
         found=found,
-        todo="mend the construct; `ConverterContract` in distcommit.testing.contracts tells what it has to keep",
+        todo="correct the construct, and test it with a contract of distcommit.testing.contracts",
     )

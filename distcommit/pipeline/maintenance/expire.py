@@ -1,8 +1,8 @@
-"""Published files that are too old to be kept: which these are, and the maintenance units that retire them.
+"""Expire published files: find those that are too old, and plan the maintenance units that supersede them.
 
-A unit has no range and no records: it is planned on the watermark that is stored, and leaves it where it is. All that
-an attempt at it stages is the tombstone that names the files, so that a run which dies in the midst is finished as any
-other; the files are deleted once no cut that is kept shows them.
+A unit has no range and no records. It is planned on the stored watermark and does not move it. Its attempt stages only
+the tombstone that names the files, so that replay finishes a run that died. A later run deletes the files, once no
+snapshot that readers may use shows them.
 """
 
 from __future__ import annotations
@@ -43,9 +43,15 @@ _PROPERTY = "retained"
 
 @dataclass(frozen=True, slots=True)
 class LiveFile:
-    """A file that is live: its path below the output, its footer, its size, and when its records had ended at the
-    latest, milliseconds since 1970: as its time folder does, or else (as of all error files) as it was written; 0 if
-    neither tells."""
+    """A live file.
+
+    Attributes:
+        path: below the output.
+        footer: its footer.
+        size_bytes: its size.
+        end_ms: end of the period of its time folder, or else (as of all error files) the time it was written, in
+            milliseconds since 1970; 0 if unknown.
+    """
 
     path: str
     footer: Footer
@@ -54,10 +60,11 @@ class LiveFile:
 
 
 class Horizon(msgspec.Struct, frozen=True):
-    """What is too old, as a property of a maintenance unit.
+    """The expiry cutoff, stored as a property of a maintenance unit.
 
-    `before_ms`, milliseconds since 1970: files are too old if all that their time folder stands for is before; where
-    they are in none, if they were written before. `base`: the done epoch that the unit was planned on.
+    Attributes:
+        before_ms: a file whose `LiveFile.end_ms` is not later is expired; milliseconds since 1970.
+        base: the dataset's done epoch when the unit was planned.
     """
 
     before_ms: int
@@ -65,37 +72,39 @@ class Horizon(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, unit: WorkUnit) -> Horizon | None:
-        """That of a work unit; None if it is another one."""
+        """Return the cutoff of a work unit; None if it does not expire files."""
         text = unit.properties.get(_PROPERTY)
         return None if text is None else from_json(text, cls)
 
     def is_past(self, file: LiveFile) -> bool:
-        """Whether a file is too old. One of which nobody knows how old it is never is."""
+        """Return whether a file is expired. A file of unknown age never is."""
         return 0 < file.end_ms <= self.before_ms
 
 
 def _folder_end_ms(flow: TaskFlow, path: str, footer: Footer) -> int | None:
-    """As the branch's sink says. `path`: below the dataset's folder. Neither that nor a branch's is a folder by time,
-    whatever its name."""
+    """Return the end of the file's time folder, as the branch's sink reports it; None if it is in no time folder.
+
+    `path` is below the dataset's folder. The folder of a branch is not a time folder, whatever its name.
+    """
     if footer.kind == "rejected":
-        return None  # in no time folder, whatever the job's sinks are
-    named = footer.branch or MAIN_BRANCH
-    if named != MAIN_BRANCH:
-        path = path.removeprefix(f"{named}/")
-    sink = next((each.sink for each in flow.branches if each.name == named), flow.sinks[0])
+        return None  # error files are in no time folder
+    name = footer.branch or MAIN_BRANCH
+    if name != MAIN_BRANCH:
+        path = path.removeprefix(f"{name}/")
+    sink = next((branch.sink for branch in flow.branches if branch.name == name), flow.sinks[0])
     return sink.folder_end_ms(path)
 
 
 @dataclass(frozen=True, slots=True)
 class AgedDataset:
-    """A dataset's published files, of which some may be too old.
+    """A dataset's published files, some of which may be expired.
 
     Attributes:
-        fs: where
-        output: the job's output is.
+        fs: the output's file system.
+        output: path of the job's output.
         dataset_urn: the dataset.
-        done_epoch: what newer epochs have published does not count.
-        flow: the job's, whose sinks say how folders are named by time.
+        done_epoch: files of newer epochs are ignored.
+        flow: the job's task flow, whose sinks know the time folders.
     """
 
     fs: FileSystem
@@ -105,16 +114,16 @@ class AgedDataset:
     flow: TaskFlow
 
     def stones(self) -> list[Tombstone]:
-        """Its tombstones. Raises as `past`."""
+        """Return the dataset's tombstones. Raises as `live`."""
         beside = f"{self.output}/{published_folder(self.dataset_urn, ERRORS)}"
         names = [entry.name for entry in self.fs.list_folder(beside) if is_tombstone(entry.name)]
         return [read_tombstone(self.fs, f"{beside}/{name}") for name in names]
 
     def live(self) -> Iterator[LiveFile]:
-        """Live files, those of what was turned away among them.
+        """Yield live files, error files included.
 
         Raises:
-            DistcommitError, OSError: if what says so can't be read.
+            DistcommitError, OSError: if a tombstone or footer cannot be read.
         """
         retired = retired_by(self.stones(), self.done_epoch)
         own = published_folder(self.dataset_urn)
@@ -132,13 +141,15 @@ class AgedDataset:
                 yield LiveFile(below, footer, status.size_bytes, written_ms if end_ms is None else end_ms)
 
     def past(self, horizon: Horizon) -> Iterator[LiveFile]:
-        """Those that are too old. Raises as `live`."""
+        """Yield expired files. Raises as `live`."""
         return filter(horizon.is_past, self.live())
 
     def is_worn(self) -> bool:
-        """Whether the newest tombstone is retention's, and all that it names are files that are gone. One that names
-        just the tombstone before it takes its place, else each run would look for all of these for ever. Raises as
-        `live`."""
+        """Return whether the newest tombstone is an expiry tombstone and all files that it names are deleted.
+
+        An empty tombstone then replaces it, so that runs no longer look for these files. A tombstone that names only
+        its predecessor is not worn. Raises as `live`.
+        """
         for stone in newest_replacements(self.stones(), self.done_epoch):
             named = [file.path for file in stone.files if not is_tombstone(file.path)]
             if stone.publish == "retain" and named:
@@ -148,12 +159,12 @@ class AgedDataset:
 
 @dataclass(frozen=True, slots=True)
 class RetainedFiles(Source):
-    """All idle datasets of which something is too old, in the place of the job's source.
+    """A source of maintenance units for all idle datasets with expired files. It takes the place of the job's source.
 
     Attributes:
-        fs: where
-        output: the job's output is.
-        flow: the job's.
+        fs: the output's file system.
+        output: path of the job's output.
+        flow: the job's task flow.
         before_ms: see `Horizon`.
     """
 
@@ -184,12 +195,11 @@ class RetainedFiles(Source):
         return _AgedExtractor(self)
 
     def in_place(self) -> TaskFlow:
-        """The job's flow with this source, and with no construct that would look at records: there are none."""
-        branches = tuple(replace(each, stages=(), checks=()) for each in self.flow.branches)
+        """Return the job's flow with this source and without constructs: there are no records."""
+        branches = tuple(replace(branch, stages=(), checks=()) for branch in self.flow.branches)
         return replace(self.flow.with_source(self), branches=branches, stages=())
 
     def aged(self, urn: str, done_epoch: int) -> AgedDataset:
-        """A dataset of the job."""
         return AgedDataset(self.fs, self.output, urn, done_epoch, self.flow)
 
 
@@ -212,8 +222,6 @@ class _AgedExtractor(Extractor):
 
 @dataclass(slots=True)
 class _AgedExtraction(Extraction):
-    """Of a maintenance unit that retires what is too old: no records."""
-
     source: RetainedFiles
     unit: WorkUnit
 
@@ -229,7 +237,7 @@ class _AgedExtraction(Extraction):
     def staged_with(
         self, results: Sequence[BranchResult], area: StagingArea, identity: AttemptIdentity
     ) -> tuple[BranchResult, ...]:
-        """The results, with a staged tombstone that names what is too old, and the replacement before it."""
+        """Return the results with a staged tombstone that names the expired files and the previous replacement."""
         horizon = Horizon.of(self.unit)
         if horizon is None:
             return tuple(results)

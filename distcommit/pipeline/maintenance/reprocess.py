@@ -1,9 +1,9 @@
-"""Error files fed again: which of a dataset's are live, the maintenance units that feed them, and the tombstone that
-retires what was fed.
+"""Reprocess error files: find a dataset's live ones, plan the maintenance units that read them, and stage the tombstone
+that supersedes what was read.
 
-A maintenance unit has no range: it is planned on the watermark that is stored, and leaves it where it is. Its records
-go through the flow as it is now, but only to the branch that had turned them away: in the others they are what they
-were. Where the flow sends a record elsewhere by now, it stays an error of that branch.
+A maintenance unit has no range. It is planned on the stored watermark and does not move it. Its records go through the
+current flow, but only to the branch that had rejected them: other branches have had their copy. A record that the flow
+would now send elsewhere remains an error of that branch.
 """
 
 from __future__ import annotations
@@ -44,13 +44,15 @@ _PROPERTY = "fed_again"
 
 
 class FedAgain(msgspec.Struct, frozen=True):
-    """What a maintenance unit feeds again, as a property of it.
+    """The error files to reprocess, stored as a property of a maintenance unit.
 
-    `branch`: the one that had turned the records away; empty: all. `branches`: all that there were when these were
-    read, or with an empty `branch` all that there are. `base`: the done epoch that it was planned on. `epochs`: of the
-    files; and of those that their records were in before, if these were reprocessed and rejected again, so that the
-    first one is that of the run that had read the oldest record. `files`: live error files, by their paths below the
-    output.
+    Attributes:
+        branch: the branch that had rejected the records; empty: all branches.
+        branches: all branches when the records were read; with an empty `branch`, all current branches.
+        base: the dataset's done epoch when the unit was planned.
+        epochs: epochs of the files, and of the files that their records were in before, if these were reprocessed and
+            rejected again. The first is the epoch that read the oldest record.
+        files: paths of live error files, below the output.
     """
 
     branch: str
@@ -61,16 +63,16 @@ class FedAgain(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, unit: WorkUnit) -> FedAgain | None:
-        """What a work unit feeds again; None if it is one that reads from the source."""
+        """Return the property of a work unit; None if the unit reads from the source."""
         text = unit.properties.get(_PROPERTY)
         return None if text is None else from_json(text, cls)
 
 
 def _live_errors(fs: FileSystem, output: str, state: DatasetState) -> Iterator[tuple[str, Footer]]:
-    """A dataset's error files that are live and hold records, by their paths below the output.
+    """Yield a dataset's live error files that have records, by path below the output.
 
     Raises:
-        DistcommitError: if what says so can't be read.
+        DistcommitError: if a tombstone or footer cannot be read.
     """
     paths = list(files_below(fs, f"{output}/{published_folder(state.dataset_urn, ERRORS)}"))
     stones = [read_tombstone(fs, path) for path in paths if is_tombstone(path)]
@@ -86,23 +88,24 @@ def _live_errors(fs: FileSystem, output: str, state: DatasetState) -> Iterator[t
 
 
 def plan_again(fs: FileSystem, output: str, state: DatasetState, flow: TaskFlow) -> DatasetPlan:
-    """The plan of feeding a dataset's live error files again: a maintenance unit for each branch that had turned
-    records away, for each incarnation of the source, and for each epoch if positions count what is read.
+    """Plan to reprocess a dataset's live error files.
+
+    There is a maintenance unit for each branch that had rejected records, for each incarnation of the source, and, if
+    positions count what was read, for each epoch.
 
     Raises:
-        ConfigurationError: if there is nothing to feed, or the branch is not there any more.
-        DistcommitError: if what is published can't be read.
+        ConfigurationError: if there is nothing to reprocess, or a branch no longer exists.
+        DistcommitError: if a tombstone or footer cannot be read.
     """
     if state.watermark is None:
         raise _nothing(state.dataset_urn, "no watermark")
     units = _units(fs, output, state, flow)
     if not units:
-        raise _nothing(state.dataset_urn, "no error file that is live")
+        raise _nothing(state.dataset_urn, "no live error file")
     return _plan_of(state, units)
 
 
 def _units(fs: FileSystem, output: str, state: DatasetState, flow: TaskFlow) -> tuple[WorkUnit, ...]:
-    """As `plan_again`; empty if there is nothing to feed."""
     names = tuple(branch.name for branch in flow.branches)
     counts_reading = flow.source.provenance is not None and flow.source.provenance.counts_reading
     groups: dict[tuple[str, str, tuple[str, ...], int], list[tuple[str, Footer]]] = {}
@@ -110,15 +113,15 @@ def _units(fs: FileSystem, output: str, state: DatasetState, flow: TaskFlow) -> 
         branch = "" if footer.branch == MAIN_BRANCH else footer.branch
         if branch and branch not in names:
             raise ConfigurationError(
-                "an error file is of a branch that the job does not have",
+                "an error file belongs to a branch that is not in the job file",
                 dataset=state.dataset_urn,
                 path=path,
                 expected=f"one of {', '.join(names)}",
                 found=branch,
                 todo="put the branch back into the job file",
             )
-        read_in = min(_epochs(footer)) if counts_reading else 0  # positions are comparable within one epoch only
-        key = footer.incarnation, branch, footer.branches if branch else names, read_in
+        read_epoch = min(_epochs(footer)) if counts_reading else 0  # such positions are comparable only within an epoch
+        key = footer.incarnation, branch, footer.branches if branch else names, read_epoch
         groups.setdefault(key, []).append((path, footer))
     return tuple(
         WorkUnit(
@@ -127,7 +130,7 @@ def _units(fs: FileSystem, output: str, state: DatasetState, flow: TaskFlow) -> 
             Watermark({}, incarnation),
             Watermark({}, incarnation),
             sum(footer.records for _, footer in files),
-            {_PROPERTY: msgspec.json.encode(_fed_again(branch, branches, state.done_epoch, files)).decode()},
+            {_PROPERTY: msgspec.json.encode(_unit_property(branch, branches, state.done_epoch, files)).decode()},
         )
         for (incarnation, branch, branches, _), files in groups.items()
     )
@@ -138,7 +141,7 @@ def _plan_of(state: DatasetState, units: tuple[WorkUnit, ...]) -> DatasetPlan:
     return DatasetPlan(state.dataset_urn, state.watermark, Watermark({}, incarnation), units)
 
 
-def _fed_again(branch: str, branches: tuple[str, ...], base: int, files: Sequence[tuple[str, Footer]]) -> FedAgain:
+def _unit_property(branch: str, branches: tuple[str, ...], base: int, files: Sequence[tuple[str, Footer]]) -> FedAgain:
     epochs = tuple(sorted({epoch for _, footer in files for epoch in _epochs(footer)}))
     return FedAgain(branch, branches, base, epochs, tuple(path for path, _ in files))
 
@@ -149,23 +152,23 @@ def _epochs(footer: Footer) -> tuple[int, ...]:
 
 def _nothing(urn: str, found: str) -> ConfigurationError:
     return ConfigurationError(
-        "there is nothing to reprocess of this dataset",
+        "the dataset has nothing to reprocess",
         dataset=urn,
-        expected="records that were turned away (on_rejected: divert), and not fed again since",
+        expected="rejected records (on_rejected: divert) that were not reprocessed since",
         found=found,
-        todo="nothing: look at `audit`, whose rejected records of a dataset are what can be reprocessed",
+        todo="run `audit`: it lists the rejected records that can be reprocessed",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorFiles(Source):
-    """One dataset's live error files, or those of all datasets, in the place of the job's source.
+    """A source of the live error files of one dataset, or of all. It takes the place of the job's source.
 
     Attributes:
-        fs: where
-        output: the job's output is.
-        dataset_urn: the dataset; empty: all that have any.
-        flow: the job's.
+        fs: the output's file system.
+        output: path of the job's output.
+        dataset_urn: the dataset; empty: all datasets.
+        flow: the job's task flow.
     """
 
     fs: FileSystem
@@ -219,7 +222,7 @@ class _ErrorFilesExtractor(Extractor):
 
 @dataclass(slots=True)
 class _ErrorFilesExtraction(Extraction):
-    """The records of a maintenance unit's files, as the source gave them."""
+    """The records of a maintenance unit's files, in the source's form."""
 
     source: ErrorFiles
     unit: WorkUnit
@@ -240,7 +243,7 @@ class _ErrorFilesExtraction(Extraction):
                 yield given_records(batch, written)
             if records != footer.records:
                 raise CorruptError(
-                    "an error file does not have the records that its footer says",
+                    "an error file has another number of records than its footer states",
                     path=path,
                     expected=str(footer.records),
                     found=str(records),
@@ -276,7 +279,8 @@ class _ErrorFilesExtraction(Extraction):
     def staged_with(
         self, results: Sequence[BranchResult], area: StagingArea, identity: AttemptIdentity
     ) -> tuple[BranchResult, ...]:
-        """The results, with a staged tombstone beside the new error files that names what was read to its end."""
+        """Return the results with a staged tombstone, beside the new error files, that names the files read to their
+        end."""
         again = FedAgain.of(self.unit)
         if again is None or not self._retired:
             return tuple(results)

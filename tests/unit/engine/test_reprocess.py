@@ -120,7 +120,7 @@ def test_what_was_fed_again_can_be_fed_once_more() -> None:
     assert values(machine, "a") == ["a/0/0", "a/0/1", "a/0/2", "a/0/3"]
     runs(GOOD, machine, 2)
     assert (exact(machine).rejected, exact(machine).retired) == (0, 0)
-    assert "no error file that is live" in again(GOOD, machine).totals.reasons[0].text
+    assert "no live error file" in again(GOOD, machine).totals.reasons[0].text
 
 
 def test_nothing_is_deleted_of_a_run_that_died_and_the_next_ones_raise_no_alarm() -> None:
@@ -261,7 +261,7 @@ def test_records_of_which_nothing_is_written_any_more_are_filtered_and_no_gap() 
     runs(GOOD, machine, 2)
     found = exact(machine)
     assert (found.filtered, found.rejected, found.retired, found.records) == (2, 0, 0, 2)
-    assert "no error file that is live" in again(GOOD, machine).totals.reasons[0].text
+    assert "no live error file" in again(GOOD, machine).totals.reasons[0].text
 
 
 def test_a_record_that_fails_the_work_unit_leaves_all_as_it_was() -> None:
