@@ -110,7 +110,7 @@ def test_samba_without_settings_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
     """It lists names that Windows would not have under other ones."""
     with SmbServer(as_installed=True) as server:
         server.log_in(monkeypatch)
-        with pytest.raises(ConfigurationError, match=r"keep names as they are.*dot\..*or its settings"):
+        with pytest.raises(ConfigurationError, match=r"store names unchanged.*dot\..*or its settings"):
             smb(server.authority).probe("/data/probe")
 
 

@@ -34,7 +34,7 @@ class TestFsspecOnALocalDisk(FileSystemContract):
 @pytest.mark.parametrize(
     ("scheme", "found"),
     [
-        ("memory", "MemoryFileSystem inherits one that copies and deletes"),
+        ("memory", "MemoryFileSystem inherits `mv`, which copies and deletes"),
         ("nothing", "Protocol not known: nothing"),
         ("libarchive", "LibArchive requires"),
     ],

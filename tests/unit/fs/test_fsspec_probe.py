@@ -57,19 +57,19 @@ def test_one_that_does_all_is_taken_and_nothing_is_left(tmp_path: Path, kind: ty
         ("RenamesIntoFoldersAndRefuses", "rename without going into a folder", "(b'mine', [])", "(b'mine', ['a'])"),
         ("KeepsTheOldName", "rename a file", "(b'mine', None)", "(b'mine', FileStatus"),
         ("IsSilentAboutWhatIsGone", "refuse to rename what is gone", "'FileNotFoundError'", "'done'"),
-        ("LooksThenRenames", "let one win of many that rename to a name", "'done': 1}", "'done': "),
+        ("LooksThenRenames", "one winner of concurrent renames to a name", "'done': 1}", "'done': "),
         ("TellsTheWrongOne", "give the name to the winner", "b'", "b'"),
         ("LosesWhatLosesARace", "leave the files that were not renamed", "['", "['renamed']"),
-        ("LooksThenMakes", "let one win of many that create a name", "'done': 1}", "'done': "),
+        ("LooksThenMakes", "one winner of concurrent creates of a name", "'done': 1}", "'done': "),
         ("MixesWhatManyMake", "keep the bytes of the winner", "b'", "b'"),
-        ("DropsDots", "keep names as they are", "[]", "['dot']"),
-        ("TakesAsciiOnly", "keep names as they are", "['ünï", "[]"),
-        ("IgnoresCase", "keep names apart that differ in case only", "{'A': b'A', 'a': b'a'}", "{'a': b'A'}"),
+        ("DropsDots", "store names unchanged", "[]", "['dot']"),
+        ("TakesAsciiOnly", "store names unchanged", "['ünï", "[]"),
+        ("IgnoresCase", "distinguish names by case", "{'A': b'A', 'a': b'a'}", "{'a': b'A'}"),
         ("RemembersWhatIsMissing", "show others at once what was written", "(['a'], 1)", "(['a'], None)"),
         ("RemembersWhatIsThere", "show others at once what was renamed", "(['b'], None)", "(['b'], 1)"),
         ("ShowsOneProcessOnly", "show other processes at once what is there", "(['b'], 1)", "([], 1)"),
         ("OverwritesOtherProcesses", "that another process has taken", "'FileExistsError'", "'done'"),
-        ("WorksInOneProcessOnly", "be used by another process", "an answer", "no such mount"),
+        ("WorksInOneProcessOnly", "access from another process", "a result", "no such mount"),
     ],
 )
 def test_one_that_does_something_wrong_is_refused_by_name(
@@ -88,12 +88,12 @@ def test_one_that_can_not_be_sent_is_refused(tmp_path: Path) -> None:
     class Here(Renaming):
         pass
 
-    with pytest.raises(ConfigurationError, match=r"be sent to executors.*a class that can be imported.*Here"):
+    with pytest.raises(ConfigurationError, match=r"access from executors.*a class that can be imported.*Here"):
         opened(Here).probe(str(tmp_path / "probe"))
 
 
 def test_what_is_refused_is_refused_when_the_store_is_made_and_leaves_nothing(tmp_path: Path) -> None:
     roots = Roots(*(str(tmp_path / name) for name in ("store", "staging", "output")))
-    with pytest.raises(ConfigurationError, match="keep names as they are"):
+    with pytest.raises(ConfigurationError, match="store names unchanged"):
         open_store(opened(renaming.DropsDots), roots, "job", 1, create=True)
     assert files(tmp_path) == set()

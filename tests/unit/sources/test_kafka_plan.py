@@ -303,7 +303,7 @@ def test_unreachable_broker_is_an_error_at_once() -> None:
 
 def test_position_above_the_log_is_a_problem_and_others_are_planned(broker: MockBroker) -> None:
     planned = plans(source(broker.bootstrap_servers, topics=["full", "grown"]), read_to("grown", p0=6, p1=0))
-    assert "made again" in problem_of(planned["grown"])
+    assert "recreated" in problem_of(planned["grown"])
     plan_of(planned["full"])
 
 
@@ -311,7 +311,7 @@ def test_position_above_the_log_is_a_problem_and_others_are_planned(broker: Mock
 @pytest.mark.parametrize("policy", ["fail", "skip", "earliest", "latest", "nearest"])
 def test_position_that_does_not_fit_the_topic_is_refused(watermark: Watermark, policy: str) -> None:
     kafka, state = source(expired_offsets=policy), DatasetState("t", watermark=watermark)
-    with pytest.raises(PlanError, match="made again") as caught:
+    with pytest.raises(PlanError, match="recreated") as caught:
         plan_dataset(kafka, "t", {0: PartitionLog(0, 5, 0)}, state, "another-id")
     assert caught.value.remedy == ("set-watermark", "t", "null")
 
@@ -373,7 +373,7 @@ def test_planned_positions_carry_the_topic_id(stored: str) -> None:
 
 
 def test_expired_offsets_fail_with_what_was_expected_and_what_is_there() -> None:
-    told = r"expected offset 3; found offsets 10 to 20; 7 are gone.*expired_offsets"
+    told = r"expected offset 3; found offsets 10 to 20; 7 offsets have expired.*expired_offsets"
     with pytest.raises(PlanError, match=told) as caught:
         plan_dataset(source(), "t", {0: PartitionLog(10, 20, 0)}, read_to("t", p0=3)["t"])
     assert caught.value.remedy == ("run", "--set=source.expired_offsets=earliest")
