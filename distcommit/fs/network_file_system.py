@@ -65,10 +65,10 @@ class NetworkFileSystem(FileSystem, Protocol):
         return in_flight(self.parallel_calls, put, files)
 
     def sync(self, folders: Iterable[str], root: str) -> None:
-        pass
+        return
 
     def sync_tree(self, root: str) -> None:
-        pass
+        return
 
     def real_path(self, path: str) -> str:
         return posixpath.normpath(path)

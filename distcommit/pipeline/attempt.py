@@ -126,7 +126,7 @@ class Attempt:
         branches.note_holes(_checked_holes(unit, extraction.holes()))
         filtered, holes = extraction.said_on()
         branches.note_holes(holes)
-        branches.ask(actual_high, filtered)
+        branches.run_task_checks(actual_high, filtered)
         self._state = replace(
             self._failed, outcome=TaskOutcome.SUCCEEDED, actual_high=actual_high, schemas=branches.schemas()
         )
@@ -198,7 +198,7 @@ class Attempt:
         if branches.cut_back() and prefix is not None and prefix.high != failed.low:
             try:
                 with foreign_errors():
-                    branches.ask(prefix.high)
+                    branches.run_task_checks(prefix.high)
                     results = branches.prepare()
                 state = replace(failed, outcome=TaskOutcome.PARTIAL, actual_high=prefix.high, branches=results)
                 state = replace(state, schemas=prefix.schemas)

@@ -26,7 +26,7 @@ def knowing(unit: WorkUnit, schemas: SchemaIds) -> WorkUnit:
     return replace(unit, properties={**unit.properties, _PROPERTY: msgspec.json.encode(schemas).decode()})
 
 
-def begin(stage: Stage, unit: WorkUnit, kept: SchemaStore | None, branch: str = "") -> None:
+def begin_converter(stage: Stage, unit: WorkUnit, kept: SchemaStore | None, branch: str = "") -> None:
     """Begin a work unit in a converter: set its dataset, its schema store and its known schemas."""
     if not isinstance(stage.construct, Converter):
         return
@@ -37,7 +37,7 @@ def begin(stage: Stage, unit: WorkUnit, kept: SchemaStore | None, branch: str = 
     stage.construct.know_schemas(known.get(_name(stage, branch), ()))
 
 
-def known_to(stages: Iterable[tuple[Stage, str]]) -> SchemaIds:
+def converter_schemas(stages: Iterable[tuple[Stage, str]]) -> SchemaIds:
     """Return the schemas that converters know at the end of a work unit. `stages` has each stage with its branch."""
     known = {
         _name(stage, branch): tuple(map(int, stage.construct.schemas_known()))

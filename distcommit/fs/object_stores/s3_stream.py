@@ -24,7 +24,7 @@ class PartUpload:
     """
 
     def __init__(self, requests: S3Requests, key: str, upload_id: str) -> None:
-        self._requests, self._key, self._upload_id = requests, key, upload_id
+        self._requests, self._key, self.upload_id = requests, key, upload_id
         self._waiting, self._etags = bytearray(), list[str]()
 
     def write(self, data: ReadableBuffer) -> None:
@@ -42,7 +42,7 @@ class PartUpload:
     def _send(self, size_bytes: int) -> None:
         data = bytes(memoryview(self._waiting)[:size_bytes])
         del self._waiting[:size_bytes]
-        self._etags.append(self._requests.upload_part(self._key, self._upload_id, len(self._etags) + 1, data))
+        self._etags.append(self._requests.upload_part(self._key, self.upload_id, len(self._etags) + 1, data))
 
 
 class S3Stream(io.RawIOBase):
@@ -94,7 +94,7 @@ class S3Stream(io.RawIOBase):
             if self._upload is None:
                 self._requests.put(self._key, bytes(self._waiting), {}, if_absent=True)
             else:
-                self._requests.complete_upload(self._key, self._upload_id, self._upload.finish())
+                self._requests.complete_upload(self._key, self._upload.upload_id, self._upload.finish())
         finally:
             super().close()
 

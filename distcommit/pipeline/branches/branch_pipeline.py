@@ -17,7 +17,7 @@ from distcommit.core.work import BranchResult, CheckOutcome, SkippedRange, WorkU
 from distcommit.pipeline.branches.chain import Chain, Rejection
 from distcommit.pipeline.branches.piece import Piece, Rows
 from distcommit.pipeline.branches.source_order import in_source_order, merged_by_schema, runs_of
-from distcommit.pipeline.known_schemas import begin
+from distcommit.pipeline.known_schemas import begin_converter
 from distcommit.pipeline.limits.time_limit import at_most
 from distcommit.pipeline.task_flow import Branch, Stage
 from distcommit.sinks.files.offsets import OffsetSets
@@ -25,7 +25,7 @@ from distcommit.stores.schemas.schema_history import SchemaStore
 
 
 @dataclass(slots=True)
-class Lane:
+class BranchPipeline:
     """One branch in one attempt at a work unit.
 
     An error raised here fails the branch. If the branch failed an earlier attempt at this work unit (`branch.error`),
@@ -40,7 +40,7 @@ class Lane:
         read: input records that came to the branch.
         written: records given to the writer.
         rejected: input records that were rejected.
-        kept: input records of which a record was written.
+        with_output: input records of which a record was written.
         filtered: offsets of the input records of which nothing was written.
         outcomes: results of the task checkers.
         writing_s: seconds spent in the writer.
@@ -56,7 +56,7 @@ class Lane:
     read: int = 0
     written: int = 0
     rejected: int = 0
-    kept: int = 0
+    with_output: int = 0
     filtered: OffsetSets = field(default_factory=OffsetSets)
     outcomes: tuple[CheckOutcome, ...] = ()
     writing_s: float = 0.0
@@ -74,7 +74,7 @@ class Lane:
     @property
     def counts(self) -> BranchCounts:
         """The counts of input records so far."""
-        return BranchCounts(self.read, self.written, self.rejected, self.read - self.rejected - self.kept)
+        return BranchCounts(self.read, self.written, self.rejected, self.read - self.rejected - self.with_output)
 
     @contextmanager
     def at(self, construct: str = "") -> Iterator[None]:
@@ -111,7 +111,7 @@ class Lane:
             return
         for stage in self.branch.stages:
             with self.at(stage.name), at_most(self.construct_seconds, stage.name):
-                begin(stage, unit, kept, self.branch.name)
+                begin_converter(stage, unit, kept, self.branch.name)
         for check in self.branch.checks:
             with self.at(check.name):
                 self.checks.append(check.checker.begin())
@@ -151,7 +151,7 @@ class Lane:
                 self.writer.write(grouped[number].records.slice(begin, length), run)
                 self.written += length
 
-    def ask(self, *, decides: bool) -> str:
+    def run_task_checks(self, *, decides: bool) -> str:
         """Run the task checkers.
 
         Args:

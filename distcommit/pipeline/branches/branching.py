@@ -26,12 +26,12 @@ from distcommit.core.work import (
     WorkUnit,
     errors_of,
 )
-from distcommit.pipeline.branches.branch_pipeline import Lane
-from distcommit.pipeline.branches.chain import Chain, Rejection, Tally, without
+from distcommit.pipeline.branches.branch_pipeline import BranchPipeline
+from distcommit.pipeline.branches.chain import Chain, Rejection, Tally, without_rows
 from distcommit.pipeline.branches.error_columns import error_records, error_schema
-from distcommit.pipeline.branches.fork_routing import forked, rows_in
+from distcommit.pipeline.branches.fork_routing import route_records, row_mask
 from distcommit.pipeline.branches.piece import Piece, Rows
-from distcommit.pipeline.known_schemas import begin, known_to
+from distcommit.pipeline.known_schemas import begin_converter, converter_schemas
 from distcommit.pipeline.limits.progress_counters import WRITE, activity_in
 from distcommit.pipeline.limits.time_limit import at_most
 from distcommit.pipeline.maintenance.reprocess import FedAgain
@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 Rejections = Mapping[int, Rejection]
 """Rejections by row of the extractor's batch."""
-_Found = tuple[Sequence[Piece], Rejections]
+_Output = tuple[Sequence[Piece], Rejections]
 """The chain's output of a batch, and the rejected rows."""
 
 
@@ -68,7 +68,7 @@ class Branches:
         again = FedAgain.of(unit)
         names = again.branches if again is not None else tuple(branch.name for branch in flow.branches)
         epochs = again.epochs if again is not None else ()
-        self._only, self._is_reprocess = again.branch if again is not None else "", again is not None
+        self._only_branch, self._is_reprocess = again.branch if again is not None else "", again is not None
         publish = "append" if self._is_reprocess else flow.publish
         fields = (flow.source.provenance, unit.low.incarnation, names, flow.makes_several, epochs, publish)
         self._origin = Origin(*fields, extract_of(unit, flow.source.extract_of(unit.dataset_urn)))
@@ -76,8 +76,8 @@ class Branches:
         self._shared = Chain(flow.stages, flow.construct_seconds)
         self._errors: dict[str, AttemptFiles] = {}
         self._diverted: dict[str, int] = {}
-        branches = flow.branches if not self._only else (flow.branch(self._only),)
-        self._lanes = [Lane(branch, flow.construct_seconds) for branch in branches]
+        branches = flow.branches if not self._only_branch else (flow.branch(self._only_branch),)
+        self._pipelines = [BranchPipeline(branch, flow.construct_seconds) for branch in branches]
         self._is_plain = flow.fork is None and not (flow.stages or flow.branches[0].stages)
         self._is_whole = True
         self._tallied: list[list[Tally]] = []
@@ -87,14 +87,14 @@ class Branches:
         """Begin the work unit in all constructs and open the writers. `kept` is where converters store schemas."""
         for stage in self._flow.stages:
             with at_most(self._flow.construct_seconds, stage.name):
-                begin(stage, self._unit, kept)
-        for lane in self._lanes:
-            lane.open(self._unit, partial(self._open, lane), kept)
+                begin_converter(stage, self._unit, kept)
+        for pipeline in self._pipelines:
+            pipeline.open(self._unit, partial(self._open, pipeline), kept)
 
     def note_holes(self, holes: Sequence[SkippedRange]) -> None:
         """Pass holes to the first branch's writer: they hold for all branches."""
         if holes:
-            self._lanes[0].note_holes(holes)
+            self._pipelines[0].note_holes(holes)
 
     def take(self, batch: pa.RecordBatch, holes: Sequence[SkippedRange] = ()) -> None:
         """Pass a batch through the constructs to the writers, with the holes before its end.
@@ -107,30 +107,30 @@ class Branches:
         """
         self._schema = batch.schema
         if self._is_plain:
-            lane = self._lanes[0]
+            pipeline = self._pipelines[0]
             self._is_whole = False
             self.note_holes(holes)
-            lane.read += batch.num_rows
-            lane.kept += batch.num_rows
-            lane.write([Piece(batch)] if batch.num_rows else [], lambda rows: None)
+            pipeline.read += batch.num_rows
+            pipeline.with_output += batch.num_rows
+            pipeline.write([Piece(batch)] if batch.num_rows else [], lambda rows: None)
             self._is_whole = True
             return
         self._tallied = [[replace(tally) for tally in chain.tallies] for chain in self._chains]
         pieces, rejected = self._shared.run([Piece(batch)])
         with at_most(self._flow.construct_seconds if self._flow.fork else 0, "fork"):
-            by_branch = forked(self._flow, pieces, batch.num_rows, rejected, self._only)
-        made = [lane.run(without(by_branch[lane.branch.name], rejected)) for lane in self._lanes]
+            by_branch = route_records(self._flow, pieces, batch.num_rows, rejected, self._only_branch)
+        made = [pipeline.run(without_rows(by_branch[pipeline.branch.name], rejected)) for pipeline in self._pipelines]
         self._is_whole = False
         self.note_holes(holes)
         self._divert(
             batch,
             [
-                (self._only, rejected),
-                *((lane.branch.name, own) for lane, (_, own) in zip(self._lanes, made, strict=True)),
+                (self._only_branch, rejected),
+                *((pipeline.branch.name, own) for pipeline, (_, own) in zip(self._pipelines, made, strict=True)),
             ],
         )
-        for lane, found in zip(self._lanes, made, strict=True):
-            self._take(lane, batch, by_branch[lane.branch.name], rejected, found)
+        for pipeline, found in zip(self._pipelines, made, strict=True):
+            self._take(pipeline, batch, by_branch[pipeline.branch.name], rejected, found)
         self._is_whole, self._tallied = True, []
 
     def cut_back(self) -> bool:
@@ -142,25 +142,30 @@ class Branches:
         """
         for chain, tallies in zip(self._chains, self._tallied, strict=False):
             chain.tallies = tallies
-        return self._is_whole and not any(lane.error and lane.branch.optional for lane in self._lanes)
+        return self._is_whole and not any(pipeline.error and pipeline.branch.optional for pipeline in self._pipelines)
 
     def _take(
-        self, lane: Lane, batch: pa.RecordBatch, pieces: Sequence[Piece], rejected: Rejections, found: _Found
+        self,
+        pipeline: BranchPipeline,
+        batch: pa.RecordBatch,
+        pieces: Sequence[Piece],
+        rejected: Rejections,
+        output: _Output,
     ) -> None:
         """Write a branch's output of a batch, and count it."""
-        came = rows_in(pieces, batch.num_rows) if self._flow.fork is not None else np.ones(batch.num_rows, bool)
+        came = row_mask(pieces, batch.num_rows) if self._flow.fork is not None else np.ones(batch.num_rows, bool)
         came[list(rejected)] = True
-        made, own = found
-        kept = rows_in(made, batch.num_rows)
-        lane.read += int(np.count_nonzero(came))
-        lane.rejected += len(rejected) + len(own)
-        lane.kept += int(np.count_nonzero(kept))
+        made, own = output
+        accounted = row_mask(made, batch.num_rows)
+        pipeline.read += int(np.count_nonzero(came))
+        pipeline.rejected += len(rejected) + len(own)
+        pipeline.with_output += int(np.count_nonzero(accounted))
         provenance = self._origin.provenance
-        lane.write(made, partial(_origins, provenance, batch))
-        kept[[*rejected, *own]] = True
-        gone = None if kept.all() else _origins(provenance, batch, np.flatnonzero(~kept))
-        if gone is not None and provenance is not None:
-            lane.filtered.add_origins(gone, provenance)
+        pipeline.write(made, partial(_origins, provenance, batch))
+        accounted[[*rejected, *own]] = True
+        filtered = None if accounted.all() else _origins(provenance, batch, np.flatnonzero(~accounted))
+        if filtered is not None and provenance is not None:
+            pipeline.filtered.add_origins(filtered, provenance)
 
     def _divert(self, batch: pa.RecordBatch, rejected: Sequence[tuple[str, Rejections]]) -> None:
         """Write rejected input records, unchanged and in source order, to error branches. `rejected` is by branch."""
@@ -170,11 +175,11 @@ class Branches:
             writer.write(errors)
             self._diverted[name] += len(found)
 
-    def _open(self, lane: Lane) -> SinkWriter:
+    def _open(self, pipeline: BranchPipeline) -> SinkWriter:
         """Open a branch's writer; for a diverted branch, that of its error branch."""
-        if lane.is_diverted:
-            return self._open_errors(errors_of(lane.branch.name))
-        return lane.branch.sink.open_writer(*self._place(lane.branch.name), self._origin)
+        if pipeline.is_diverted:
+            return self._open_errors(errors_of(pipeline.branch.name))
+        return pipeline.branch.sink.open_writer(*self._place(pipeline.branch.name), self._origin)
 
     def _open_errors(self, branch: str) -> AttemptFiles:
         if branch not in self._errors:
@@ -192,19 +197,19 @@ class Branches:
 
     # -- the end
 
-    def ask(self, reached: Watermark, said: Filtered | None = None) -> None:
+    def run_task_checks(self, reached: Watermark, recorded: Filtered | None = None) -> None:
         """Run the task checkers, and pass the filtered records to the writers. Only `prepare` may follow.
 
         Args:
             reached: the attempt's actual high watermark.
-            said: filtered records that superseded files had recorded, to be recorded again.
+            recorded: filtered records that superseded files had recorded, to be recorded again.
 
         Raises:
             QualityError: if a mandatory task checker fails.
         """
         self._is_whole = False
         # Reprocessed records are the rejects of many work units: task checkers cannot judge them.
-        failures = [lane.ask(decides=not self._is_reprocess) for lane in self._lanes]
+        failures = [pipeline.run_task_checks(decides=not self._is_reprocess) for pipeline in self._pipelines]
         if failed := [failure for failure in failures if failure]:
             raise QualityError(
                 "the work unit fails a mandatory task checker",
@@ -213,39 +218,39 @@ class Branches:
                 found="; ".join(failed),
                 todo="correct the data or the checker; nothing of this work unit is published until it passes",
             )
-        self._holes = self._note_filtered(reached, said or Filtered({}, {}))
+        self._holes = self._note_filtered(reached, recorded or Filtered({}, {}))
 
     @property
     def prepares_apart(self) -> bool:
         """Whether `prepare` may run in another thread, and is worth it."""
-        writers = (*(lane.writer for lane in self._lanes), *self._errors.values())
+        writers = (*(pipeline.writer for pipeline in self._pipelines), *self._errors.values())
         return all(writer is not None and writer.prepares_apart for writer in writers)
 
     def prepare(self) -> tuple[BranchResult, ...]:
         """Prepare the commits of all branches and error branches."""
         results, holes = list[BranchResult](), self._holes
-        for lane in self._lanes:
-            results.append(lane.prepare(holes))
+        for pipeline in self._pipelines:
+            results.append(pipeline.prepare(holes))
             holes = ()
         sink, diverted = self._flow.errors.name, self._diverted
         return (*results, *(_errors_of(name, sink, diverted[name], made) for name, made in self._errors.items()))
 
     @property
     def _chains(self) -> list[Chain]:
-        return [self._shared, *(lane.chain for lane in self._lanes)]
+        return [self._shared, *(pipeline.chain for pipeline in self._pipelines)]
 
     @property
     def written(self) -> int:
         """Records given to writers so far."""
-        return sum(lane.written for lane in self._lanes)
+        return sum(pipeline.written for pipeline in self._pipelines)
 
     def failed(self) -> tuple[BranchResult, ...]:
         """Return the branches' results of a failed attempt: counts and errors."""
-        return tuple(lane.failed() for lane in self._lanes)
+        return tuple(pipeline.failed() for pipeline in self._pipelines)
 
     def constructs(self) -> tuple[ConstructCounts, ...]:
         """Return the counts of each construct."""
-        chains = [("", self._shared), *((lane.branch.name, lane.chain) for lane in self._lanes)]
+        chains = [("", self._shared), *((pipeline.branch.name, pipeline.chain) for pipeline in self._pipelines)]
         return tuple(
             tally.counts(_shown(branch), stage.name)
             for branch, chain in chains
@@ -254,36 +259,36 @@ class Branches:
 
     def seconds(self) -> Mapping[str, float]:
         """Return the seconds spent so far by construct and writer."""
-        writing = {activity_in(_shown(lane.branch.name), WRITE): lane.writing_s for lane in self._lanes}
+        writing = {activity_in(_shown(pipeline.branch.name), WRITE): pipeline.writing_s for pipeline in self._pipelines}
         return {activity_in(each.branch, each.construct): each.seconds for each in self.constructs()} | writing
 
     def schemas(self) -> SchemaIds:
         """Return the schemas of the dataset that converters know now."""
-        chains = [("", self._flow.stages), *((lane.branch.name, lane.stages) for lane in self._lanes)]
+        chains = [("", self._flow.stages), *((pipeline.branch.name, pipeline.stages) for pipeline in self._pipelines)]
         with at_most(self._flow.construct_seconds, "schemas_known"):
-            return known_to((stage, branch) for branch, stages in chains for stage in stages)
+            return converter_schemas((stage, branch) for branch, stages in chains for stage in stages)
 
     def abort(self) -> None:
         """Abort all writers, in reverse order of opening."""
-        for writer in reversed((*(lane.writer for lane in self._lanes), *self._errors.values())):
+        for writer in reversed((*(pipeline.writer for pipeline in self._pipelines), *self._errors.values())):
             try:
                 if writer is not None:
                     writer.abort()
             except Exception:  # the attempt already has an error to report
                 logger.warning("a writer could not be aborted", exc_info=True)
 
-    def _note_filtered(self, reached: Watermark, said: Filtered) -> Sequence[SkippedRange]:
+    def _note_filtered(self, reached: Watermark, recorded: Filtered) -> Sequence[SkippedRange]:
         """Record which input records were filtered: in a file of one of the writers, or else as the returned holes."""
-        sets = {branch: parsed(text) for branch, text in said.positions.items()}
-        for lane in self._lanes:
-            if lane.filtered.count():
-                sets.setdefault(lane.branch.name, OffsetSets()).update(lane.filtered)
+        sets = {branch: parsed(text) for branch, text in recorded.positions.items()}
+        for pipeline in self._pipelines:
+            if pipeline.filtered.count():
+                sets.setdefault(pipeline.branch.name, OffsetSets()).update(pipeline.filtered)
         has_offsets = self._origin.provenance is not None
-        counts = _filtered_by(self.constructs(), said.counts)
+        counts = _filtered_by(self.constructs(), recorded.counts)
         if not (sets if has_offsets else counts):
             return ()
         filtered = Filtered({branch: found.to_text() for branch, found in sets.items()}, counts)
-        writers: tuple[Lane | SinkWriter, ...] = (*self._lanes, *self._errors.values())
+        writers: tuple[BranchPipeline | SinkWriter, ...] = (*self._pipelines, *self._errors.values())
         if any(writer.note_filtered(filtered) for writer in writers):
             return ()
         if self._origin.replaces:  # no range of a reprocess unit can hold it
@@ -297,7 +302,7 @@ class Branches:
         """Write an error file without records whose footer has the filtered records."""
         if self._schema is None:
             return
-        name = errors_of(self._only)
+        name = errors_of(self._only_branch)
         self._open_errors(name).keep_without_records(filtered, error_schema(self._schema))
 
 

@@ -38,7 +38,7 @@ class Tally:
         filtered: records it dropped.
         noted: records that failed an informational check.
         seconds: time it spent.
-        said: the last input schema and the output schema that the converter declared for it.
+        declared: the last input schema and the output schema that the converter declared for it.
     """
 
     taken: int = 0
@@ -47,13 +47,13 @@ class Tally:
     filtered: int = 0
     noted: int = 0
     seconds: float = 0.0
-    said: tuple[pa.Schema, pa.Schema | None] | None = None
+    declared: tuple[pa.Schema, pa.Schema | None] | None = None
 
-    def schema_said(self, converter: Converter, schema: pa.Schema) -> pa.Schema | None:
+    def declared_schema(self, converter: Converter, schema: pa.Schema) -> pa.Schema | None:
         """Return the converter's declared output schema. Ask it once per input schema."""
-        if self.said is None or (self.said[0] is not schema and not self.said[0].equals(schema)):
-            self.said = schema, converter.convert_schema(schema)
-        return self.said[1]
+        if self.declared is None or (self.declared[0] is not schema and not self.declared[0].equals(schema)):
+            self.declared = schema, converter.convert_schema(schema)
+        return self.declared[1]
 
     def counts(self, branch: str, construct: str) -> ConstructCounts:
         return ConstructCounts(
@@ -101,10 +101,10 @@ class Chain:
                 if len(given) > 1:
                     found = by_first_row(merged_by_schema(found))
             tally.seconds += time.perf_counter() - began_s
-        return without(found, rejected), rejected
+        return without_rows(found, rejected), rejected
 
 
-def without(pieces: Iterable[Piece], rejected: Iterable[int]) -> list[Piece]:
+def without_rows(pieces: Iterable[Piece], rejected: Iterable[int]) -> list[Piece]:
     """Return the pieces without records of these rows, and without empty pieces."""
     gone = np.fromiter(rejected, np.int64)
     kept = [piece.only(~np.isin(piece.origin_rows(), gone)) if len(gone) else piece for piece in pieces]
@@ -127,11 +127,11 @@ def _converted(
 ) -> list[Piece]:
     rows, made = piece.rows, list[Piece]()
     seen = np.zeros(piece.records.num_rows, bool)
-    said = tally.schema_said(converter, piece.records.schema)
+    declared = tally.declared_schema(converter, piece.records.schema)
     for found in converter.convert(piece.records):
-        if said is not None and found.records.num_rows and not found.records.schema.equals(said):
+        if declared is not None and found.records.num_rows and not found.records.schema.equals(declared):
             raise _broken(
-                stage, f"records of the declared schema, {_schema_text(said)}", _schema_text(found.records.schema)
+                stage, f"records of the declared schema, {_schema_text(declared)}", _schema_text(found.records.schema)
             )
         own = _rows_of(stage, converter, found, len(seen))
         seen[slice(None) if own is None else own] = True

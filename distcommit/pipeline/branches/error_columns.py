@@ -22,9 +22,9 @@ def error_schema(given: pa.Schema) -> pa.Schema:
     return pa.schema([*own, *(pa.field(name, pa.string()) for name in ERROR_COLUMNS)])
 
 
-def error_records(records: pa.RecordBatch, *said: Sequence[str]) -> pa.RecordBatch:
-    """Return source records as rows of an error file. `said` has the values of `ERROR_COLUMNS`."""
-    columns = [*records.columns, *(pa.array(values, pa.string()) for values in said)]
+def error_records(records: pa.RecordBatch, *error_columns: Sequence[str]) -> pa.RecordBatch:
+    """Return source records as rows of an error file. `error_columns` has the values of `ERROR_COLUMNS`."""
+    columns = [*records.columns, *(pa.array(values, pa.string()) for values in error_columns)]
     return pa.RecordBatch.from_arrays(columns, schema=error_schema(records.schema))
 
 

@@ -18,7 +18,7 @@ from distcommit.pipeline.task_flow import TaskFlow
 _FORK = "fork"
 
 
-def forked(
+def route_records(
     flow: TaskFlow, pieces: Sequence[Piece], rows: int, rejected: dict[int, Rejection], only: str = ""
 ) -> Mapping[str, list[Piece]]:
     """Return the pieces for each branch. Add records that no branch takes to `rejected`.
@@ -54,12 +54,12 @@ def forked(
                 routed[name].append(piece.only(keep))
         _reject(flow, piece.origin_rows()[~somewhere], "no branch takes it", rejected)
     if only:
-        gone = rows_in(pieces, rows) & ~rows_in(routed[only], rows)
+        gone = row_mask(pieces, rows) & ~row_mask(routed[only], rows)
         _reject(flow, np.flatnonzero(gone), f"branch {only} does not take it any more", rejected)
     return routed
 
 
-def rows_in(pieces: Sequence[Piece], rows: int) -> npt.NDArray[np.bool_]:
+def row_mask(pieces: Sequence[Piece], rows: int) -> npt.NDArray[np.bool_]:
     """Return a mask of the extractor's rows that the pieces have records of."""
     mask = np.zeros(rows, bool)
     for piece in pieces:

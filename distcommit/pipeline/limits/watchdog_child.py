@@ -53,7 +53,7 @@ class Worker:
             os.kill(self._pid, signal.SIGKILL)
 
 
-class Stuck:
+class StuckConstruct:
     """A construct that has passed its deadline, with the data to record its failure."""
 
     def __init__(self, deadline_s: float, construct: str, import_path: str, store: bytes, work_unit: bytes) -> None:
@@ -61,7 +61,7 @@ class Stuck:
         self.import_path, self.store, self.work_unit = import_path, store, work_unit
 
 
-class Shared:
+class SharedMemory:
     """The memory that the worker writes.
 
     Args:
@@ -72,7 +72,7 @@ class Shared:
         self._descriptor = descriptor
         self._memory = mmap.mmap(descriptor, TEXTS_AT, prot=mmap.PROT_READ)
 
-    def stuck(self) -> Stuck | None:
+    def stuck(self) -> StuckConstruct | None:
         """Return the construct that has passed its deadline, if any."""
         (deadline_s,) = DEADLINE.unpack_from(self._memory)
         if not deadline_s or time.monotonic() < deadline_s:
@@ -84,16 +84,16 @@ class Shared:
             begin += size
         path, store, unit = texts
         construct = self._memory[NAME_AT : NAME_AT + name].decode(errors="replace")
-        stuck = Stuck(deadline_s, construct, path.decode(), store, unit)
+        stuck = StuckConstruct(deadline_s, construct, path.decode(), store, unit)
         time.sleep(0.05)
-        return stuck if self.is_still(stuck) else None
+        return stuck if self.is_stuck(stuck) else None
 
-    def is_still(self, stuck: Stuck) -> bool:
+    def is_stuck(self, stuck: StuckConstruct) -> bool:
         """Return whether the construct has still not returned."""
         return bool(DEADLINE.unpack_from(self._memory) == (stuck.deadline_s,))
 
 
-def watch(shared: Shared, worker: Worker, record_s: float) -> None:
+def watch(shared: SharedMemory, worker: Worker, record_s: float) -> None:
     """Wait for a construct that passes its deadline. Record its work unit as failed, durably, then kill the worker.
 
     Returns when the worker has ended. If the store cannot be written for `record_s` seconds, the worker is killed
@@ -109,24 +109,24 @@ def watch(shared: Shared, worker: Worker, record_s: float) -> None:
         recording = threading.Thread(target=_record, args=(shared, stuck, is_recorded), daemon=True)
         recording.start()
         recording.join(record_s)
-        if is_recorded or shared.is_still(stuck):
+        if is_recorded or shared.is_stuck(stuck):
             sys.stderr.write(f"construct {stuck.construct!a} does not return from native code: worker killed\n")
             sys.stderr.flush()
             worker.kill()
             os._exit(0)  # the recording thread may wait for the store
 
 
-def _record(shared: Shared, stuck: Stuck, is_recorded: list[bool]) -> None:
+def _record(shared: SharedMemory, stuck: StuckConstruct, is_recorded: list[bool]) -> None:
     """Record the work unit as failed. Retry until it is durable or the construct has returned."""
     if not stuck.work_unit:
         return
     sys.path[:] = stuck.import_path.split("\n")
-    while shared.is_still(stuck):
+    while shared.is_stuck(stuck):
         try:
             from distcommit.stores.state.stuck_work_unit import failure_of  # noqa: PLC0415 - for a fast start
 
             failure = failure_of(stuck.store, stuck.work_unit, stuck.construct)
-            if not shared.is_still(stuck):  # imports take a while
+            if not shared.is_stuck(stuck):  # imports take a while
                 return
             failure.put()
         except Exception as error:  # noqa: BLE001 - any failure is retried: the worker must not hang forever
@@ -151,7 +151,7 @@ def main() -> None:
     """Watch the worker. Arguments: descriptor of the shared memory, process descriptor, pid, seconds for the record."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all processes, but the driver ends the run
     descriptor, pidfd, pid = map(int, sys.argv[1:4])
-    watch(Shared(descriptor), Worker(pid, pidfd), float(sys.argv[4]))
+    watch(SharedMemory(descriptor), Worker(pid, pidfd), float(sys.argv[4]))
 
 
 if __name__ == "__main__":

@@ -140,7 +140,7 @@ class ClientNotes:
 
     def error(self, error: KafkaError) -> None:
         """Handle librdkafka's error_cb. A specific error takes precedence over "all brokers are down"."""
-        if self.tells_of_large_message:
+        if self.has_oversized_message:
             return
         if error.code() == KafkaError._ALL_BROKERS_DOWN:  # reported once, before or after the specific errors
             self._none_left = True
@@ -156,7 +156,7 @@ class ClientNotes:
         return self._none_left and self._one_refuses
 
     @property
-    def tells_of_large_message(self) -> bool:
+    def has_oversized_message(self) -> bool:
         """Whether a response exceeded the client's size limit, so that retries are useless."""
         return "receive.message.max.bytes" in self.last
 

@@ -24,7 +24,7 @@ from distcommit.core.work import SkippedRange, WorkUnit
 from distcommit.sources.kafka import client as kafka_client
 from distcommit.sources.kafka.arrivals import BATCH_RECORDS, Arrivals, Buffer, ranges_of, topic_of
 from distcommit.sources.kafka.client import ClientNotes, KafkaConnection
-from distcommit.sources.kafka.names import PartitionName, Unanswered
+from distcommit.sources.kafka.names import PartitionName, UnknownTopicId
 from distcommit.sources.kafka.topic_ids import topic_ids
 
 __all__ = ["KafkaExtraction", "KafkaExtractor"]
@@ -85,7 +85,7 @@ class KafkaExtractor(Extractor):
         self._buffers.clear()
         kafka_client.close_consumer(self._consumer)
 
-    def pump(self, buffer: Buffer) -> None:
+    def wait_for_messages(self, buffer: Buffer) -> None:
         """Wait a moment for messages of `buffer`, and sort what arrives into the buffers."""
         began_s = time.monotonic()
         first = self._consumer.poll(0.1)  # consume() would always wait for its full timeout
@@ -116,7 +116,7 @@ class KafkaExtractor(Extractor):
         for other in (buffer, *arrived):  # records that arrive later need another check
             other.is_of_topic = ids[topic_of(other.unit)] == other.unit.low.incarnation and not other.unfinished
         actual, planned, urn = ids[topic_of(buffer.unit)], buffer.unit.low.incarnation, buffer.unit.dataset_urn
-        if isinstance(actual, Unanswered):
+        if isinstance(actual, UnknownTopicId):
             raise TransientError(
                 "Kafka does not return the topic's id, so that a recreated topic can't be ruled out",
                 dataset=urn,
@@ -222,7 +222,7 @@ class KafkaExtractor(Extractor):
         waiting = "; ".join(f"{topic} [{partition}]" for topic, partition in list(late)[:5])
         problem = "Kafka has sent nothing for too long"
         todo = "check the brokers of these partitions, then run again; or raise source.idle_timeout_s"
-        if self._notes.tells_of_large_message:
+        if self._notes.has_oversized_message:
             problem = "Kafka has a message that is larger than the client settings allow"
             todo = "raise receive.message.max.bytes in source.client above the topic's max.message.bytes"
         error = TransientError(
@@ -252,7 +252,7 @@ class KafkaExtraction(Extraction):
         buffer = self._buffer
         while True:
             while not buffer.ready():
-                self._extractor.pump(buffer)
+                self._extractor.wait_for_messages(buffer)
             if buffer.error is not None:
                 raise buffer.error
             messages = buffer.take()

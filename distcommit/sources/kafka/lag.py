@@ -24,7 +24,7 @@ _SMALL = {"queued.min.messages": "1", "fetch.message.max.bytes": "65536"}
 """Consumer settings for fetching one message per partition."""
 
 
-def lags_of(
+def dataset_lags(
     connection: KafkaConnection, kind: Literal["topic", "partition"], states: Mapping[str, DatasetState]
 ) -> Iterator[Lag]:
     """Yield the lag of each dataset whose topic exists.

@@ -126,7 +126,7 @@ class PartitionLog(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Unanswered:
+class UnknownTopicId:
     """A topic id that could not be requested, with the error."""
 
     error: str

@@ -36,7 +36,7 @@ from distcommit.sources.kafka.names import (
     OWNED_KEYS,
     KafkaDataset,
     TopicSelection,
-    Unanswered,
+    UnknownTopicId,
     no_such_topic,
     topic_named_by,
 )
@@ -219,10 +219,10 @@ class KafkaSource(BaseModel, SourceSettings):
         return group_positions(self.connection(), self.selection, self.dataset, group)
 
     def lags(self, states: Mapping[str, DatasetState]) -> Iterator[Lag]:
-        """Yield unread offsets and the age of the first unread message. See `lags_of`."""
-        from distcommit.sources.kafka.lag import lags_of  # noqa: PLC0415 - a job file is read without a client
+        """Yield unread offsets and the age of the first unread message. See `dataset_lags`."""
+        from distcommit.sources.kafka.lag import dataset_lags  # noqa: PLC0415 - a job file is read without a client
 
-        yield from lags_of(self.connection(), self.dataset, states)
+        yield from dataset_lags(self.connection(), self.dataset, states)
 
     def open(self) -> KafkaExtractor:
         """Return a connected extractor.
@@ -287,7 +287,7 @@ class KafkaSource(BaseModel, SourceSettings):
         unseen = [
             name for dataset in chunk for name in dataset.names() if not stored_positions(states.get(dataset.urn))
         ]
-        ids: Mapping[str, str | Unanswered] = {}
+        ids: Mapping[str, str | UnknownTopicId] = {}
         if queries.knows_topic_ids:  # before the offsets: the extractor compares the id again after reading
             from distcommit.sources.kafka.topic_ids import topic_ids  # noqa: PLC0415 - a job file is read without a client
 
@@ -298,7 +298,7 @@ class KafkaSource(BaseModel, SourceSettings):
             state, topic_id = states.get(dataset.urn), ids.get(dataset.topic, "")
             again = states.to_read_again(dataset.urn)
             try:
-                if isinstance(topic_id, Unanswered):
+                if isinstance(topic_id, UnknownTopicId):
                     raise unreadable(dataset.urn, f"its topic id: {topic_id.error}")
                 is_new = state is None or (state.watermark is None and not state.done_epoch)
                 followed = is_new and any(stored_positions(states.anywhere(urn)) for urn in dataset.of_topic)

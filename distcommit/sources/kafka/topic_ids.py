@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 
 from distcommit.core.errors import DistcommitError
 from distcommit.sources.kafka.client import KafkaConnection, KafkaQueries, error_text
-from distcommit.sources.kafka.names import Unanswered
+from distcommit.sources.kafka.names import UnknownTopicId
 
 logger = logging.getLogger(__name__)
 
@@ -18,17 +18,19 @@ _NONE = "AAAAAAAAAAAAAAAAAAAAAA"  # sixteen zero bytes, from a cluster without t
 _CHUNK = 500
 
 
-def topic_ids(connection: KafkaConnection, admin: AdminClient, topics: Collection[str]) -> dict[str, str | Unanswered]:
+def topic_ids(
+    connection: KafkaConnection, admin: AdminClient, topics: Collection[str]
+) -> dict[str, str | UnknownTopicId]:
     """Return the id of each topic; empty if the cluster has none (Kafka before 2.8)."""
     listed = sorted(topics)
-    ids: dict[str, str | Unanswered] = {}
+    ids: dict[str, str | UnknownTopicId] = {}
     for start in range(0, len(listed), _CHUNK):
         chunk = TopicCollection(listed[start : start + _CHUNK])
         for topic, future in admin.describe_topics(chunk, request_timeout=connection.request_timeout_s).items():
             try:
                 topic_id = str(future.result().topic_id)
             except KafkaException as error:
-                ids[topic] = Unanswered(connection.masked(error_text(error)))
+                ids[topic] = UnknownTopicId(connection.masked(error_text(error)))
             else:
                 ids[topic] = "" if topic_id == _NONE else topic_id
     return ids
