@@ -188,13 +188,13 @@ def _checked(
 
 def _reject(stage: Stage, tally: Tally, rejected: dict[int, Rejection], row: int, reason: str) -> None:
     if stage.on_failure == "fail":
-        raise turned_away(stage.name, reason)
+        raise rejection_error(stage.name, reason)
     if row not in rejected:
         tally.rejected += 1
         rejected[row] = Rejection(stage.name, reason_text(reason, 1000))
 
 
-def turned_away(construct: str, reason: str) -> RecordError:
+def rejection_error(construct: str, reason: str) -> RecordError:
     """Return the error that fails a work unit because of a rejected record."""
     return RecordError(
         TURNED_AWAY,

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.pipeline.branches.chain import Rejection, turned_away
+from distcommit.pipeline.branches.chain import Rejection, rejection_error
 from distcommit.pipeline.branches.piece import Piece
 from distcommit.pipeline.branches.source_order import in_source_order
 from distcommit.pipeline.task_flow import TaskFlow
@@ -70,7 +70,7 @@ def row_mask(pieces: Sequence[Piece], rows: int) -> npt.NDArray[np.bool_]:
 def _reject(flow: TaskFlow, rows: npt.NDArray[np.int64], reason: str, rejected: dict[int, Rejection]) -> None:
     for row in rows.tolist():
         if flow.on_rejected == "fail":
-            raise turned_away(_FORK, reason)
+            raise rejection_error(_FORK, reason)
         rejected.setdefault(row, Rejection(_FORK, reason))
 
 

@@ -68,7 +68,7 @@ class AgedDataset(PublishedFiles):
         """Yield expired files. Raises as `live`."""
         return filter(horizon.is_past, self.live())
 
-    def is_worn(self) -> bool:
+    def is_obsolete(self) -> bool:
         """Return whether the newest tombstone is an expiry tombstone and all files that it names are deleted.
 
         An empty tombstone then replaces it, so that runs no longer look for these files. A tombstone that names only
@@ -108,7 +108,7 @@ class RetainedFiles(MaintenanceSource):
         if state.watermark is None:
             return None
         aged, horizon = self.aged(state.dataset_urn, state.done_epoch), Horizon(self.before_ms, state.done_epoch)
-        if next(aged.past(horizon), None) is None and not aged.is_worn():
+        if next(aged.past(horizon), None) is None and not aged.is_obsolete():
             return None
         return plan_of(state, horizon.unit(state.dataset_urn, state.watermark.incarnation, 1))
 

@@ -96,7 +96,7 @@ class TopicSelection:
             return False
         return not any(pattern.fullmatch(topic) for pattern in self._exclude_patterns)
 
-    def passes_over(self, topic: str) -> bool:
+    def skips_internal(self, topic: str) -> bool:
         """Return whether a pattern matches the name, but it is skipped because it is internal to Kafka."""
         if not topic.startswith("__") or topic in self._topics or topic in self._exclude:
             return False

@@ -234,7 +234,7 @@ def _skipped(
     return SkippedRange(str(partition), position, low, reason, incarnation=topic_id)
 
 
-def expired(urn: str, logs: Mapping[int, PartitionLog | str], state: DatasetState | None) -> PlanError | None:
+def expiry_error(urn: str, logs: Mapping[int, PartitionLog | str], state: DatasetState | None) -> PlanError | None:
     """Return the error of the first partition whose records were deleted before they were read; None if there is
     none."""
     stored = stored_positions(state)

@@ -40,7 +40,7 @@ from distcommit.sources.kafka.names import (
     no_such_topic,
     topic_named_by,
 )
-from distcommit.sources.kafka.plan import expired, plan_dataset, read_to, stored_positions, unreadable, up_to
+from distcommit.sources.kafka.plan import expiry_error, plan_dataset, read_to, stored_positions, unreadable, up_to
 from distcommit.sources.plan_error import PlanError
 
 if TYPE_CHECKING:
@@ -262,7 +262,7 @@ class KafkaSource(BaseModel, SourceSettings):
             missing.discard(name)
             if self.dataset == "topic" and not owned(name):  # the cheapest check first: most topics belong to others
                 continue
-            if select.passes_over(name) and owned(name):
+            if select.skips_internal(name) and owned(name):
                 yield PassedOver(name, _INTERNAL)
             if name not in select:
                 continue
@@ -309,7 +309,7 @@ class KafkaSource(BaseModel, SourceSettings):
                 remedy = error.remedy if isinstance(error, PlanError) else ()
                 yield DatasetProblem(dataset.urn, str(error), remedy)
                 continue
-            if self.expired_offsets == "skip" and (loss := expired(dataset.urn, logs, state)) is not None:
+            if self.expired_offsets == "skip" and (loss := expiry_error(dataset.urn, logs, state)) is not None:
                 yield DatasetProblem(dataset.urn, str(loss), loss.remedy)
             if planned is not None:
                 yield planned
