@@ -113,8 +113,8 @@ def postgresql_arguments(url: str, tls: Tls, environment: Mapping[str, str] = os
 def uri_with_tls(uri: str, tls: Tls) -> str:
     """Return a PostgreSQL URI with the options of `postgresql_arguments`."""
     parts, arguments = urlsplit(uri), postgresql_arguments(uri, tls)
-    kept = [(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name not in arguments]
-    return parts._replace(query=urlencode([*kept, *arguments.items()], safe="/")).geturl()
+    options = [(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name not in arguments]
+    return parts._replace(query=urlencode([*options, *arguments.items()], safe="/")).geturl()
 
 
 def _is_remote_postgresql(parts: SplitResult, options: Mapping[str, str], environment: Mapping[str, str]) -> bool:

@@ -82,8 +82,8 @@ def _has_folders(fs: FileSystem, folder: str) -> None:
     _expect(fs, below, "show a deletion at once", ([], None), _look(fs, below, file))
     _expect(fs, below, "delete an empty folder", (True, None), (fs.delete_folder(below), fs.status(below)))
     deep = f"{folder}/{_DEEP}"
-    kept = _result(fs.make_folders, deep), _result(_write, fs, f"{deep}/a", b"x"), _names(fs, deep)
-    _expect(fs, deep, "store a file at a long path", (_DONE, _DONE, ["a"]), kept)
+    results = _result(fs.make_folders, deep), _result(_write, fs, f"{deep}/a", b"x"), _names(fs, deep)
+    _expect(fs, deep, "store a file at a long path", (_DONE, _DONE, ["a"]), results)
 
 
 def _renames(fs: FileSystem, folder: str) -> None:

@@ -134,10 +134,10 @@ class BranchPipeline:
         if not made or self.writer is None:
             return
         grouped = merged_by_schema(made, with_metadata=False)
-        for check, asked in zip(self.branch.checks, self.checks, strict=True):
+        for check, task_check in zip(self.branch.checks, self.checks, strict=True):
             for piece in grouped if check.checker.groups_schemas else in_source_order(grouped):
                 with self.at(check.name):
-                    asked.see(piece.records)
+                    task_check.see(piece.records)
         with self._writing():
             for piece in grouped:
                 check_levels(piece.records.schema)
@@ -162,9 +162,9 @@ class BranchPipeline:
         """
         if self.is_diverted:
             return ""
-        for check, asked in zip(self.branch.checks, self.checks, strict=True):
+        for check, task_check in zip(self.branch.checks, self.checks, strict=True):
             with self.at(check.name):
-                passed, detail = asked.outcome(self.counts)
+                passed, detail = task_check.outcome(self.counts)
                 result = CheckOutcome(
                     check.name, bool(passed), check.is_mandatory and decides, reason_text(detail, 500)
                 )

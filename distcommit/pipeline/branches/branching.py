@@ -65,10 +65,10 @@ class Branches:
 
     def __init__(self, flow: TaskFlow, unit: WorkUnit, area: StagingArea, identity: AttemptIdentity) -> None:
         self._flow, self._unit, self._area, self._identity = flow, unit, area, identity
-        again = FedAgain.of(unit)
-        names = again.branches if again is not None else tuple(branch.name for branch in flow.branches)
-        epochs = again.epochs if again is not None else ()
-        self._only_branch, self._is_reprocess = again.branch if again is not None else "", again is not None
+        reprocessed = FedAgain.of(unit)
+        names = tuple(branch.name for branch in flow.branches) if reprocessed is None else reprocessed.branches
+        epochs = () if reprocessed is None else reprocessed.epochs
+        self._only_branch, self._is_reprocess = "" if reprocessed is None else reprocessed.branch, bool(reprocessed)
         publish = "append" if self._is_reprocess else flow.publish
         fields = (flow.source.provenance, unit.low.incarnation, names, flow.makes_several, epochs, publish)
         self._origin = Origin(*fields, extract_of(unit, flow.source.extract_of(unit.dataset_urn)))
@@ -119,18 +119,20 @@ class Branches:
         pieces, rejected = self._shared.run([Piece(batch)])
         with at_most(self._flow.construct_seconds if self._flow.fork else 0, "fork"):
             by_branch = route_records(self._flow, pieces, batch.num_rows, rejected, self._only_branch)
-        made = [pipeline.run(without_rows(by_branch[pipeline.branch.name], rejected)) for pipeline in self._pipelines]
+        outputs = [
+            pipeline.run(without_rows(by_branch[pipeline.branch.name], rejected)) for pipeline in self._pipelines
+        ]
         self._is_whole = False
         self.note_holes(holes)
         self._divert(
             batch,
             [
                 (self._only_branch, rejected),
-                *((pipeline.branch.name, own) for pipeline, (_, own) in zip(self._pipelines, made, strict=True)),
+                *((pipeline.branch.name, own) for pipeline, (_, own) in zip(self._pipelines, outputs, strict=True)),
             ],
         )
-        for pipeline, found in zip(self._pipelines, made, strict=True):
-            self._take(pipeline, batch, by_branch[pipeline.branch.name], rejected, found)
+        for pipeline, output in zip(self._pipelines, outputs, strict=True):
+            self._take(pipeline, batch, by_branch[pipeline.branch.name], rejected, output)
         self._is_whole, self._tallied = True, []
 
     def cut_back(self) -> bool:
@@ -169,11 +171,11 @@ class Branches:
 
     def _divert(self, batch: pa.RecordBatch, rejected: Sequence[tuple[str, Rejections]]) -> None:
         """Write rejected input records, unchanged and in source order, to error branches. `rejected` is by branch."""
-        for name, found in _by_error_branch(rejected).items():
-            writer, errors = self._open_errors(name), _rejected_records(batch, found)
+        for name, rejections in _by_error_branch(rejected).items():
+            writer, errors = self._open_errors(name), _rejected_records(batch, rejections)
             check_levels(errors.schema)
             writer.write(errors)
-            self._diverted[name] += len(found)
+            self._diverted[name] += len(rejections)
 
     def _open(self, pipeline: BranchPipeline) -> SinkWriter:
         """Open a branch's writer; for a diverted branch, that of its error branch."""
@@ -233,7 +235,7 @@ class Branches:
             results.append(pipeline.prepare(holes))
             holes = ()
         sink, diverted = self._flow.errors.name, self._diverted
-        return (*results, *(_errors_of(name, sink, diverted[name], made) for name, made in self._errors.items()))
+        return (*results, *(_errors_of(name, sink, diverted[name], writer) for name, writer in self._errors.items()))
 
     @property
     def _chains(self) -> list[Chain]:
@@ -260,7 +262,8 @@ class Branches:
     def seconds(self) -> Mapping[str, float]:
         """Return the seconds spent so far by construct and writer."""
         writing = {activity_in(_shown(pipeline.branch.name), WRITE): pipeline.writing_s for pipeline in self._pipelines}
-        return {activity_in(each.branch, each.construct): each.seconds for each in self.constructs()} | writing
+        counts = self.constructs()
+        return {activity_in(count.branch, count.construct): count.seconds for count in counts} | writing
 
     def schemas(self) -> SchemaIds:
         """Return the schemas of the dataset that converters know now."""
@@ -287,7 +290,7 @@ class Branches:
         counts = _filtered_by(self.constructs(), recorded.counts)
         if not (sets if has_offsets else counts):
             return ()
-        filtered = Filtered({branch: found.to_text() for branch, found in sets.items()}, counts)
+        filtered = Filtered({branch: offsets.to_text() for branch, offsets in sets.items()}, counts)
         writers: tuple[BranchPipeline | SinkWriter, ...] = (*self._pipelines, *self._errors.values())
         if any(writer.note_filtered(filtered) for writer in writers):
             return ()
@@ -357,7 +360,7 @@ def _rejected_records(batch: pa.RecordBatch, rejected: Mapping[int, tuple[str, R
     """Return rejected input records, unchanged, with the rejecting branch, construct and reason."""
     rows = sorted(rejected)
     branches, why = zip(*(rejected[row] for row in rows), strict=True)
-    reasons = ([each.construct for each in why], [each.reason for each in why])
+    reasons = ([rejection.construct for rejection in why], [rejection.reason for rejection in why])
     return error_records(batch.take(pa.array(rows, pa.int64())), branches, *reasons)
 
 

@@ -91,70 +91,73 @@ class Chain:
             ConfigurationError: if a construct cannot process its input, breaks its contract, or exceeds its time limit.
         """
         rejected: dict[int, Rejection] = {}
-        found = list(pieces)
+        current = list(pieces)
         for stage, tally in zip(self.stages, self.tallies, strict=True):
             began_s, self.at = time.perf_counter(), stage.name
             with at_most(self.seconds, stage.name):
-                given = found if stage.construct.groups_schemas else in_source_order(found)
-                made = [made for piece in given for made in _through(stage, tally, piece, rejected)]
-                found = by_first_row(map(ascending, made))
+                given = current if stage.construct.groups_schemas else in_source_order(current)
+                outputs = [output for piece in given for output in _through(stage, tally, piece, rejected)]
+                current = by_first_row(map(ascending, outputs))
                 if len(given) > 1:
-                    found = by_first_row(merged_by_schema(found))
+                    current = by_first_row(merged_by_schema(current))
             tally.seconds += time.perf_counter() - began_s
-        return without_rows(found, rejected), rejected
+        return without_rows(current, rejected), rejected
 
 
 def without_rows(pieces: Iterable[Piece], rejected: Iterable[int]) -> list[Piece]:
     """Return the pieces without records of these rows, and without empty pieces."""
-    gone = np.fromiter(rejected, np.int64)
-    kept = [piece.only(~np.isin(piece.origin_rows(), gone)) if len(gone) else piece for piece in pieces]
-    return [piece for piece in kept if piece.records.num_rows]
+    excluded = np.fromiter(rejected, np.int64)
+    if len(excluded):
+        pieces = [piece.only(~np.isin(piece.origin_rows(), excluded)) for piece in pieces]
+    return [piece for piece in pieces if piece.records.num_rows]
 
 
 def _through(stage: Stage, tally: Tally, piece: Piece, rejected: dict[int, Rejection]) -> list[Piece]:
     tally.taken += piece.records.num_rows
     construct = stage.construct
     if isinstance(construct, Converter):
-        made = _converted(stage, tally, construct, piece, rejected)
+        outputs = _converted(stage, tally, construct, piece, rejected)
     else:
-        made = _checked(stage, tally, construct, piece, rejected)
-    tally.made += sum(found.records.num_rows for found in made)
-    return made
+        outputs = _checked(stage, tally, construct, piece, rejected)
+    tally.made += sum(output.records.num_rows for output in outputs)
+    return outputs
 
 
 def _converted(
     stage: Stage, tally: Tally, converter: Converter, piece: Piece, rejected: dict[int, Rejection]
 ) -> list[Piece]:
-    rows, made = piece.rows, list[Piece]()
-    seen = np.zeros(piece.records.num_rows, bool)
+    rows, outputs = piece.rows, list[Piece]()
+    accounted = np.zeros(piece.records.num_rows, bool)
     declared = tally.declared_schema(converter, piece.records.schema)
-    for found in converter.convert(piece.records):
-        if declared is not None and found.records.num_rows and not found.records.schema.equals(declared):
+    for converted in converter.convert(piece.records):
+        records = converted.records
+        if declared is not None and records.num_rows and not records.schema.equals(declared):
             raise _broken(
-                stage, f"records of the declared schema, {_schema_text(declared)}", _schema_text(found.records.schema)
+                stage, f"records of the declared schema, {_schema_text(declared)}", _schema_text(records.schema)
             )
-        own = _rows_of(stage, converter, found, len(seen))
-        seen[slice(None) if own is None else own] = True
-        if found.records.num_rows:  # the schema of an empty result may be incomplete
-            made.append(Piece(found.records, rows if own is None else own if rows is None else rows[own]))
-        for row, reason in found.rejected.items():
-            if not 0 <= row < len(seen):
-                raise _broken(stage, "rejected rows within the batch", f"row {row} of {len(seen)}")
-            seen[row] = True
+        own = _rows_of(stage, converter, converted, len(accounted))
+        accounted[slice(None) if own is None else own] = True
+        if records.num_rows:  # the schema of an empty result may be incomplete
+            outputs.append(Piece(records, rows if own is None else own if rows is None else rows[own]))
+        for row, reason in converted.rejected.items():
+            if not 0 <= row < len(accounted):
+                raise _broken(stage, "rejected rows within the batch", f"row {row} of {len(accounted)}")
+            accounted[row] = True
             _reject(stage, tally, rejected, row if rows is None else int(rows[row]), reason)
-    tally.filtered += int(len(seen) - np.count_nonzero(seen))
-    return made
+    tally.filtered += int(len(accounted) - np.count_nonzero(accounted))
+    return outputs
 
 
-def _rows_of(stage: Stage, converter: Converter, found: Converted, rows: int) -> Rows | None:
+def _rows_of(stage: Stage, converter: Converter, converted: Converted, rows: int) -> Rows | None:
     """Return the validated input row of each output record; None if rows are unchanged."""
-    if found.rows is None:
-        if found.records.num_rows != rows:
-            raise _broken(stage, f"{rows} records, because it returns no rows", f"{found.records.num_rows} records")
+    records = converted.records.num_rows
+    if converted.rows is None:
+        if records != rows:
+            raise _broken(stage, f"{rows} records, because it returns no rows", f"{records} records")
         return None
-    if len(found.rows) != found.records.num_rows or found.rows.null_count:
-        raise _broken(stage, f"a row for each of {found.records.num_rows} records", f"{len(found.rows)} rows, or nulls")
-    own: Rows = found.rows.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    if len(converted.rows) != records or converted.rows.null_count:
+        raise _broken(stage, f"a row for each of {records} records", f"{len(converted.rows)} rows, or nulls")
+    own: Rows = converted.rows.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
     if len(own) and not (own.min() >= 0 and own.max() < rows):
         raise _broken(stage, f"rows of a batch of {rows}", f"rows from {own.min()} to {own.max()}")
     is_ascending = bool((own[1:] > own[:-1]).all())

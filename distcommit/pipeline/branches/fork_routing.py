@@ -54,8 +54,8 @@ def route_records(
                 routed[name].append(piece.only(keep))
         _reject(flow, piece.origin_rows()[~somewhere], "no branch takes it", rejected)
     if only:
-        gone = row_mask(pieces, rows) & ~row_mask(routed[only], rows)
-        _reject(flow, np.flatnonzero(gone), f"branch {only} does not take it any more", rejected)
+        elsewhere = row_mask(pieces, rows) & ~row_mask(routed[only], rows)
+        _reject(flow, np.flatnonzero(elsewhere), f"branch {only} does not take it any more", rejected)
     return routed
 
 

@@ -33,7 +33,7 @@ def merged_by_schema(pieces: Sequence[Piece], *, with_metadata: bool = True) -> 
     groups: list[tuple[pa.Schema, list[Piece]]] = []
     for piece in pieces:
         schema = piece.records.schema if with_metadata else piece.records.schema.remove_metadata()
-        group = next((found for known, found in groups if known.equals(schema, check_metadata=True)), None)
+        group = next((same for other, same in groups if other.equals(schema, check_metadata=True)), None)
         if group is None:
             groups.append((schema, [piece]))
         else:

@@ -72,7 +72,7 @@ class AgedDataset(PublishedFiles):
         """Return whether the newest tombstone is an expiry tombstone and all files that it names are deleted.
 
         An empty tombstone then replaces it, so that runs no longer look for these files. A tombstone that names only
-        its predecessor is not worn. Raises as `live`.
+        its predecessor is not obsolete. Raises as `live`.
         """
         for stone in self.replacements():
             named = [file.path for file in stone.files if not is_tombstone(file.path)]

@@ -37,7 +37,7 @@ class KnownRecords:
         """Return everything in the form that a tombstone stores."""
         return [
             ReplacedRecords(
-                incarnation, branches, {branch: found.to_text() for branch, found in sorted(sets.items())}, retained
+                incarnation, branches, {branch: offsets.to_text() for branch, offsets in sorted(sets.items())}, retained
             )
             for (incarnation, branches, retained), sets in self._sets.items()
         ]

@@ -112,14 +112,14 @@ class ErrorFiles(MaintenanceSource):
             key = footer.incarnation, branch, footer.branches if branch else names, read_epoch
             groups.setdefault(key, []).append(file)
         return tuple(
-            _again(branch, branches, state.done_epoch, files).unit(
+            _reprocessed(branch, branches, state.done_epoch, files).unit(
                 state.dataset_urn, incarnation, sum(file.footer.records for file in files)
             )
             for (incarnation, branch, branches, _), files in groups.items()
         )
 
 
-def _again(branch: str, branches: tuple[str, ...], base: int, files: Sequence[LiveFile]) -> FedAgain:
+def _reprocessed(branch: str, branches: tuple[str, ...], base: int, files: Sequence[LiveFile]) -> FedAgain:
     epochs = tuple(sorted({epoch for file in files for epoch in _epochs(file.footer)}))
     return FedAgain(branch, branches, base, epochs, tuple(file.path for file in files))
 
@@ -147,8 +147,8 @@ class _ErrorFilesExtraction(MaintenanceExtraction):
         self._retired, self._footers, self._bytes = list[RetiredFile](), list[Footer](), 0
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        again, fs = FedAgain.of(self.unit), self._source.fs
-        for below in again.files if again is not None else ():
+        reprocessed, fs = FedAgain.of(self.unit), self._source.fs
+        for below in reprocessed.files if reprocessed is not None else ():
             path, records = f"{self._source.output}/{below}", 0
             footer, status = read_footer(fs, path), fs.status(path)
             if footer is None or status is None:
@@ -194,8 +194,8 @@ class _ErrorFilesExtraction(MaintenanceExtraction):
     ) -> tuple[BranchResult, ...]:
         """Return the results with a staged tombstone, beside the new error files, that names the files read to their
         end."""
-        again = FedAgain.of(self.unit)
-        if again is None or not self._retired:
+        reprocessed = FedAgain.of(self.unit)
+        if reprocessed is None or not self._retired:
             return tuple(results)
         tombstone = Tombstone(
             version=TOMBSTONE_VERSION,
@@ -204,14 +204,14 @@ class _ErrorFilesExtraction(MaintenanceExtraction):
             run_id=identity.run_id,
             work_unit_id=identity.work_unit_id,
             attempt=identity.attempt,
-            base=again.base,
-            branch=again.branch,
+            base=reprocessed.base,
+            branch=reprocessed.branch,
             fed=sum(file.records for file in self._retired),
             written=sum(result.records_written for result in results),
             rejected=sum(result.records_diverted for result in results),
             files=tuple(self._retired),
         )
-        staged, name = stage_tombstone(area, tombstone), errors_of(again.branch)
+        staged, name = stage_tombstone(area, tombstone), errors_of(reprocessed.branch)
         if all(result.branch != name for result in results):
             return (*results, BranchResult(name, self._source.flow.errors.name, (staged,)))
         return tuple(

@@ -212,10 +212,10 @@ class KafkaQueries:
         """
         highs = self._answers(self._offsets(names, OffsetSpec.latest()))  # type: ignore[no-untyped-call]
         at_end = {name: high for name, high in highs.items() if read_to.get(name) == high}
-        asked = [self._offsets([name for name in names if name not in at_end], OffsetSpec.earliest())]  # type: ignore[no-untyped-call]
+        requests = [self._offsets([name for name in names if name not in at_end], OffsetSpec.earliest())]  # type: ignore[no-untyped-call]
         if not isinstance(start, str):
-            asked.append(self._offsets(unseen, OffsetSpec.for_timestamp(int(start.timestamp() * 1000))))
-        lows, begins = (self._answers(futures) for futures in (*asked, *([{}] if len(asked) < 2 else [])))
+            requests.append(self._offsets(unseen, OffsetSpec.for_timestamp(int(start.timestamp() * 1000))))
+        lows, begins = (self._answers(futures) for futures in (*requests, *([{}] if len(requests) < 2 else [])))
         lows |= at_end
         logs: dict[PartitionName, PartitionLog | str] = {}
         for name, low in lows.items():
@@ -256,7 +256,7 @@ class KafkaQueries:
         return self.admin.list_offsets(wanted, isolation_level=isolation, request_timeout=timeout_s)
 
     def _answers(self, futures: Mapping[TopicPartition, Future[Any]]) -> dict[PartitionName, int | str]:
-        return {(asked.topic, asked.partition): self._answer(future) for asked, future in futures.items()}
+        return {(name.topic, name.partition): self._answer(future) for name, future in futures.items()}
 
     def _answer(self, future: Future[Any]) -> int | str:
         try:

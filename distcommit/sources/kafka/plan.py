@@ -82,8 +82,8 @@ def plan_dataset(
     start, skipped, ranges = _begins(rules, urn, logs, state, topic_id, topic_followed=topic_followed)
     limit = min(filter(None, (rules.records_per_dataset, most)), default=0)
     shares = fair_shares([high - low for _, low, high in ranges], limit)
-    kept = {*start, *(skip.partition for skip in skipped)}
-    taken = [(p, low, low + n) for (p, low, _), n in zip(ranges, shares, strict=True) if n or str(p) in kept]
+    always = {*start, *(skip.partition for skip in skipped)}
+    taken = [(p, low, low + n) for (p, low, _), n in zip(ranges, shares, strict=True) if n or str(p) in always]
     units: list[WorkUnit] = []
     for packed in pack(taken, rules.records_per_work_unit, split=not rules.bytes_per_dataset):
         low_mark = Watermark({str(p): low for p, low, _ in packed}, topic_id)

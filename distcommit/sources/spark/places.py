@@ -21,8 +21,8 @@ def selects(options: Mapping[str, object], reader: str, target: Target) -> bool:
     """
     texts = {name.lower(): str(value) for name, value in options.items()}
     reads: Mapping[str, Callable[[Mapping[str, str], Target], bool]] = {"jdbc": _by_jdbc, "kafka": _by_kafka}
-    if found := reads.get(reader.lower()):
-        return found(texts, target)
+    if selects_target := reads.get(reader.lower()):
+        return selects_target(texts, target)
     path = texts.get("path", "")
     if target.kind == "table":
         is_elsewhere = path.partition(".")[0] in target.elsewhere and path.count(".") > target.name.count(".")
