@@ -27,7 +27,7 @@ from distcommit.core.errors import ConfigurationError
 from distcommit.core.ports import FileAccess, FileStatus, FolderEntry
 from distcommit.core.support.request_counts import REQUESTS
 from distcommit.fs.any.fsspec_probe import probe
-from distcommit.fs.network_file_system import NetworkFileSystem
+from distcommit.fs.network_file_operations import NetworkFileOperations
 from distcommit.fs.staged_writer import ChecksummingWriter
 
 _OPTIONS = {"smb": {"share_access": "rwd"}}
@@ -89,7 +89,7 @@ def implementation(scheme: str) -> type[AbstractFileSystem]:
     return kind
 
 
-class FsspecFileSystem(NetworkFileSystem):
+class FsspecFileSystem(NetworkFileOperations):
     """A file system of fsspec. Connects at the first call in each process. Picklable if its class can be imported.
 
     Options come from fsspec's configuration (`FSSPEC_<SCHEME>_<OPTION>` and the files in ~/.config/fsspec).

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from distcommit.core.ports import FileAccess, FileStatus, FolderEntry
-from distcommit.fs.network_file_system import NetworkFileSystem
+from distcommit.fs.network_file_operations import NetworkFileOperations
 from distcommit.fs.staged_writer import ChecksummingWriter
 
 _ERRORS = {
@@ -95,7 +95,7 @@ class HdfsCalls(Protocol):
         ...
 
 
-class HdfsFileSystem(NetworkFileSystem):
+class HdfsFileSystem(NetworkFileOperations):
     """Files on HDFS, over one of its protocols. Paths are absolute, without scheme and authority.
 
     Args:

@@ -27,7 +27,7 @@ import msgspec
 from xxhash import xxh3_64_intdigest
 
 from distcommit.core.ports import FileAccess, FileStatus, FolderEntry, StagedWriter
-from distcommit.fs.network_file_system import NetworkFileSystem
+from distcommit.fs.network_file_operations import NetworkFileOperations
 from distcommit.fs.object_stores.s3_requests import CALLS, ObjectHead, S3Requests
 from distcommit.fs.object_stores.s3_stream import PartUpload
 from distcommit.fs.object_stores.upload_marker import MARKER_VERSION, UploadMarker, decode_marker, encode_marker
@@ -38,7 +38,7 @@ _STAGED = "distcommit-staged"
 _MD5 = re.compile("[0-9a-f]{32}")
 
 
-class S3FileSystem(NetworkFileSystem):
+class S3FileSystem(NetworkFileOperations):
     """One S3 bucket. Paths are keys with a leading slash.
 
     Args:

@@ -16,8 +16,9 @@ from distcommit.core.support.parallel import in_flight
 from distcommit.protocol.paths.temporary import temporary_name
 
 
-class NetworkFileSystem(FileSystem, Protocol):
-    """A file system in which a completed call is as durable as it can be: there is nothing to sync, and no link to see.
+class NetworkFileOperations(FileSystem, Protocol):
+    """Shared operations of file systems in which a completed call is as durable as it can be: there is nothing to sync,
+    and no link to see.
 
     A client may repeat a request whose response was lost. Subclasses must not replace a file by `rename`.
     """
