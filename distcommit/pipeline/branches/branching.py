@@ -124,13 +124,8 @@ class Branches:
         ]
         self._is_whole = False
         self.note_holes(holes)
-        self._divert(
-            batch,
-            [
-                (self._only_branch, rejected),
-                *((pipeline.branch.name, own) for pipeline, (_, own) in zip(self._pipelines, outputs, strict=True)),
-            ],
-        )
+        own = [(pipeline.branch.name, own) for pipeline, (_, own) in zip(self._pipelines, outputs, strict=True)]
+        self._divert(batch, [(self._only_branch, rejected), *own])
         for pipeline, output in zip(self._pipelines, outputs, strict=True):
             self._take(pipeline, batch, by_branch[pipeline.branch.name], rejected, output)
         self._is_whole, self._tallied = True, []
@@ -196,8 +191,6 @@ class Branches:
             area = replace(area, folder=f"{area.folder}/{name}", prefix=f"{area.prefix}/{name}")
             area.fs.make_folder(area.folder)
         return replace(self._identity, branch=branch, store_id=self._flow.store_id), area
-
-    # -- the end
 
     def run_task_checks(self, reached: Watermark, recorded: Filtered | None = None) -> None:
         """Run the task checkers, and pass the filtered records to the writers. Only `prepare` may follow.
@@ -295,18 +288,13 @@ class Branches:
         if any(writer.note_filtered(filtered) for writer in writers):
             return ()
         if self._origin.replaces:  # no range of a reprocess unit can hold it
-            self._keep_without_records(filtered)
+            if self._schema is not None:
+                writer = self._open_errors(errors_of(self._only_branch))
+                writer.keep_without_records(filtered, error_schema(self._schema))
             return ()
-        if self.written or not has_offsets:
+        if not has_offsets or any(pipeline.written for pipeline in self._pipelines):
             return ()
         return _nothing_of(self._unit.low, reached)
-
-    def _keep_without_records(self, filtered: Filtered) -> None:
-        """Write an error file without records whose footer has the filtered records."""
-        if self._schema is None:
-            return
-        name = errors_of(self._only_branch)
-        self._open_errors(name).keep_without_records(filtered, error_schema(self._schema))
 
 
 def _filtered_by(constructs: Sequence[ConstructCounts], before: Mapping[str, int]) -> dict[str, int]:
