@@ -234,11 +234,6 @@ class Branches:
     def _chains(self) -> list[Chain]:
         return [self._shared, *(pipeline.chain for pipeline in self._pipelines)]
 
-    @property
-    def written(self) -> int:
-        """Records given to writers so far."""
-        return sum(pipeline.written for pipeline in self._pipelines)
-
     def failed(self) -> tuple[BranchResult, ...]:
         """Return the branches' results of a failed attempt: counts and errors."""
         return tuple(pipeline.failed() for pipeline in self._pipelines)
