@@ -123,7 +123,5 @@ def position_behind_an_open_transaction(folder: Path, end: str) -> Drilled:
         situation.numbers("kept", 5)
         situation.run(1)
         finish = producer.commit_transaction if end == "committed" else producer.abort_transaction
-        cause = (
-            "struck could not be planned: an open transaction is in front of the stored position.*until its producer"
-        )
+        cause = "struck could not be planned: an open transaction precedes the stored position.*until its producer"
         return drilled(situation, cause, act=lambda: finish(_WAIT_S))

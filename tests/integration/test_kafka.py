@@ -130,7 +130,7 @@ def test_a_job_that_reads_committed_records_from_now_on_waits_beside_an_open_tra
     waits = run(job, spark)
     assert not waits.succeeded
     assert waits.totals.records_published == 1, "the others go on"
-    assert "an open transaction is in front of the stored position" in reasons(waits)[open_one]
+    assert "an open transaction precedes the stored position" in reasons(waits)[open_one]
     status = CliRunner().invoke(app, ["status", str(job.path)])
     assert "set-watermark" not in status.output
     assert f"distcommit run {job.path}" in " ".join(status.output.split())

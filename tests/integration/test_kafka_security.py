@@ -93,7 +93,7 @@ def test_bad_credentials_and_unknown_certificates_are_told_and_not_waited_for(
         assert "no dataset could be planned" in error
         assert f"brokers={kafka_server.tls_bootstrap_servers}" in error
         assert found in error
-        assert "check the security settings in source.client (sasl.mechanism" in error
+        assert "correct the security settings in source.client (sasl.mechanism" in error
         for secret in (WRONG, KafkaServer.password):
             assert secret not in said
             assert secret.encode() not in written_below(tmp_path, job.path)

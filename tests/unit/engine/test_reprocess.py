@@ -241,7 +241,7 @@ def test_errors_of_a_branch_that_is_gone_are_left_alone_and_told() -> None:
     before = machine.paths(OUTPUT)
     result = again(forked(TurningAway(branches={"y": frozenset()})), machine)
     assert not result.succeeded
-    assert "a branch that the job does not have" in result.totals.reasons[0].text
+    assert "a branch that is not in the job file" in result.totals.reasons[0].text
     assert machine.paths(OUTPUT) == before
 
 
@@ -440,5 +440,5 @@ def test_a_dataset_that_can_not_be_fed_again_keeps_no_other_from_it() -> None:
     machine = turned_away(world, data)
     result = again(replace(world, flow=TurningAway(branches={"right": frozenset()})), machine, data, "")
     assert not result.succeeded
-    assert ["a branch that the job does not have" in reason.text for reason in result.totals.reasons] == [True]
+    assert ["a branch that is not in the job file" in reason.text for reason in result.totals.reasons] == [True]
     assert values(machine, "b/right") == ["b/0/0", "b/0/1"]
