@@ -74,7 +74,7 @@ def implementation(scheme: str) -> type[AbstractFileSystem]:
         raise ConfigurationError(
             "fsspec has no file system for this URL",
             scheme=scheme,
-            expected="a local path, hdfs://, webhdfs://, s3://, or a scheme that fsspec knows",
+            expected="a local path, a URL with hdfs://, webhdfs:// or s3://, or a scheme that fsspec knows",
             found=str(error),
             todo="correct the URL, or install the package named above on the driver and the executors",
         ) from error

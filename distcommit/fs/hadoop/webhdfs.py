@@ -179,7 +179,9 @@ def _is_kerberized() -> bool:
 
 def _checked(path: str) -> str:
     if _MARKER in path:
-        raise OSError(errno.EINVAL, f"path must not contain {_MARKER}, which the package hdfs replaces", path)
+        raise OSError(
+            errno.EINVAL, f"Invalid path: it must not contain {_MARKER}, which the package hdfs replaces", path
+        )
     return path
 
 

@@ -150,7 +150,7 @@ class Extracting(ModelSource):
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (lambda inner: _Again(inner, times=2), "or had before"),
+        (lambda inner: _Again(inner, times=2), "or twice"),
         (lambda inner: _Again(inner, (SkippedRange("0", 1, 3, "no record", True),)), "reports a hole where"),
     ],
 )

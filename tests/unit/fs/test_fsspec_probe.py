@@ -70,7 +70,7 @@ def test_one_that_does_all_is_taken_and_nothing_is_left(tmp_path: Path, kind: ty
         ("ShowsOneProcessOnly", "show files to other processes at once", "(['b'], 1)", "([], 1)"),
         (
             "OverwritesOtherProcesses",
-            "exclusive create of a name taken by another process",
+            "a name taken by another process",
             "'FileExistsError'",
             "'done'",
         ),
@@ -81,9 +81,8 @@ def test_one_that_does_something_wrong_is_refused_by_name(
     tmp_path: Path, kind: str, asked: str, expected: str, found: str
 ) -> None:
     fs = opened(getattr(renaming, kind))
-    with pytest.raises(
-        ConfigurationError, match=f"the renaming file system lacks a capability .*{re.escape(asked)}"
-    ) as caught:
+    refused = f"the renaming file system lacks a capability .*{re.escape(asked)}"
+    with pytest.raises(ConfigurationError, match=refused) as caught:
         fs.probe(str(tmp_path / "probe"))
     assert expected in caught.value.expected
     assert found in caught.value.found

@@ -253,7 +253,7 @@ def test_internal_topics_that_a_pattern_matches_are_named_once_by_their_owner(br
     kafka = source(broker.bootstrap_servers, topics=[], topic_patterns=[".*"])
     found = [planned for planned in kafka.plan(everything, SourceState()) if isinstance(planned, PassedOver)]
     assert [passed.dataset_urn for passed in found] == ["__internal"]
-    assert "source.topics includes it" in found[0].reason
+    assert "add it to source.topics to read it" in found[0].reason
     quiet: tuple[tuple[KafkaSource, Callable[[str], bool]], ...] = (
         (kafka, lambda urn: urn != "__internal"),
         (kafka.model_copy(update={"exclude": ("__internal",)}), everything),
@@ -346,7 +346,9 @@ def test_a_position_behind_an_open_transaction_waits_for_its_end_and_nobody_is_t
     logs[0] = PartitionLog(0, 4, 0, open_end=5)
     with pytest.raises(PlanError, match="not in the topic") as caught:
         plan_dataset(source(), "t", logs, state, topic_id)
-    assert """to {"0": 5, "1": 2} to go on""" in str(caught.value), "where uncommitted records end, not committed ones"
+    assert """to {"0": 5, "1": 2} to continue""" in str(caught.value), (
+        "where uncommitted records end, not committed ones"
+    )
 
 
 def test_position_of_a_known_topic_waits_for_a_cluster_that_tells_ids() -> None:
@@ -405,7 +407,9 @@ def test_what_has_expired_of_a_partition_added_later_is_recorded(policy: str, lo
 
 def test_what_has_expired_of_a_partition_added_later_stops_as_configured() -> None:
     logs: dict[int, PartitionLog | str] = {0: PartitionLog(0, 6, 6), 1: NEW}
-    with pytest.raises(SourceError, match=r"partition=1\]; expected offset 0; found offsets 10 to 20; 10 are gone"):
+    with pytest.raises(
+        SourceError, match=r"partition=1\]; expected offset 0; found offsets 10 to 20; 10 offsets have expired"
+    ):
         plan_dataset(source(start="latest"), "t", logs, read_to("t", p0=4)["t"])
     skipping = source(start="latest", expired_offsets="skip")
     plan = plan_of(plan_dataset(skipping, "t", logs, read_to("t", p0=4)["t"]))
