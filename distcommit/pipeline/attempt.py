@@ -68,7 +68,7 @@ class Attempt:
         area: the attempt's staging folder.
         identity: run, work unit and attempt.
         clock: for start and end times.
-        kept: where converters store schemas.
+        schema_store: where converters store schemas.
         live: the task's progress counters.
     """
 

@@ -95,7 +95,7 @@ class FsspecFileSystem(NetworkFileOperations):
     Options come from fsspec's configuration (`FSSPEC_<SCHEME>_<OPTION>` and the files in ~/.config/fsspec).
 
     Args:
-        kind: the class, from `implementation`.
+        kind: the class, from `fsspec_class`.
         scheme: the URL's scheme.
         authority: the URL's part before the path. Paths exclude it.
     """

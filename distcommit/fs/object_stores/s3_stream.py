@@ -50,7 +50,7 @@ class S3Stream(io.RawIOBase):
     object.
 
     A small object is one request. A larger one is an upload, of which at most 8 MiB are in memory. A process that dies
-    leaves the upload; `abandoned` deletes it.
+    leaves the upload; `discard_stream` deletes it.
 
     Args:
         requests: the requests to the bucket.

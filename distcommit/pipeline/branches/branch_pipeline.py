@@ -104,7 +104,7 @@ class BranchPipeline:
         return () if self.is_diverted else self.branch.stages
 
     def open(self, unit: WorkUnit, open_writer: Callable[[], SinkWriter], kept: SchemaStore | None = None) -> None:
-        """Open the writer and begin the work unit in all constructs. `kept` is where converters store schemas."""
+        """Open the writer and begin the work unit in all constructs. Converters keep schemas in the store."""
         with self.at(self.branch.sink.name):
             self.writer = open_writer()
         if self.is_diverted:

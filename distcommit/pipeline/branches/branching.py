@@ -84,7 +84,7 @@ class Branches:
         self._holes: Sequence[SkippedRange] = ()
 
     def open(self, kept: SchemaStore | None = None) -> None:
-        """Begin the work unit in all constructs and open the writers. `kept` is where converters store schemas."""
+        """Begin the work unit in all constructs and open the writers. Converters keep schemas in the store."""
         for stage in self._flow.stages:
             with at_most(self._flow.construct_seconds, stage.name):
                 begin_converter(stage, self._unit, kept)

@@ -21,7 +21,7 @@ class Live:
     """Counters of all attempts of one task.
 
     Attributes:
-        tell: called after each batch.
+        on_change: called after each batch.
         records: records read.
         bytes_read: payload bytes read.
     """

@@ -99,7 +99,7 @@ class RetainedFiles(MaintenanceSource):
     """Expires files of all idle datasets.
 
     Attributes:
-        before_ms: see `Horizon`.
+        before_ms: see `ExpiryCutoff`.
     """
 
     before_ms: int
