@@ -26,7 +26,9 @@ def check_absolute(text: str, key: str) -> None:
     """
     for path in SECRET_FILE.findall(text):
         if not path.startswith("/"):
-            raise ConfigurationError("the path of a secret's file must be absolute", key=key, found=f"${{file:{path}}}")
+            raise ConfigurationError(
+                "a secret's file must be named by an absolute path", key=key, found=f"${{file:{path}}}"
+            )
 
 
 def with_secret_files(text: str) -> str:
