@@ -94,7 +94,7 @@ class S3FileSystem(NetworkFileOperations):
         return S3Upload(self._requests, path, target) if target else S3Object(self._requests, path)
 
     def set_access(self, path: str, access: FileAccess) -> None:
-        raise OSError(errno.EOPNOTSUPP, "an object can't have an owner and a mode", path)
+        raise OSError(errno.EOPNOTSUPP, "objects have no owner and mode", path)
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         return _put_new(self._requests, _key(path), data, {}) is not None
