@@ -198,7 +198,7 @@ def test_what_another_reader_has_read_stops_until_it_is_put_back_or_a_person_say
     (plan,) = staged.plan(2, "c:integer of reader aaa")
     assert staged.read(plan) == [2]
     (told,) = staged.plan(2, "c:integer of reader bbb")
-    assert "expected format and options of reader bbb; found those of reader aaa" in told.error
+    assert "expected format and options of reader bbb; found format and options of reader aaa" in told.error
     assert told.remedy == ("set-watermark", "t", '{"": 2}')
     for by_hand_or_of_an_older_program in ("", "c:integer"):
         (plan,) = staged.plan(2, by_hand_or_of_an_older_program)
