@@ -1,4 +1,4 @@
-"""File systems: local, HDFS, WebHDFS, S3 and any of fsspec, behind `core.ports.FileSystem`, and what each one gives.
+"""File systems behind `core.ports.FileSystem`: local, HDFS, WebHDFS, S3, and those of fsspec.
 
 Must not know what is stored. Start reading at `local`.
 """

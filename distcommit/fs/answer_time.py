@@ -1,4 +1,4 @@
-"""A time limit for a whole answer of a server: clients' own limits count from one byte to the next."""
+"""Time limit for a server's complete response. Clients' own limits only count from one byte to the next."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ Answer = TypeVar("Answer")
 
 
 class AnswerTimeError(Exception):
-    """A server has not answered as a whole within the limit."""
+    """A server has not sent its complete response within the limit."""
 
     def __init__(self, limit_s: float) -> None:
-        super().__init__(f"no whole answer within {limit_s:g} s")
+        super().__init__(f"no complete response within {limit_s:g} s")
 
 
 def within(limit_s: float, ask: Callable[[], Answer]) -> Answer:
-    """Return what a call returns, or raise what it raises.
+    """Return the result of a call, or raise its error.
 
-    The call runs in a daemon thread. One that takes too long is left behind: it ends when its server ends it.
+    The call runs in a daemon thread. If it exceeds the limit, the thread is abandoned and ends when its server does.
 
     Args:
         limit_s: seconds.

@@ -1,5 +1,4 @@
-"""Counts the requests that a process makes of file systems. For people who want to know what a run costs: nothing
-depends on it."""
+"""Count the requests that a process makes to file systems. The counts are informational."""
 
 from __future__ import annotations
 
@@ -12,13 +11,15 @@ Calls = TypeVar("Calls")
 
 
 def counted(calls: Calls) -> Calls:
-    """The same calls, each of which is counted. They are what a file system is made of: system calls, or the requests
-    of a client. What a file that was opened with them then asks for by itself is not seen."""
+    """Return the same calls, each of which is counted: the system calls or client requests of a file system.
+
+    Requests that an opened file makes by itself are not counted.
+    """
     return cast(Calls, _Counted(calls))
 
 
 class _Counted:
-    """Hands on whatever it is asked for."""
+    """Forwards each attribute, and counts each call."""
 
     def __init__(self, calls: object) -> None:
         self._calls = calls
@@ -27,10 +28,10 @@ class _Counted:
         return _Counted, (self._calls,)
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._calls, name)
-        if not callable(found):
-            return found
-        self.__dict__[name] = call = _counting(found)  # asked for only once
+        attribute = getattr(self._calls, name)
+        if not callable(attribute):
+            return attribute
+        self.__dict__[name] = call = _counting(attribute)  # later lookups bypass __getattr__
         return call
 
 

@@ -1,7 +1,7 @@
-"""TLS to database servers, with one meaning for the sinks and the SQL source.
+"""TLS settings of database servers, for the sinks and the SQL source.
 
-A connection verifies the server's certificate and host name if the server is remote, or if the URL has any option of
-TLS. Only `tls: insecure` turns that off.
+A connection verifies the server's certificate and host name if the server is remote, or if the URL has any TLS option.
+Only `tls: insecure` turns that off.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FILES = ("ssl_ca", "ssl_cert", "ssl_key")
 _SWITCHES = ("ssl_verify_cert", "ssl_verify_identity")
 _DRIVER = ("charset", "connect_timeout", "read_timeout", "unix_socket", "write_timeout")
 MYSQL_OPTIONS = (*_FILES, *_SWITCHES, *_DRIVER)
-"""Options that a URL of MariaDB or MySQL may have."""
+"""Options that a MariaDB or MySQL URL may have."""
 _SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 _ON, _OFF = ("1", "on", "true", "yes"), ("0", "off", "false", "no")
 _PORT = re.compile(r":\d*$")
@@ -39,7 +39,7 @@ def is_remote(host: str) -> bool:
 
 
 def check_mysql_url(url: str, tls: Tls) -> None:
-    """Check the options of a URL of MariaDB or MySQL.
+    """Check the options of a MariaDB or MySQL URL.
 
     Raises:
         ValueError: if an option or its value is unknown, or contradicts `tls`.
@@ -58,11 +58,11 @@ def check_mysql_url(url: str, tls: Tls) -> None:
     if empty := [name for name in _FILES if options.get(name) == ""]:
         raise ValueError(f"option {empty[0]} must name a file")
     if "ssl_key" in options and "ssl_cert" not in options:
-        raise ValueError("option ssl_key goes with ssl_cert")
+        raise ValueError("option ssl_key must be set together with ssl_cert")
 
 
 def mysql_arguments(url: str, tls: Tls) -> dict[str, Any]:
-    """Return what pymysql takes for the options of a URL that `check_mysql_url` has accepted."""
+    """Return pymysql's arguments for a URL that `check_mysql_url` has accepted."""
     parts = urlsplit(url)
     options = _options(parts, MYSQL_OPTIONS)
     given = {name: value for name, value in options.items() if name in _DRIVER}
@@ -76,7 +76,7 @@ def mysql_arguments(url: str, tls: Tls) -> dict[str, Any]:
 
 
 def check_postgresql_url(url: str, tls: Tls) -> None:
-    """Check the options of TLS of a PostgreSQL URL; libpq checks the others as it connects.
+    """Check the TLS options of a PostgreSQL URL. libpq checks the others when it connects.
 
     Raises:
         ValueError: if a value is unknown, or contradicts `tls`.
@@ -97,7 +97,7 @@ def check_postgresql_url(url: str, tls: Tls) -> None:
 
 
 def postgresql_arguments(url: str, tls: Tls, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return what libpq takes beside a URL that `check_postgresql_url` has accepted."""
+    """Return libpq's arguments beside a URL that `check_postgresql_url` has accepted."""
     parts = urlsplit(url)
     options = _options(parts)
     has_options = any(name.startswith("ssl") for name in options)
@@ -111,14 +111,14 @@ def postgresql_arguments(url: str, tls: Tls, environment: Mapping[str, str] = os
 
 
 def uri_with_tls(uri: str, tls: Tls) -> str:
-    """Return a URI of PostgreSQL with the options that `postgresql_arguments` gives."""
+    """Return a PostgreSQL URI with the options of `postgresql_arguments`."""
     parts, arguments = urlsplit(uri), postgresql_arguments(uri, tls)
-    kept = [(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name not in arguments]
-    return parts._replace(query=urlencode([*kept, *arguments.items()], safe="/")).geturl()
+    options = [(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name not in arguments]
+    return parts._replace(query=urlencode([*options, *arguments.items()], safe="/")).geturl()
 
 
 def _is_remote_postgresql(parts: SplitResult, options: Mapping[str, str], environment: Mapping[str, str]) -> bool:
-    """Return whether one of the hosts is remote; a service's file may name any."""
+    """Return whether one of the hosts may be remote. A service file may name any host."""
     hosts = [_PORT.sub("", unquote(host)) for host in parts.netloc.rpartition("@")[2].split(",")]
     hosts += [_PORT.sub("", host) for name in ("host", "hostaddr") for host in options.get(name, "").split(",")]
     if not any(hosts):
@@ -127,17 +127,17 @@ def _is_remote_postgresql(parts: SplitResult, options: Mapping[str, str], enviro
 
 
 def _options(parts: SplitResult, known: tuple[str, ...] = ()) -> dict[str, str]:
-    """Return the options of a URL; all of a name that is given twice, separated by commas.
+    """Return the options of a URL. Values of a repeated option are joined by commas.
 
     Raises:
-        ValueError: if one is unknown, or is given twice where options are known.
+        ValueError: if an option is not in `known` (if given), or a TLS option or one in `known` is repeated.
     """
     options: dict[str, str] = {}
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
         if known and name not in known:
-            raise ValueError(f"has no setting {name!r}: there are {', '.join(sorted(known))}")
+            raise ValueError(f"option {name!r} is unknown; it must be one of {', '.join(sorted(known))}")
         if name in options and (known or name.startswith("ssl")):
-            raise ValueError(f"option {name} is given twice")
+            raise ValueError(f"option {name} must not be repeated")
         options[name] = f"{options[name]},{value}" if name in options else value
     return options
 

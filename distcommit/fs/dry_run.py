@@ -1,4 +1,4 @@
-"""A file system that only notes what would be deleted, for showing what a sweep would do by the sweep's own code."""
+"""A file system for dry runs of a sweep: it records deletions instead of making them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from distcommit.core.ports import FileSystem, FolderEntry
 
 
 class NotedDeletes:
-    """Reads go to the file system, deletions are noted, and nothing else may be done. What was noted is there no more.
+    """Forwards reads, records deletions, and rejects everything else. Recorded files and folders appear as deleted.
 
     Attributes:
         deleted: files that would be deleted, in order.
@@ -25,7 +25,7 @@ class NotedDeletes:
         if name.startswith("__") or name in ("create", "rename", "rename_folder", "make_folder", "make_folders"):
             raise AttributeError(name)
         if name.startswith("put_") or name == "set_access":
-            raise DistcommitError("only deletions are shown", found=name)
+            raise DistcommitError("a dry run supports only deletions", found=name)
         return getattr(self._fs, name)
 
     def delete(self, path: str) -> bool:

@@ -1,4 +1,5 @@
-"""Secrets that stay in files: settings name the file, and it is read when a client is made, on the machine it is on."""
+"""Secrets in files: a setting names the file, which is read on the machine and at the time where a client is
+created."""
 
 from __future__ import annotations
 
@@ -14,27 +15,33 @@ SECRET_FILE = re.compile(r"\$\{file:([^}]*)\}")
 
 
 def check_absolute(text: str, key: str) -> None:
-    """Raises:
-    ConfigurationError: if a secret's file is named by a path that is not absolute; `key`: of which setting.
+    """Check that secret files are named by absolute paths.
+
+    Args:
+        text: the value of a setting.
+        key: the setting's name.
+
+    Raises:
+        ConfigurationError: if a path is relative.
     """
     for path in SECRET_FILE.findall(text):
         if not path.startswith("/"):
             raise ConfigurationError(
-                "a secret's file has to be named by an absolute path", key=key, found=f"${{file:{path}}}"
+                "a secret's file must be named by an absolute path", key=key, found=f"${{file:{path}}}"
             )
 
 
 def with_secret_files(text: str) -> str:
-    """`text` with each `${file:PATH}` replaced by what the file holds, less the line ends after it.
+    """Return `text` with each `${file:PATH}` replaced by the file's content, without trailing line ends.
 
     Raises:
-        ConfigurationError: if a file can't be read or is empty. It names the file, never what is in it.
+        ConfigurationError: if a file can't be read or is empty. The error never contains the file's content.
     """
     return SECRET_FILE.sub(lambda match: _read(match[1]), text)
 
 
 def with_secret_files_in(value: Any) -> Any:
-    """Return a tree of settings with `with_secret_files` applied to each text in it."""
+    """Return a tree of settings with `with_secret_files` applied to each text."""
     if isinstance(value, Mapping):
         return {key: with_secret_files_in(below) for key, below in value.items()}
     if isinstance(value, list):
@@ -44,7 +51,7 @@ def with_secret_files_in(value: Any) -> Any:
 
 def _read(path: str) -> str:
     try:
-        secret, found = Path(path).read_text(encoding="utf-8").rstrip("\r\n"), "nothing in it"
+        secret, found = Path(path).read_text(encoding="utf-8").rstrip("\r\n"), "an empty file"
     except OSError as error:
         secret, found = "", error.strerror or type(error).__name__
     except UnicodeDecodeError:
@@ -55,7 +62,7 @@ def _read(path: str) -> str:
     raise ConfigurationError(
         "a secret's file can't be read",
         path=path,
-        expected="text, readable for the job's user on the driver's machine and on each executor's",
+        expected="text that the job's user can read on the driver and each executor",
         found=found,
-        todo="put it there, or correct the job file",
+        todo="create the file, or correct the job file",
     )

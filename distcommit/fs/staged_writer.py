@@ -1,4 +1,4 @@
-"""What all writers of new files have in common: they count and checksum what is written to them."""
+"""Base class of writers of new files: counts and checksums what is written."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from distcommit.core.ports import FileStatus
 
 
 class ChecksummingWriter(ABC):
-    """A `StagedWriter` but for where the bytes go."""
+    """A `StagedWriter` without the destination of its bytes."""
 
     def __init__(self) -> None:
         self._hash = xxh3_64()
@@ -33,7 +33,7 @@ class ChecksummingWriter(ABC):
 
     @abstractmethod
     def _take(self, view: memoryview) -> None:
-        """Writes all of it."""
+        """Write all bytes of `view`."""
 
     @abstractmethod
     def close_file(self, *, sync: bool) -> FileStatus: ...

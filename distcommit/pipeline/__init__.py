@@ -1,4 +1,4 @@
-"""What happens to the records of a work unit inside a task: extracted, decoded, written, counted.
+"""Processing of one work unit inside a task: extract, convert, check, write, count.
 
 Must not commit anything. Start reading at `attempt`.
 """

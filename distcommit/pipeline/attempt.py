@@ -1,4 +1,4 @@
-"""What one task attempt does with one work unit: extract, convert, check, write, and report it as a task state."""
+"""One task attempt at one work unit: extract, convert, check, write, and report the result as a task state."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from distcommit.stores.schemas.schema_history import SchemaStore
 logger = logging.getLogger(__name__)
 
 MAX_BYTES = "max_bytes"
-"""Property of a work unit: payload bytes after which it stops and leaves the rest to the next run."""
+"""Work unit property: payload bytes after which the attempt stops. The next run reads the rest."""
 _MOST_BYTES = 1 << 48
-"""More than any work unit has: sums of such numbers stay within 64 bits."""
+"""Limit of a work unit's byte count, so that sums of such counts fit into 64 bits."""
 
 
 def run_work_unit(
@@ -47,7 +47,7 @@ def run_work_unit(
     kept: SchemaStore | None = None,
     live: Live | None = None,
 ) -> TaskState:
-    """Reads the work unit and prepares it at the sink, one after the other, as `Attempt` has it."""
+    """Read and prepare a work unit in one call. See `Attempt` for arguments and errors."""
     attempt = Attempt(flow, unit, area, identity, clock, kept=kept, live=live)
     attempt.read(extractor, deadline_ms, keeps_prefix=keeps_prefix)
     attempt.prepare()
@@ -55,20 +55,21 @@ def run_work_unit(
 
 
 class Attempt:
-    """One at a work unit: first `read`, then `prepare`, then `state`. What concerns this work unit alone is never
-    raised: failures are states. What it spends is told to `live`.
+    """One attempt at a work unit: call `read`, then `prepare`, then `state`.
 
-    Staged files are closed and have their staged names, but are not synced: the caller syncs before it publishes the
-    state.
+    A failure that concerns only this work unit is never raised. It is reported in the task state.
+
+    Staged files are closed and have their staged names, but are not synced. The caller must sync them before it
+    publishes the state.
 
     Args:
-        flow: the job's.
-        unit: what is read.
-        area: the attempt's folder.
-        identity: who reads it.
-        clock: for when it began and ended.
-        kept: where converters keep schemas.
-        live: told how far it is.
+        flow: the job's task flow.
+        unit: the work unit to read.
+        area: the attempt's staging folder.
+        identity: run, work unit and attempt.
+        clock: for start and end times.
+        schema_store: where converters store schemas.
+        live: the task's progress counters.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class Attempt:
         self.unit = unit
         self._flow, self._area, self._identity, self._clock = flow, area, identity, clock
         self._kept, self._live = kept, live or Live()
-        self._failed = self._state = _begun(unit, identity, clock)
+        self._failed = self._state = _initial_state(unit, identity, clock)
         self._finished_ms = self._failed.started_ms
         self._counts = _Counts()
         self._branches: Branches | None = None
@@ -95,18 +96,24 @@ class Attempt:
         self._error: Exception | None = None
 
     def read(self, extractor: Extractor, deadline_ms: int = 0, *, keeps_prefix: bool = False) -> None:
-        """Reads it, and asks all constructs. With `keeps_prefix` one that fails keeps what it has read before, in whole
-        batches, if all branches hold these and their mandatory task checks pass on them: then it is partial."""
-        if deadline_ms and self._failed.started_ms >= deadline_ms:  # the time is up: all of it waits for the next run
+        """Read the work unit and run all constructs.
+
+        If `deadline_ms` (milliseconds since 1970) has passed, nothing is read, and the attempt succeeds with an empty
+        range.
+
+        With `keeps_prefix` a failed attempt keeps the whole batches that it read before the failure, provided that all
+        branches hold them and their mandatory task checkers accept them. The outcome is then PARTIAL.
+        """
+        if deadline_ms and self._failed.started_ms >= deadline_ms:  # the next run reads all of it
             self._state = replace(self._failed, outcome=TaskOutcome.SUCCEEDED)
             return
         unit = self.unit
         try:
             with foreign_errors():
                 self._read(unit, extractor, partial(_is_late, self._clock, deadline_ms), keeps_prefix=keeps_prefix)
-        except Exception as error:  # noqa: BLE001 - the state tells it
+        except Exception as error:  # noqa: BLE001 - reported in the state
             self._error = error
-        self._tell_spent()
+        self._count_spent()
 
     def _read(self, unit: WorkUnit, extractor: Extractor, is_late: Callable[[], bool], *, keeps_prefix: bool) -> None:
         branches = self._branches = Branches(self._flow, unit, self._area, self._identity)
@@ -114,41 +121,41 @@ class Attempt:
         extraction = self._extraction = extractor.extract(unit)
         delivered = Delivered(unit, self._flow.source.provenance)
         _copy(extraction, branches, delivered, self._counts, is_late, self._live, keeps_prefix=keeps_prefix)
-        actual_high = _checked(unit, extraction.actual_high())
+        actual_high = _checked_high(unit, extraction.actual_high())
         delivered.compare(actual_high)
         branches.note_holes(_checked_holes(unit, extraction.holes()))
         filtered, holes = extraction.said_on()
         branches.note_holes(holes)
-        branches.ask(actual_high, filtered)
+        branches.run_task_checks(actual_high, filtered)
         self._state = replace(
             self._failed, outcome=TaskOutcome.SUCCEEDED, actual_high=actual_high, schemas=branches.schemas()
         )
 
     @property
     def prepares_apart(self) -> bool:
-        """Whether `prepare` may be called in another thread, while this one reads on, and is worth that."""
+        """Whether `prepare` may run in another thread while this one reads on, and is worth it."""
         return self._error is None and self._branches is not None and self._branches.prepares_apart
 
     @property
     def bytes_read(self) -> int:
-        """Payload bytes, most of which may wait in memory to be prepared."""
+        """Payload bytes read, most of which may be in memory until they are prepared."""
         return self._counts.bytes_read
 
     def prepare(self) -> None:
-        """Has all writers prepare what was read."""
+        """Have the writers of all branches prepare their commits."""
         if self._error is None and self._branches is not None:
             try:
                 with foreign_errors():
                     self._results = self._branches.prepare()
-            except Exception as error:  # noqa: BLE001 - the state tells it
+            except Exception as error:  # noqa: BLE001 - reported in the state
                 self._error = error
         self._finished_ms = self._clock.now_ms()
 
     def state(self) -> TaskState:
-        """What has become of it, with what was prepared.
+        """Return the task state, with everything that was prepared.
 
         Raises:
-            ValueError: if it is still to be prepared: it would claim what nobody can publish.
+            ValueError: if the attempt was not prepared: its state would claim data that cannot be published.
         """
         branches, counts, extraction = self._branches, self._counts, self._extraction
         state = self._state
@@ -159,12 +166,12 @@ class Attempt:
                 with foreign_errors():
                     results = extraction.staged_with(self._results, self._area, self._identity)
                 state = replace(state, branches=results)
-                storable(state)  # else the rows that are stored with it could not be stored either
-            except Exception as error:  # noqa: BLE001 - the state tells it
+                storable(state)  # one bad row would keep the whole table of task states from being stored
+            except Exception as error:  # noqa: BLE001 - reported in the state
                 self._error = error
         if self._error is not None:
-            state = self._what_is_left(self._error)
-        self._tell_spent()
+            state = self._failure_state(self._error)
+        self._count_spent()
         return replace(
             state,
             records_read=counts.read,
@@ -173,12 +180,12 @@ class Attempt:
             finished_ms=self._finished_ms,
         )
 
-    def _tell_spent(self) -> None:
+    def _count_spent(self) -> None:
         before, self._spent = self._spent, self._branches.seconds() if self._branches is not None else {}
         self._live.ended({activity: spent - before.get(activity, 0) for activity, spent in self._spent.items()})
 
-    def _what_is_left(self, error: Exception) -> TaskState:
-        """What an attempt that failed says: its prefix is prepared if it has one, or else nothing is kept of it."""
+    def _failure_state(self, error: Exception) -> TaskState:
+        """Return the state of a failed attempt: PARTIAL if it has a prefix that can be prepared, else FAILED."""
         unit = self.unit
         if isinstance(error, RecordError):
             error.ids |= {"dataset": unit.dataset_urn, "work_unit": unit.work_unit_id}
@@ -191,13 +198,17 @@ class Attempt:
         if branches.cut_back() and prefix is not None and prefix.high != failed.low:
             try:
                 with foreign_errors():
-                    branches.ask(prefix.high)
+                    branches.run_task_checks(prefix.high)
                     results = branches.prepare()
                 state = replace(failed, outcome=TaskOutcome.PARTIAL, actual_high=prefix.high, branches=results)
                 state = replace(state, schemas=prefix.schemas)
                 storable(state)
-            except Exception:  # the attempt has failed anyway, for another reason
-                logger.warning("nothing of it is kept", extra={"work_unit": failed.work_unit_id}, exc_info=True)
+            except Exception:  # the state reports the first error
+                logger.warning(
+                    "the prefix of a failed work unit could not be prepared",
+                    extra={"work_unit": failed.work_unit_id},
+                    exc_info=True,
+                )
             else:
                 counts.read, counts.bytes_read = prefix.read, prefix.bytes_read
                 return state
@@ -205,8 +216,8 @@ class Attempt:
         return replace(failed, branches=branches.failed())
 
 
-def _begun(unit: WorkUnit, identity: AttemptIdentity, clock: Clock) -> TaskState:
-    """An attempt that has read nothing yet; as it stands, a failed one."""
+def _initial_state(unit: WorkUnit, identity: AttemptIdentity, clock: Clock) -> TaskState:
+    """Return the state of an attempt that has read nothing: FAILED, with an empty range."""
     return TaskState(
         run_id=identity.run_id,
         epoch=identity.epoch,
@@ -223,8 +234,14 @@ def _begun(unit: WorkUnit, identity: AttemptIdentity, clock: Clock) -> TaskState
 
 @dataclass(slots=True)
 class _Counts:
-    """What an attempt has read so far; `prefix`: how far that reaches, as all branches have taken it, if it is to be
-    kept and the source can tell."""
+    """Counts of an attempt so far.
+
+    Attributes:
+        read: records.
+        bytes_read: payload bytes.
+        prefix: the range that all branches hold in whole batches; None if it need not be kept or the source cannot
+            report a position.
+    """
 
     read: int = 0
     bytes_read: int = 0
@@ -233,6 +250,8 @@ class _Counts:
 
 @dataclass(frozen=True, slots=True)
 class _Prefix:
+    """The range and counts up to the end of a batch."""
+
     high: Watermark
     read: int
     bytes_read: int
@@ -253,16 +272,16 @@ def _copy(
     *,
     keeps_prefix: bool,
 ) -> None:
-    """Hands the work unit's records to the branches: all of them, or until it has read enough or is late.
+    """Pass batches from the source to the branches until the range ends, `MAX_BYTES` is reached, or `is_late` is true.
 
     Raises:
-        RecordError: if one is turned away that is to fail the work unit.
+        RecordError: if a record was rejected and must fail the work unit.
     """
     unit = delivered.unit
     max_bytes = int(unit.properties.get(MAX_BYTES, 0))
     batches = iter(extraction)
     while True:
-        with _uncollected():
+        with _gc_paused():
             try:
                 with live.at(READ):
                     batch = next(batches)
@@ -281,9 +300,12 @@ def _copy(
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
-    """Puts Python's search for cyclic garbage off until a batch is through: each of its records may be an object, or
-    several, that is gone by then without it. Looked at while they come, they take a sixth to a third of the time."""
+def _gc_paused() -> Iterator[None]:
+    """Pause cyclic garbage collection within the block.
+
+    A batch may create an object per record, all of which are freed by reference counting. Tracing them meanwhile costs
+    a sixth to a third of the time.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -294,21 +316,25 @@ def _uncollected() -> Iterator[None]:
 
 
 def _prefix(extraction: Extraction, branches: Branches, delivered: Delivered, counts: _Counts) -> _Prefix | None:
-    """How far is read by now; None if the source can't tell it between these two batches."""
+    """Return the range read so far; None if the source cannot report a position between these two batches."""
     try:
-        high = _checked(delivered.unit, extraction.actual_high())
+        high = _checked_high(delivered.unit, extraction.actual_high())
         delivered.compare(high)
         return _Prefix(high, counts.read, counts.bytes_read, branches.schemas())
-    except Exception:  # whatever it is, it is no position to stop at
-        logger.debug("no position between two batches", extra={"work_unit": delivered.unit.work_unit_id}, exc_info=True)
+    except Exception:  # any failure means that reading cannot stop here
+        logger.debug(
+            "the source has no position between two batches",
+            extra={"work_unit": delivered.unit.work_unit_id},
+            exc_info=True,
+        )
         return None
 
 
-def _checked(unit: WorkUnit, actual: Watermark) -> Watermark:
-    """The actual high watermark, if it is one that this work unit can have.
+def _checked_high(unit: WorkUnit, actual: Watermark) -> Watermark:
+    """Return the actual high watermark if it is within the work unit.
 
     Raises:
-        SourceError: if it lies outside the work unit's range or names other partitions: the source is at fault.
+        SourceError: if it is outside the work unit's range or names other partitions.
     """
     if unit.can_end_at(actual):
         return actual
@@ -317,28 +343,28 @@ def _checked(unit: WorkUnit, actual: Watermark) -> Watermark:
         work_unit=unit.work_unit_id,
         expected=f"between {unit.low} and {unit.expected_high}",
         found=str(actual),
-        todo="correct the source's Extraction.actual_high",
+        todo="correct Extraction.actual_high of the source",
     )
 
 
 def _checked_bytes(unit: WorkUnit, bytes_read: int) -> int:
-    """How much was read, as a number of Python's."""
-    found = operator.index(bytes_read)
-    if 0 <= found <= _MOST_BYTES:
-        return found
+    """Return the source's byte count as a Python int. Raises SourceError if it is out of range."""
+    count = operator.index(bytes_read)
+    if 0 <= count <= _MOST_BYTES:
+        return count
     raise SourceError(
-        "the source reports a number of bytes that it can't have read",
+        "the source reports an impossible number of bytes",
         work_unit=unit.work_unit_id,
         expected=f"0 to {_MOST_BYTES}",
-        found=str(found),
-        todo="correct the source's Extraction.bytes_read",
+        found=str(count),
+        todo="correct Extraction.bytes_read of the source",
     )
 
 
 def _checked_holes(unit: WorkUnit, holes: Iterable[SkippedRange]) -> list[SkippedRange]:
-    """The holes, if they are ranges of the work unit: footers name them, and the audit believes footers."""
-    found = [storable(hole) for hole in holes]
-    for hole in found:
+    """Return the holes. Raises SourceError if one is outside the work unit: the audit trusts the holes in footers."""
+    checked = [storable(hole) for hole in holes]
+    for hole in checked:
         low, high = unit.low.positions.get(hole.partition), unit.expected_high.positions.get(hole.partition, hole.high)
         within = low is not None and at_or_past(hole.low, low) and at_or_past(high, hole.high)
         if not (within and hole.is_hole and at_or_past(hole.high, hole.low)):
@@ -347,6 +373,6 @@ def _checked_holes(unit: WorkUnit, holes: Iterable[SkippedRange]) -> list[Skippe
                 work_unit=unit.work_unit_id,
                 expected=f"between {unit.low} and {unit.expected_high}",
                 found=str(hole),
-                todo="correct the source's Extraction.holes",
+                todo="correct Extraction.holes of the source",
             )
-    return found
+    return checked

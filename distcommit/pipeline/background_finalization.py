@@ -1,5 +1,7 @@
-"""Attempts whose writers end while the next work units are read: closing a file takes a network a hundred times as long
-as reading a few records."""
+"""Prepare attempts in threads while the next work units are read.
+
+Closing a file over a network takes about a hundred times as long as reading a few records.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +14,21 @@ from distcommit.core.support.parallel import beside
 from distcommit.pipeline.attempt import Attempt
 
 _MOST_BYTES = 64 << 20
-"""Payload that may wait in memory for its writers to end, beside what is read: of one work unit it may be more."""
+"""Payload bytes that may be in memory until they are prepared. A single work unit may exceed it."""
 
 
 class Preparing:
-    """Has attempts prepared, up to `calls` at a time, and gives them back in the order in which they were read.
+    """Prepares up to `calls` attempts at a time and returns them in the order in which they were read.
 
-    To be entered, and left only once all calls that are under way have ended.
+    Use it as a context manager. Leaving the block waits for all calls in progress.
 
     Args:
-        calls: how many calls are worth having in flight; with 1 each is prepared as it is added.
+        calls: how many `prepare` calls may run at once. With 1 each attempt is prepared when it is added.
     """
 
     def __init__(self, calls: int) -> None:
         self._calls = calls
-        self._pool = ThreadPoolExecutor(calls)  # whose threads begin as they are needed
+        self._pool = ThreadPoolExecutor(calls)  # starts threads on demand
         self._begun: deque[tuple[Attempt, Future[None] | None]] = deque()
 
     def __enter__(self) -> Preparing:
@@ -36,22 +38,23 @@ class Preparing:
         self._pool.shutdown()
 
     def add(self, attempt: Attempt) -> None:
-        """Takes one that has read."""
+        """Take an attempt that has been read, and start to prepare it."""
         if self._calls > 1 and attempt.prepares_apart:
-            under_way = 1 + sum(1 for _, each in self._begun if each is not None and not each.done())
-            self._begun.append((attempt, self._pool.submit(beside, under_way, attempt.prepare)))
+            in_progress = 1 + sum(1 for _, call in self._begun if call is not None and not call.done())
+            self._begun.append((attempt, self._pool.submit(beside, in_progress, attempt.prepare)))
         else:
             attempt.prepare()
             self._begun.append((attempt, None))
 
     def ended(self, *, all_of_them: bool = False) -> Iterator[Attempt]:
-        """Those that are prepared. Waits until there is room for one more; or for all of them."""
+        """Yield prepared attempts. Wait until there is room for another one, or, with `all_of_them`, until all are
+        prepared."""
         while self._begun:
-            attempt, under_way = self._begun[0]
-            if under_way is not None:
-                if not (all_of_them or self._is_full() or under_way.done()):
+            attempt, call = self._begun[0]
+            if call is not None:
+                if not (all_of_them or self._is_full() or call.done()):
                     return
-                under_way.result()
+                call.result()
             self._begun.popleft()
             yield attempt
 

@@ -1,6 +1,6 @@
-"""The schemas that converters know of a dataset: from its state to its work units, and back with a sequence.
+"""Pass each converter's known schemas from the dataset's state to its work units, and back into the sequence.
 
-A converter has the name of its stage; behind a fork with its branch in front, as `lake.avro`.
+A converter is identified by its stage name; behind a fork with the branch in front, as in `lake.avro`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _PROPERTY = "known_schemas"
 
 
 def knowing(unit: WorkUnit, schemas: SchemaIds) -> WorkUnit:
-    """The work unit with these as a property."""
+    """Return the work unit with these schemas as a property."""
     if not schemas:
         return unit
     return replace(unit, properties={**unit.properties, _PROPERTY: msgspec.json.encode(schemas).decode()})
 
 
-def begin(stage: Stage, unit: WorkUnit, kept: SchemaStore | None, branch: str = "") -> None:
-    """Tells a converter which dataset's records come, which schemas it knows of them, and where it may keep others."""
+def begin_converter(stage: Stage, unit: WorkUnit, kept: SchemaStore | None, branch: str = "") -> None:
+    """Begin a work unit in a converter: set its dataset, its schema store and its known schemas."""
     if not isinstance(stage.construct, Converter):
         return
     stage.construct.begin_work_unit(unit.dataset_urn)
@@ -37,14 +37,14 @@ def begin(stage: Stage, unit: WorkUnit, kept: SchemaStore | None, branch: str = 
     stage.construct.know_schemas(known.get(_name(stage, branch), ()))
 
 
-def known_to(stages: Iterable[tuple[Stage, str]]) -> SchemaIds:
-    """What converters know at the end of a work unit; each stage with its branch."""
-    found = {
+def converter_schemas(stages: Iterable[tuple[Stage, str]]) -> SchemaIds:
+    """Return the schemas that converters know at the end of a work unit. `stages` has each stage with its branch."""
+    known = {
         _name(stage, branch): tuple(map(int, stage.construct.schemas_known()))
         for stage, branch in stages
         if isinstance(stage.construct, Converter)
     }
-    return added_schemas({name: ids for name, ids in found.items() if ids})
+    return added_schemas({name: ids for name, ids in known.items() if ids})
 
 
 def _name(stage: Stage, branch: str) -> str:

@@ -1,4 +1,4 @@
-"""The positions that a source claims for its batches, compared with the provenance of their records."""
+"""Compare the positions that a source reports with the offsets of the records that it delivered."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from distcommit.core.work import SkippedRange, WorkUnit
 
 @dataclass(slots=True)
 class Delivered:
-    """The end of what an attempt was given, by source partition.
+    """The end of the delivered records, by source partition.
 
-    A source without offsets is not compared, nor is a unit that reads what the job itself has published.
+    Nothing is compared for a source without offsets, or for a maintenance unit.
     """
 
     unit: WorkUnit
@@ -26,10 +26,10 @@ class Delivered:
     _next: dict[str, int] = field(default_factory=dict)
 
     def take(self, batch: pa.RecordBatch, holes: Iterable[SkippedRange]) -> None:
-        """Take up a batch, and the holes before its end.
+        """Check a batch, and the holes before its end.
 
         Raises:
-            SourceError: if a record is of another work unit, was delivered before, or is claimed to be a hole.
+            SourceError: if a record is outside the work unit, was delivered before, or is inside a hole.
         """
         ranges = list(self._ranges(batch))
         for partition, low, high in ranges:
@@ -38,16 +38,16 @@ class Delivered:
             at = self._next.get(partition, first if isinstance(first, int) else low)
             if first is None or low < at or (isinstance(end, int) and high >= end):
                 raise self._wrong(
-                    "delivers a record that its work unit does not have, or had before",
+                    "delivers a record outside its work unit, or twice",
                     f"records of {sorted(self.unit.low.positions)} from {at} to before {end}",
                     f"offsets {low} to {high} of partition {partition!r}",
-                    "the iteration of its Extraction",
+                    "Extraction.__iter__",
                 )
             self._next[partition] = high + 1
         self._compare_holes(batch, ranges, holes)
 
     def compare(self, high: Watermark) -> None:
-        """Compare a position that the source claims to have reached.
+        """Check a position that the source reports to have reached.
 
         Raises:
             SourceError: if records at or past it were delivered: they would be read again.
@@ -58,25 +58,25 @@ class Delivered:
                 continue  # positions of another kind than offsets
             if not isinstance(claimed, int) or claimed < end:
                 raise self._wrong(
-                    "claims to have read less than it has delivered",
-                    f"position {end} of partition {partition!r} at least, past the last record",
+                    "reports a position before its last delivered record",
+                    f"position {end} of partition {partition!r} or later",
                     repr(claimed),
                     "Extraction.actual_high",
                 )
 
     def _ranges(self, batch: pa.RecordBatch) -> Iterator[tuple[str, int, int]]:
-        """Yield the least and the greatest offset of each partition of a batch."""
+        """Yield the lowest and highest offset of each partition of a batch."""
         if self.provenance is None or not self.unit.low.positions or not batch.num_rows:
             return
         partition_column, offset_column = self.provenance.partition_column, self.provenance.offset_column
         if not {partition_column, offset_column} <= set(batch.schema.names):
-            return  # the writer refuses it, with what it lacks
+            return  # the writer rejects it and names the missing column
         offsets = batch.column(offset_column)
         if not pa.types.is_integer(offsets.type):
             return
         grouped = pa.table({"partition": batch.column(partition_column), "offset": offsets}).group_by("partition")
-        found = grouped.aggregate([("offset", "min"), ("offset", "max")])
-        for row in found.to_pylist():
+        ranges = grouped.aggregate([("offset", "min"), ("offset", "max")])
+        for row in ranges.to_pylist():
             if row["partition"] is not None and row["offset_min"] is not None:
                 yield str(row["partition"]), row["offset_min"], row["offset_max"]
 
@@ -96,18 +96,18 @@ class Delivered:
                 partitions = pc.cast(batch.column(self.provenance.partition_column), pa.string())
                 if pc.any(pc.and_(inside, pc.equal(partitions, partition))).as_py():
                     raise self._wrong(
-                        "claims a hole where it has delivered a record",
-                        "holes between the records",
+                        "reports a hole where it delivered a record",
+                        "holes without records",
                         f"{hole.low} to {hole.high} of partition {partition!r}",
                         "Extraction.holes",
                     )
 
-    def _wrong(self, what: str, expected: str, found: str, where: str) -> SourceError:
+    def _wrong(self, problem: str, expected: str, found: str, culprit: str) -> SourceError:
         return SourceError(
-            f"the source {what}",
+            f"the source {problem}",
             dataset=self.unit.dataset_urn,
             work_unit=self.unit.work_unit_id,
             expected=expected,
             found=found,
-            todo=f"correct the source: {where}",
+            todo=f"correct {culprit} of the source",
         )

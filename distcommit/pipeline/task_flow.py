@@ -1,6 +1,6 @@
-"""The task flow as one value: source, converters, row checkers, fork, and then each branch's own with its sink.
+"""The task flow as one value: source, converters, row checkers, fork, and each branch with its sink.
 
-Without a fork there is one branch, `main`; nothing else is different then.
+Without a fork there is one branch, `main`.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from distcommit.sinks.files.sink import AccessSettings, FileSink
 logger = logging.getLogger(__name__)
 
 _ERRORS = FileSink()
-"""What error branches look like, whatever the job's sinks: files that can be queried."""
+"""The sink of error branches: files that can be queried, whatever the job's sinks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A converter or a row checker in its place.
+    """A converter or row checker in a chain.
 
     Attributes:
-        name: of its type, and where a chain has several of one type with a number.
-        construct: itself.
-        is_mandatory: of a checker, whether a record that does not pass is turned away.
-        on_failure: what becomes of a record that is turned away.
+        name: its type's name, numbered if the chain has several of the type.
+        construct: the converter or row checker.
+        is_mandatory: of a checker, whether a record that fails the check is rejected.
+        on_failure: what happens to a rejected record.
     """
 
     name: str
@@ -49,7 +49,13 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A task checker in its place."""
+    """A task checker of a branch.
+
+    Attributes:
+        name: its type's name, numbered if the branch has several of the type.
+        checker: the task checker.
+        is_mandatory: whether a failed check fails the work unit.
+    """
 
     name: str
     checker: TaskChecker
@@ -58,16 +64,16 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """What happens to the records of one branch.
+    """One branch of a task flow.
 
     Attributes:
-        sink: where they go.
-        name: its own.
+        sink: the sink.
+        name: the branch's name.
         stages: converters and row checkers behind the fork.
-        checks: what its task checkers are.
-        optional: whether the others are committed if it fails.
-        error: why it has failed in this attempt's work unit before: all of its records go to its error branch.
-        error_construct: at what.
+        checks: task checkers.
+        optional: whether other branches are committed if this one fails.
+        error: why it failed an earlier attempt at this work unit. If set, all its records go to its error branch.
+        error_construct: the construct that failed.
     """
 
     sink: Sink
@@ -84,14 +90,14 @@ class TaskFlow:
     """A job's constructs from source to sinks. Picklable.
 
     Attributes:
-        source: where records come from.
-        branches: where they go, in the order of the job file; one, if nothing forks.
+        source: the source.
+        branches: the branches in the order of the job file; exactly one without a fork.
         stages: converters and row checkers before the fork.
-        fork: what sends records to branches; None with one branch.
-        on_rejected: what becomes of a record that the fork sends nowhere.
-        construct_seconds: how long a converter, a row checker or the fork may work on a batch; 0 for no limit.
-        store_id: of the store of the job that runs it; empty if nothing runs.
-        hidden: what no process that it comes to may show.
+        fork: routes records to branches; None with one branch.
+        on_rejected: what happens to a record that no branch takes.
+        construct_seconds: how long a converter, row checker or fork may work on a batch; 0 for no limit.
+        store_id: id of the job's store; empty if nothing is run.
+        hidden: secrets that must not appear in messages.
     """
 
     source: Source
@@ -105,122 +111,124 @@ class TaskFlow:
 
     @property
     def errors(self) -> FileSink:
-        """The files of error branches: whoever may read those of a branch may read them."""
+        """The sink of error branches, with the file access of the first sink that restricts it."""
         access = next((sink.file_access for sink in self.sinks if sink.file_access), None)
         return _ERRORS if access is None else FileSink(access=AccessSettings.of(access))
 
     @classmethod
     def straight(cls, source: Source, sink: Sink) -> TaskFlow:
-        """From a source to a sink, with nothing between them."""
+        """Return a flow without constructs."""
         return cls(source, (Branch(sink),))
 
     def with_source(self, source: Source) -> TaskFlow:
-        """The same for another source."""
+        """Return the flow with another source."""
         return replace(self, source=source)
 
     def diverting(self, results: Sequence[BranchResult]) -> TaskFlow | None:
-        """The same with the branches diverted that failed an attempt; None if others than optional ones have, or none
-        but those that were diverted already.
+        """Return the flow with the branches diverted that failed an attempt.
+
+        None if a branch failed that is not optional, or if no branch failed that was not diverted already.
 
         Args:
-            results: of the attempt that failed. A prefix of it names what was diverted, too.
+            results: of the failed attempt, or of the prefix that it kept.
         """
         failed = {result.branch: result for result in results if result.error and not self.branch(result.branch).error}
         if not failed or not all(self.branch(name).optional for name in failed):
             return None
         branches = [
-            replace(each, error=failed[each.name].error, error_construct=failed[each.name].error_construct)
-            if each.name in failed
-            else each
-            for each in self.branches
+            replace(branch, error=failed[branch.name].error, error_construct=failed[branch.name].error_construct)
+            if branch.name in failed
+            else branch
+            for branch in self.branches
         ]
         return replace(self, branches=branches)
 
     def sink_of(self, branch: str) -> Sink:
-        """The sink of a branch, those of errors among them.
-
-        Raises:
-            ConfigurationError: if there is no such branch.
-        """
+        """Return the sink of a branch or of an error branch. Raises as `branch`."""
         return self.errors if is_errors(branch) else self.branch(branch).sink
 
     def branch(self, name: str) -> Branch:
-        """The branch of that name. Raises as `sink_of`."""
-        for found in self.branches:
-            if found.name == name:
-                return found
+        """Return the branch of this name.
+
+        Raises:
+            ConfigurationError: if there is none.
+        """
+        for branch in self.branches:
+            if branch.name == name:
+                return branch
         raise ConfigurationError(
-            "what was prepared is of a branch that the job does not have",
-            expected=f"one of {', '.join(each.name for each in self.branches)}",
+            "prepared data belongs to a branch that is not in the job file",
+            expected=f"one of {', '.join(branch.name for branch in self.branches)}",
             found=name,
             todo="put the branch back into the job file",
         )
 
     @property
     def sinks(self) -> Sequence[Sink]:
-        """Those of all branches."""
+        """The sinks of all branches."""
         return tuple(branch.sink for branch in self.branches)
 
     @property
     def grouping_sink(self) -> Sink:
-        """The one that says what datasets are committed with: the first that names groups."""
+        """The first sink that defines commit groups, or else the first sink."""
         return next((sink for sink in self.sinks if sink.grouped_by != BY_DATASET), self.sinks[0])
 
     @property
     def publish(self) -> Publish:
-        """How what is published of a dataset stands to what is there already: the same in all branches."""
+        """How new files relate to those already published. All branches agree."""
         return next((sink.publisher for sink in self.sinks if sink.publisher != "append"), "append")
 
     @property
     def committers(self) -> Mapping[str, OpensCommitter]:
-        """What opens the committers of all sinks, by the name stored with their steps."""
+        """All sinks' committers, by the name stored in their steps."""
         return {name: opens for sink in self.sinks for name, opens in sink.committers.items()}
 
     @property
     def discarding(self) -> Mapping[str, OpensCommitter]:
-        """Those of them whose writers leave anything at their target before a commit."""
+        """The committers whose writers leave something at the target before a commit."""
         return {name: opens for name, opens in self.committers.items() if opens.discards}
 
     @property
     def can_be_audited(self) -> bool:
-        """Whether what is published can be, in all branches."""
+        """Whether the published data of all branches can be audited."""
         return all(sink.abilities.audit for sink in self.sinks)
 
     def loop_of(self, dataset_urn: str, branch: str = "") -> str:
-        """Return what the source reads of what the sinks write of a dataset, in words; empty if it reads nothing.
+        """Describe what the source reads of the sinks' targets for a dataset; empty if nothing.
 
         Args:
             dataset_urn: the dataset.
-            branch: only the sink of this branch, as if its system were the source's.
+            branch: only this branch's sink, whatever system it writes to.
         """
-        for each in self.branches:
-            for target in each.sink.targets(dataset_urn) if branch in ("", each.name) else ():
+        for candidate in self.branches:
+            for target in candidate.sink.targets(dataset_urn) if branch in ("", candidate.name) else ():
                 if self.source.reads(target.in_any_system() if branch else target):
                     return f"{target.kind} {target.name}"
         return ""
 
     def published_in(self, dataset_urn: str, output: str) -> str:
-        """Where a reader finds what is published of a dataset, in words for people; of several branches with their
-        names."""
-        found = {branch.name: branch.sink.published_in(dataset_urn, output, branch.name) for branch in self.branches}
-        if len(found) == 1:
-            return next(iter(found.values()))
-        return ", ".join(f"{name}: {found_at}" for name, found_at in found.items() if found_at)
+        """Describe where a dataset's published data is, by branch if there are several."""
+        places = {branch.name: branch.sink.published_in(dataset_urn, output, branch.name) for branch in self.branches}
+        if len(places) == 1:
+            return next(iter(places.values()))
+        return ", ".join(f"{name}: {place}" for name, place in places.items() if place)
 
     @property
     def converters(self) -> Iterator[Converter]:
-        """All of them, of all branches."""
+        """The converters of all chains."""
         chains = [self.stages, *(branch.stages for branch in self.branches)]
         return (stage.construct for chain in chains for stage in chain if isinstance(stage.construct, Converter))
 
     @property
     def makes_several(self) -> bool:
-        """Whether several records may come of one."""
+        """Whether a record may become several."""
         return any(converter.makes_several for converter in self.converters)
 
     def announce(self, datasets: Sequence[str], run_id: str) -> None:
-        """Tells the sinks which datasets a task is about to write: with their columns, if all of these are known; or
-        that some of them may come, behind a fork, which may send nothing of a dataset to a branch."""
+        """Announce to the sinks the datasets that a task is about to write, with the schema if it is known.
+
+        Behind a fork, or if the schema is unknown, the sinks only look the datasets up: a branch may get no records.
+        """
         branches = [branch for branch in self.branches if not branch.error] if datasets else []
         for branch in branches:
             with at_most(self.construct_seconds, "convert_schema"):
@@ -232,26 +240,25 @@ class TaskFlow:
                 branch.sink.look_up(datasets, run_id)
 
     def close(self) -> None:
-        """Has all converters let go of what they hold; they may be used again."""
+        """Release the resources of all converters. They can be used again."""
         for converter in self.converters:
             try:
                 with at_most(self.construct_seconds, type(converter).__name__):
                     converter.close()
-            except Exception:  # whatever it is, work units are done
+            except Exception:  # the work units are done
                 logger.warning("a converter could not be closed", exc_info=True)
 
     def check(self) -> None:
-        """Makes sure, as far as columns are known before a record is read, that each construct can work on what comes,
-        and each sink can hold it.
+        """Check that each construct accepts its input columns and each sink can store them, as far as columns are
+        known.
 
         Raises:
-            ConfigurationError: naming the construct and the one whose columns it can't take, or the branch of the sink
-                and the column.
+            ConfigurationError: naming the construct and the one before it, or the branch of the sink and the column.
         """
         reached = Reached.of(self.source).after(self.stages)
         for branch in self.branches:
             if self.fork is not None and not reached.sent_on(self.fork, branch.name):
-                continue  # it is passed over for all records
+                continue  # the fork skips this branch for all records
             where = f" of branch {branch.name}"
             written = reached.after(branch.stages, where)
             for check in branch.checks:
@@ -271,7 +278,7 @@ def _check_sink(branch: Branch, reached: Reached) -> None:
             branch.sink.check_schema(schema)
     except ConfigurationError as error:
         raise ConfigurationError(
-            "a sink can't hold what comes to it",
+            "a sink can't store the records that it is given",
             expected=f"records that the sink of branch {branch.name} can write, from {reached.maker}",
             found=str(error),
             todo="correct the sink, or convert the records",
@@ -280,11 +287,11 @@ def _check_sink(branch: Branch, reached: Reached) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """How far a flow is followed before there are records.
+    """The known columns at one place in a flow, before there are records.
 
     Attributes:
-        columns: what is known of those that come there.
-        maker: what made them, or took some of them away, as it is called.
+        columns: the known columns.
+        maker: the construct that last changed them.
     """
 
     columns: Columns
@@ -292,15 +299,15 @@ class Reached:
 
     @classmethod
     def of(cls, source: Source) -> Reached:
-        """Right behind a source."""
+        """Return the columns of a source."""
         return cls(Columns.of(source.batch_schema))
 
     def after(self, stages: Sequence[Stage], where: str = "") -> Reached:
-        """Behind these constructs. Raises as `TaskFlow.check`.
+        """Return the columns behind these constructs. Raises as `TaskFlow.check`.
 
         Args:
-            stages: a chain, or a part of it.
-            where: it stands, to be told behind the name of one.
+            stages: a chain, or part of one.
+            where: appended to a construct's name in errors.
         """
         reached = self
         for stage in stages:
@@ -311,7 +318,7 @@ class Reached:
         return reached
 
     def sent_on(self, fork: ForkOperator, branch: str) -> bool:
-        """Whether the fork may send records to a branch. Raises as `TaskFlow.check`."""
+        """Return whether the fork may send records to a branch. Raises as `TaskFlow.check`."""
         with _fits("the fork", self.maker):
             if isinstance(fork, ForkOperatorSettings):
                 return fork.may_accept(branch, self.columns)
@@ -320,7 +327,7 @@ class Reached:
 
 
 def _made(construct: Converter | RowChecker, columns: Columns) -> Columns:
-    """What is known of columns behind a construct."""
+    """Return the known columns behind a construct."""
     match construct:
         case ConverterSettings():
             return construct.convert_columns(columns)
@@ -333,7 +340,7 @@ def _made(construct: Converter | RowChecker, columns: Columns) -> Columns:
 
 
 def _check(checker: RowChecker | TaskChecker, columns: Columns) -> None:
-    """Raises ConfigurationError if a checker can't look at records with such columns."""
+    """Raise ConfigurationError if a checker cannot check these columns."""
     if isinstance(checker, CheckerSettings):
         checker.check_columns(columns)
     elif (schema := columns.whole()) is not None:
@@ -346,7 +353,7 @@ def _fits(name: str, before: str) -> Iterator[None]:
         yield
     except ConfigurationError as error:
         raise ConfigurationError(
-            "two constructs do not fit",
+            "two constructs do not fit together",
             expected=f"records that {name} can take, from {before}",
             found=str(error),
             todo="correct one of the two",

@@ -67,7 +67,7 @@ def expired_offsets(folder: Path) -> Drilled:
         situation.produce("struck", *late)
         admin.forget("struck", 15)
         situation.run(1)
-        cause = "struck could not be planned: Kafka has deleted records before they were read.*5 are gone"
+        cause = "struck could not be planned: Kafka has deleted records before they were read.*5 offsets have expired"
         return drilled(situation, cause, gone=Counter(late[:5]))
 
 
@@ -80,18 +80,18 @@ def deleted_topic(folder: Path) -> Drilled:
         def take_it_out() -> None:
             situation.write(source={**situation.config["source"], "topics": ["kept"]})
 
-        cause = "struck could not be planned: the topic does not exist.*take it out of source.topics"
+        cause = "struck could not be planned: the topic does not exist.*remove it from source.topics"
         return drilled(situation, cause, act=take_it_out)
 
 
-@drill("remedy of _made_again", "the topic was truncated or made again")
+@drill("remedy of _recreated", "the topic was truncated or recreated")
 def topic_made_again(folder: Path) -> Drilled:
     with _job(folder) as (situation, admin):
         admin.delete("struck")
         admin.make("struck")
         situation.numbers("struck", 7)
         situation.run(1)
-        cause = "struck could not be planned: the stored position is not in the topic.*topic id.*made again"
+        cause = "struck could not be planned: the stored position is not in the topic.*topic id.*recreated"
         return drilled(situation, cause)
 
 
@@ -123,7 +123,5 @@ def position_behind_an_open_transaction(folder: Path, end: str) -> Drilled:
         situation.numbers("kept", 5)
         situation.run(1)
         finish = producer.commit_transaction if end == "committed" else producer.abort_transaction
-        cause = (
-            "struck could not be planned: an open transaction is in front of the stored position.*until its producer"
-        )
+        cause = "struck could not be planned: an open transaction precedes the stored position.*until its producer"
         return drilled(situation, cause, act=lambda: finish(_WAIT_S))

@@ -53,7 +53,7 @@ def source_of_spark_called_by_a_program(folder: Path, by: str) -> Drilled:
     printed = Printed(situation)
     for name in ("plan.py", "open.py"):
         printed.refused(
-            f"python {name}", "SourceError: nothing of what Spark reads is staged.*by `distcommit run`, or", 1
+            f"python {name}", "SourceError: the rows that Spark reads are not staged.*with `distcommit run`, or", 1
         )
     if situation.output.exists():
         raise NotBrokenError("the output folder is there, although no run has begun")

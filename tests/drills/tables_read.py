@@ -191,7 +191,7 @@ def _parquet(situation: Here, name: str, *ids: int) -> None:
     situation.given.update(values)
 
 
-@drill("to go on there by what the job file has now, or to null to begin anew", "remedy of stored_in", quick=True)
+@drill("to continue with the current ones, or to null to read all rows again", "remedy of stored_in", quick=True)
 def reader_exchanged(folder: Path) -> Drilled:
     situation = Here(folder)
     _parquet(situation, "t", 1, 2, 3)

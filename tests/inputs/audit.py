@@ -83,9 +83,9 @@ def _case(point: str, given: str, right: str, run: Callable[[Path], str]) -> Cas
     return Case(point, given, right, run=run)
 
 
-_BEHIND = "rejected: claims to have read less than it has delivered"
-_STRANGE = "rejected: delivers a record that its work unit does not have, or had before"
-_HOLE = "rejected: claims a hole where it has delivered a record"
+_BEHIND = "rejected: reports a position before its last delivered record"
+_STRANGE = "rejected: delivers a record outside its work unit, or twice"
+_HOLE = "rejected: reports a hole where it delivered a record"
 _UNFIT = "rejected: its range does not follow"
 
 CASES: list[Case] = [

@@ -109,8 +109,8 @@ _TLS = [
     (
         "mysql://u@db.example/d?ssl_mode=DISABLED",
         "verify",
-        "rejected: has no setting 'ssl_mode': there are charset, connect_timeout, read_timeout, ssl_ca, ssl_cert,"
-        " ssl_key, ssl_verify_cert, ssl_verify_identity, unix_socket, write_timeout",
+        "rejected: option 'ssl_mode' is unknown; it must be one of charset, connect_timeout, read_timeout, ssl_ca,"
+        " ssl_cert, ssl_key, ssl_verify_cert, ssl_verify_identity, unix_socket, write_timeout",
     ),
     (
         "mysql://u@db.example/d?ssl_ca=/ca.pem",

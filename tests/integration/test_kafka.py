@@ -130,7 +130,7 @@ def test_a_job_that_reads_committed_records_from_now_on_waits_beside_an_open_tra
     waits = run(job, spark)
     assert not waits.succeeded
     assert waits.totals.records_published == 1, "the others go on"
-    assert "an open transaction is in front of the stored position" in reasons(waits)[open_one]
+    assert "an open transaction precedes the stored position" in reasons(waits)[open_one]
     status = CliRunner().invoke(app, ["status", str(job.path)])
     assert "set-watermark" not in status.output
     assert f"distcommit run {job.path}" in " ".join(status.output.split())
@@ -360,7 +360,7 @@ def test_a_topic_made_again_is_refused_until_a_person_sets_its_watermark(
     topics.produce(other, b"1")
     refused = run(job, spark)
     assert not refused.succeeded
-    assert "made again" in reasons(refused)[again]
+    assert "recreated" in reasons(refused)[again]
     assert "topic id" in reasons(refused)[again]
     assert refused.totals.records_published == 1, "the other topic goes on"
     assert [record["value"] for record in published(job, again)] == [b"old-0", b"old-1"]
@@ -412,7 +412,7 @@ def test_a_rebuilt_store_knows_which_topic_its_offsets_count_in_and_what_had_no_
     assert job.cli("rebuild")[0] == 0
     refused = run(job, spark)
     assert (refused.succeeded, refused.totals.records_published) == (False, 0)
-    assert "made again" in reasons(refused)[again]
+    assert "recreated" in reasons(refused)[again]
     Job.from_file(job.path).set_watermark(again, None)
     assert run(job, spark).totals.records_published == 9
     assert job.audit().exact
@@ -454,7 +454,7 @@ def test_retention_that_passes_the_watermark(
         assert result.succeeded == (policy not in ("fail", "skip"))
         if not result.succeeded:
             assert "deleted records before they were read" in reasons(result)[topic]
-            assert "5 are gone" in reasons(result)[topic]
+            assert "5 offsets have expired" in reasons(result)[topic]
 
 
 def test_a_watermark_past_the_end_stays_until_a_person_sets_it(
@@ -469,7 +469,7 @@ def test_a_watermark_past_the_end_stays_until_a_person_sets_it(
     topics.produce(other, b"0")
     refused = run(job, spark)
     assert (refused.succeeded, refused.totals.records_published) == (False, 1), "the other topic goes on"
-    assert """to {"0": 2} to go on at the nearest offsets""" in reasons(refused)[topic]
+    assert """to {"0": 2} to continue at the nearest offsets""" in reasons(refused)[topic]
     (state,) = [row for row in Job.from_file(job.path).status().datasets if row.dataset == topic]
     assert state.positions == {"0": 12}
     Job.from_file(job.path).set_watermark(topic, {"0": 2})

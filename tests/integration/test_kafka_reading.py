@@ -134,7 +134,7 @@ def test_a_topic_made_again_while_it_is_read_fails_the_work_unit(kafka_server: K
     with opened(kafka) as extractor:
         extraction = extractor.extract(unit)
         assert len(offsets(list(extraction))) == 3, "other records than those that were planned"
-        with pytest.raises(SourceError, match="made again while it was read"):
+        with pytest.raises(SourceError, match="recreated while it was read"):
             extraction.actual_high()
 
 

@@ -93,7 +93,7 @@ def test_bad_credentials_and_unknown_certificates_are_told_and_not_waited_for(
         assert "no dataset could be planned" in error
         assert f"brokers={kafka_server.tls_bootstrap_servers}" in error
         assert found in error
-        assert "check the security settings in source.client (sasl.mechanism" in error
+        assert "correct the security settings in source.client (sasl.mechanism" in error
         for secret in (WRONG, KafkaServer.password):
             assert secret not in said
             assert secret.encode() not in written_below(tmp_path, job.path)
@@ -136,7 +136,7 @@ def test_a_refusal_is_an_error_without_the_password(
 
 def test_a_secret_file_that_is_missing_or_empty_is_named(kafka_server: KafkaServer, tmp_path: Path) -> None:
     (tmp_path / "empty").write_text("\n")
-    for name, found in (("none", "No such file"), ("empty", "nothing in it")):
+    for name, found in (("none", "No such file"), ("empty", "an empty file")):
         kafka = source(kafka_server, over_tls(kafka_server, f"${{file:{tmp_path}/{name}}}"))
         with pytest.raises(ConfigurationError, match=found) as caught:
             kafka.open()

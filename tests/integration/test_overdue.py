@@ -34,7 +34,7 @@ def test_a_converter_that_never_ends_fails_its_dataset_alone(tmp_path: Path, spa
     assert result.totals.datasets_published == DATASETS - 1
     (reason,) = result.totals.reasons
     assert reason.subject == "d00"
-    assert "a construct does not end [construct=python]; expected at most 2 s for a batch" in reason.text
+    assert "a construct exceeded its time limit [construct=python]; expected at most 2 s for a batch" in reason.text
     assert not list((tmp_path / "output" / "d00").glob("**/*.parquet"))
     mended = yaml.safe_load(inbox.path.read_text())
     mended["converters"].pop()

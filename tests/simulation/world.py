@@ -195,7 +195,7 @@ class World:
     ) -> RunSettings:
         """As `begin`, of a run that feeds error files again: see `reprocess`."""
         settings = self.begin(calls, source, clock, sink)
-        errors = ErrorFiles(settings.store.fs, ROOTS.output, urn, settings.flow)
+        errors = ErrorFiles(settings.store.fs, ROOTS.output, settings.flow, urn)
         return replace(settings, flow=settings.flow.with_source(errors))
 
     def watermarks(self, calls: PosixCalls) -> dict[str, Watermark]:

@@ -18,7 +18,8 @@ from distcommit.engine.clock import SystemClock
 from distcommit.engine.driver.events import Observer
 from distcommit.engine.driver.run import RunResult, run
 from distcommit.engine.settings import RunSettings
-from distcommit.pipeline.maintenance.expire import Horizon, LiveFile, RetainedFiles
+from distcommit.pipeline.maintenance.expire import Horizon, RetainedFiles
+from distcommit.pipeline.maintenance.units import LiveFile
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.stores.logs.fencing import end_run
 from distcommit.stores.snapshots.expiry_cutoffs import newest_horizon, put_horizon

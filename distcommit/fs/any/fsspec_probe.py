@@ -1,7 +1,7 @@
-"""What a file system is asked before a job's folders are made on it, where nobody has tried its kind.
+"""Probe of an unknown kind of file system, before a job's folders are created on it.
 
-`FileSystemContract` asks the same and more of a file system in tests; this asks the one that is there. What happens
-between calls at the same instant is tried by many at once, several times: a race that is seldom lost is not found.
+`FileSystemContract` makes the same and more checks in tests. Races are tried several times with many callers, because a
+rare race shows only sometimes.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _TIMEOUT_S = 120
 
 
 def probe(fs: FileSystem, folder: str) -> None:
-    """Tries a file system with folders, all of it below a folder that is made for it, and that the caller removes.
+    """Probe a file system with folders, in a new folder that the caller removes.
 
     Raises:
-        ConfigurationError: naming what was asked, what is expected and what came out.
-        OSError: if it can't be written at all.
+        ConfigurationError: naming the missing capability, the expected and the actual result.
+        OSError: if the folder cannot be written at all.
     """
     fs.make_folders(folder)
     checks = (_makes_files, _has_folders, _renames, _lets_one_win, _keeps_names, _shows_others)
@@ -53,16 +53,16 @@ def _makes_files(fs: FileSystem, folder: str) -> None:
     path = f"{folder}/a"
     _write(fs, path, _LARGE)
     _expect(fs, path, "read what was written", _LARGE, _read(fs, path))
-    _expect(fs, path, "exclusive create of a name that is taken", _TAKEN, _told(_write, fs, path, b"second"))
-    _expect(fs, path, "leave the file alone that has the name", _LARGE, _read(fs, path))
+    _expect(fs, path, "exclusive create of a taken name", _TAKEN, _result(_write, fs, path, b"second"))
+    _expect(fs, path, "leave the existing file unchanged", _LARGE, _read(fs, path))
     path = f"{folder}/b"
     writer = fs.create(path)
     writer.write(b"first")
-    second = _told(_write, fs, path, b"second")
-    first = _told(partial(writer.close_file, sync=True))
+    second = _result(_write, fs, path, b"second")
+    first = _result(partial(writer.close_file, sync=True))
     expected = (_DONE, _TAKEN, b"first") if first == _DONE else (_TAKEN, _DONE, b"second")
-    found = (first, second, _read(fs, path))
-    _expect(fs, path, "exclusive create of a name that is being written", expected, found)
+    actual = (first, second, _read(fs, path))
+    _expect(fs, path, "exclusive create while the name is being written", expected, actual)
 
 
 def _has_folders(fs: FileSystem, folder: str) -> None:
@@ -71,103 +71,102 @@ def _has_folders(fs: FileSystem, folder: str) -> None:
     file = f"{below}/file"
     _write(fs, file, b"x")
     refusals = {
-        "a file in a folder that is missing": _told(_write, fs, f"{missing}/file", b"x"),
-        "a rename into a folder that is missing": _told(fs.rename, file, f"{missing}/file"),
-        "a folder in a folder that is missing": _told(fs.make_folder, f"{missing}/below"),
+        "a file in a missing folder": _result(_write, fs, f"{missing}/file", b"x"),
+        "a rename into a missing folder": _result(fs.rename, file, f"{missing}/file"),
+        "a folder in a missing folder": _result(fs.make_folder, f"{missing}/below"),
     }
-    for asked, told in refusals.items():
-        _expect(fs, missing, f"refuse {asked}", _MISSING, told)
-    _expect(fs, below, "leave a folder that is not empty", (False, b"x"), (fs.delete_folder(below), _read(fs, file)))
+    for request, result in refusals.items():
+        _expect(fs, missing, f"reject {request}", _MISSING, result)
+    _expect(fs, below, "keep a non-empty folder", (False, b"x"), (fs.delete_folder(below), _read(fs, file)))
     _expect(fs, file, "delete a file once", (True, False), (fs.delete(file), fs.delete(file)))
-    _expect(fs, below, "show at once that a file is deleted", ([], None), _look(fs, below, file))
-    _expect(fs, below, "delete a folder that is empty", (True, None), (fs.delete_folder(below), fs.status(below)))
+    _expect(fs, below, "show a deletion at once", ([], None), _look(fs, below, file))
+    _expect(fs, below, "delete an empty folder", (True, None), (fs.delete_folder(below), fs.status(below)))
     deep = f"{folder}/{_DEEP}"
-    kept = _told(fs.make_folders, deep), _told(_write, fs, f"{deep}/a", b"x"), _names(fs, deep)
-    _expect(fs, deep, "keep a file far below", (_DONE, _DONE, ["a"]), kept)
+    results = _result(fs.make_folders, deep), _result(_write, fs, f"{deep}/a", b"x"), _names(fs, deep)
+    _expect(fs, deep, "store a file at a long path", (_DONE, _DONE, ["a"]), results)
 
 
 def _renames(fs: FileSystem, folder: str) -> None:
     source, target, empty = f"{folder}/a", f"{folder}/b", f"{folder}/empty"
     _write(fs, source, b"mine")
     _write(fs, target, b"theirs")
-    _expect(fs, target, "rename without replacing a file", _TAKEN, _told(fs.rename, source, target))
-    _expect(
-        fs, target, "leave both files of such a rename", (b"mine", b"theirs"), (_read(fs, source), _read(fs, target))
-    )
+    _expect(fs, target, "rename without replacing a file", _TAKEN, _result(fs.rename, source, target))
+    _expect(fs, target, "leave both files unchanged", (b"mine", b"theirs"), (_read(fs, source), _read(fs, target)))
     fs.make_folder(empty)
-    _expect(fs, empty, "rename without replacing a folder", _TAKEN, _told(fs.rename, source, empty))
-    _expect(fs, empty, "rename without going into a folder", (b"mine", []), (_read(fs, source), _names(fs, empty)))
+    _expect(fs, empty, "rename without replacing a folder", _TAKEN, _result(fs.rename, source, empty))
+    _expect(fs, empty, "reject a rename onto a folder", (b"mine", []), (_read(fs, source), _names(fs, empty)))
     fs.delete(target)
     fs.rename(source, target)
     _expect(fs, target, "rename a file", (b"mine", None), (_read(fs, target), fs.status(source)))
-    _expect(fs, source, "refuse to rename what is gone", _MISSING, _told(fs.rename, source, f"{folder}/c"))
+    _expect(fs, source, "reject the rename of a missing file", _MISSING, _result(fs.rename, source, f"{folder}/c"))
 
 
 def _lets_one_win(fs: FileSystem, folder: str) -> None:
-    """Of many that want one name at once one gets it, and only that one is told so."""
+    """Check that exactly one of many concurrent calls for a name succeeds, and that only that one reports success."""
     for turn in range(_TURNS):
         below = f"{folder}/{turn}"
         fs.make_folder(below)
         sources = [f"{below}/{number}" for number in range(_AT_ONCE)]
         _at_once(partial(_write_own_name, fs), sources)
         target = f"{below}/renamed"
-        told = _at_once(partial(_told_of_rename, fs, target), sources)
-        _expect(fs, target, "let one win of many that rename to a name", _ONE_WINS, dict(Counter(told)))
-        _expect(fs, target, "give the name to the winner", sources[told.index(_DONE)].encode(), _read(fs, target))
-        left = sorted(["renamed", *(str(n) for n in range(_AT_ONCE) if told[n] != _DONE)])
-        _expect(fs, below, "leave the files that were not renamed", left, _names(fs, below))
-        made = f"{below}/made"
-        told = _at_once(partial(_told_of_making, fs, made), sources)
-        _expect(fs, made, "let one win of many that create a name", _ONE_WINS, dict(Counter(told)))
-        _expect(fs, made, "keep the bytes of the winner", sources[told.index(_DONE)].encode(), _read(fs, made))
+        results = _at_once(partial(_rename_result, fs, target), sources)
+        _expect(fs, target, "one winner of concurrent renames to a name", _ONE_WINS, dict(Counter(results)))
+        _expect(fs, target, "give the winner the name", sources[results.index(_DONE)].encode(), _read(fs, target))
+        names = sorted(["renamed", *(str(n) for n in range(_AT_ONCE) if results[n] != _DONE)])
+        _expect(fs, below, "leave the losers' files", names, _names(fs, below))
+        created = f"{below}/made"
+        results = _at_once(partial(_create_result, fs, created), sources)
+        _expect(fs, created, "one winner of concurrent creates of a name", _ONE_WINS, dict(Counter(results)))
+        _expect(fs, created, "store the winner's bytes", sources[results.index(_DONE)].encode(), _read(fs, created))
 
 
 def _keeps_names(fs: FileSystem, folder: str) -> None:
-    """A name is kept as it is or refused; nothing is ever kept under another one."""
+    """Check that each name is stored unchanged or rejected, and never stored under another name."""
     for name in (*_KEPT_NAMES, *_ODD_NAMES):
         path = f"{folder}/{name}"
-        told = _told(_write, fs, path, b"x")
-        kept = [name] if name in _KEPT_NAMES or told == _DONE else []
-        _expect(fs, path, "keep names as they are", kept, _names(fs, folder))
-        if kept:
+        result = _result(_write, fs, path, b"x")
+        expected = [name] if name in _KEPT_NAMES or result == _DONE else []
+        _expect(fs, path, "store names unchanged", expected, _names(fs, folder))
+        if expected:
             fs.delete(path)
     for name in ("A", "a"):
-        _told(_write, fs, f"{folder}/{name}", name.encode())
-    found = {name: _read(fs, f"{folder}/{name}") for name in _names(fs, folder)}
-    _expect(fs, folder, "keep names apart that differ in case only", {"A": b"A", "a": b"a"}, found)
+        _result(_write, fs, f"{folder}/{name}", name.encode())
+    files = {name: _read(fs, f"{folder}/{name}") for name in _names(fs, folder)}
+    _expect(fs, folder, "distinguish names by case", {"A": b"A", "a": b"a"}, files)
 
 
 def _shows_others(fs: FileSystem, folder: str) -> None:
-    """What was done is seen at once: in this process, and in another, which has nothing but what an executor gets."""
-    other: FileSystem = pickle.loads(_sent(fs, fs))
+    """Check that changes are visible at once, in this process and in another one, which gets only a pickled file
+    system."""
+    other: FileSystem = pickle.loads(_pickled(fs, fs))
     path, moved = f"{folder}/a", f"{folder}/b"
-    _look(other, folder, path)  # so that it could remember that nothing is there
+    _look(other, folder, path)  # gives it the chance to cache that the name is free
     _write(fs, path, b"x")
-    _expect(fs, path, "show others at once what was written", (["a"], 1), _look(other, folder, path))
+    _expect(fs, path, "show a new file to other clients at once", (["a"], 1), _look(other, folder, path))
     fs.rename(path, moved)
-    _expect(fs, path, "show others at once what was renamed", (["b"], None), _look(other, folder, path))
-    seen, told = _elsewhere(fs, folder, partial(_look_and_write, fs, folder, moved))
-    _expect(fs, moved, "show other processes at once what is there", (["b"], 1), seen)
-    _expect(fs, moved, "exclusive create of a name that another process has taken", _TAKEN, told)
+    _expect(fs, path, "show a rename to other clients at once", (["b"], None), _look(other, folder, path))
+    seen, result = _elsewhere(fs, folder, partial(_look_and_write, fs, folder, moved))
+    _expect(fs, moved, "show files to other processes at once", (["b"], 1), seen)
+    _expect(fs, moved, "exclusive create of a name taken by another process", _TAKEN, result)
 
 
-def _expect(fs: FileSystem, path: str, asked: str, expected: object, found: object) -> None:
-    if found != expected:
-        raise _refusal(fs, path, asked, shortened(expected), shortened(found))
+def _expect(fs: FileSystem, path: str, capability: str, expected: object, actual: object) -> None:
+    if actual != expected:
+        raise _refusal(fs, path, capability, shortened(expected), shortened(actual))
 
 
-def _refusal(fs: FileSystem, path: str, asked: str, expected: str, found: str) -> ConfigurationError:
+def _refusal(fs: FileSystem, path: str, capability: str, expected: str, found: str) -> ConfigurationError:
     return ConfigurationError(
-        f"this {fs.scheme} file system can't do what exactly-once needs: {asked}",
+        f"the {fs.scheme} file system lacks a capability that exactly-once needs: {capability}",
         path=path,
         expected=expected,
         found=found,
-        todo="choose another file system for the job's folders, or its settings",
+        todo="choose another file system for the job's folders, or correct its settings",
     )
 
 
-def _told(act: Callable[..., object], *arguments: Any) -> str:
-    """What a caller is told: that it is done, or the name of the error."""
+def _result(act: Callable[..., object], *arguments: Any) -> str:
+    """Return `done`, or the name of the error."""
     try:
         act(*arguments)
     except OSError as error:
@@ -176,7 +175,7 @@ def _told(act: Callable[..., object], *arguments: Any) -> str:
 
 
 def _read(fs: FileSystem, path: str) -> bytes | str:
-    """The bytes, or the name of the error."""
+    """Return the bytes, or the name of the error."""
     try:
         return fs.read(path)
     except OSError as error:
@@ -193,12 +192,12 @@ def _write_own_name(fs: FileSystem, path: str) -> None:
     _write(fs, path, path.encode())
 
 
-def _told_of_rename(fs: FileSystem, target: str, source: str) -> str:
-    return _told(fs.rename, source, target)
+def _rename_result(fs: FileSystem, target: str, source: str) -> str:
+    return _result(fs.rename, source, target)
 
 
-def _told_of_making(fs: FileSystem, path: str, text: str) -> str:
-    return _told(_write, fs, path, text.encode())
+def _create_result(fs: FileSystem, path: str, text: str) -> str:
+    return _result(_write, fs, path, text.encode())
 
 
 def _names(fs: FileSystem, folder: str) -> list[str]:
@@ -206,13 +205,13 @@ def _names(fs: FileSystem, folder: str) -> list[str]:
 
 
 def _look(fs: FileSystem, folder: str, path: str) -> tuple[list[str], int | None]:
-    """The names in a folder, and the size of a file; None if there is none."""
+    """Return the names in a folder and the size of a file; None if there is none."""
     status = fs.status(path)
     return _names(fs, folder), None if status is None else status.size_bytes
 
 
 def _look_and_write(fs: FileSystem, folder: str, path: str) -> tuple[object, str]:
-    return _look(fs, folder, path), _told(_write, fs, path, b"another's")
+    return _look(fs, folder, path), _result(_write, fs, path, b"another's")
 
 
 def _at_once(act: Callable[[str], Result], items: Sequence[str]) -> list[Result]:
@@ -221,24 +220,24 @@ def _at_once(act: Callable[[str], Result], items: Sequence[str]) -> list[Result]
 
 
 def _elsewhere(fs: FileSystem, folder: str, call: Callable[[], Result]) -> Result:
-    """What a call returns in a new process."""
+    """Return the result of a call in a new process."""
     done = subprocess.run(
         [sys.executable, "-c", _ELSEWHERE],
-        input=_sent(fs, call),
+        input=_pickled(fs, call),
         capture_output=True,
         timeout=_TIMEOUT_S,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         check=False,
     )
     if done.returncode:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        raise _refusal(fs, folder, "be used by another process", "an answer", said[-1] if said else "no word")
-    answer: Result = pickle.loads(done.stdout)
-    return answer
+        errors = done.stderr.decode(errors="replace").strip().splitlines()
+        raise _refusal(fs, folder, "access from another process", "a result", errors[-1] if errors else "no output")
+    result: Result = pickle.loads(done.stdout)
+    return result
 
 
-def _sent(fs: FileSystem, what: object) -> bytes:
+def _pickled(fs: FileSystem, value: object) -> bytes:
     try:
-        return pickle.dumps(what)
+        return pickle.dumps(value)
     except (AttributeError, TypeError, pickle.PicklingError) as error:
-        raise _refusal(fs, "", "be sent to executors", "a class that can be imported", str(error)) from error
+        raise _refusal(fs, "", "access from executors", "a class that can be imported", str(error)) from error

@@ -1,5 +1,8 @@
-"""Folders of files that are only read: any file system of fsspec. Nothing is asked of it but listings with sizes and
-times, and reading; options are those of fsspec's own configuration (`FSSPEC_<SCHEME>_<OPTION>`, ~/.config/fsspec)."""
+"""Folders of input files on any file system of fsspec.
+
+Only listings with sizes and times, and reads, are needed. Options come from fsspec's configuration
+(`FSSPEC_<SCHEME>_<OPTION>`, ~/.config/fsspec).
+"""
 
 from __future__ import annotations
 
@@ -13,15 +16,21 @@ from msgspec import Struct
 from distcommit.core.errors import ConfigurationError, SourceError
 
 _TIMES = ("mtime", "LastModified", "last_modified", "modified", "modification_time", "updated", "modify")
-"""Under which names implementations tell when a file was changed."""
+"""Names under which implementations report the time of modification."""
 _TAGS = ("ETag", "etag", "md5", "checksum", "generation")
 _LISTINGS = 10
-_OF_FTP = re.compile(r"\d{14}")
+_FTP_TIME = re.compile(r"\d{14}")
 _MILLISECONDS = "modification_time"
 
 
 class InputFile(Struct, frozen=True):
-    """A file as a listing shows it. `etag`: what the file system itself tells its contents by; empty if nothing."""
+    """A file of a listing.
+
+    Attributes:
+        size_bytes: its size.
+        mtime_ns: its time of modification, nanoseconds since 1970, exact to the microsecond.
+        etag: the file system's own identifier of the contents; empty if it has none.
+    """
 
     size_bytes: int
     mtime_ns: int
@@ -29,9 +38,9 @@ class InputFile(Struct, frozen=True):
 
 
 class InputFolder:
-    """A folder, as a path of this machine or a URL. Connects at the first call, in each process anew; picklable.
+    """A folder, as a local path or a URL. Connects at the first call in each process. Picklable.
 
-    Paths are relative to it, without a slash at either end; it is itself the empty path.
+    Paths are relative to the folder, without a slash at either end. The empty path is the folder itself.
     """
 
     def __init__(self, url: str) -> None:
@@ -41,31 +50,31 @@ class InputFolder:
         return InputFolder, (self.url,)
 
     def name_of(self, path: str) -> str:
-        """The path or URL of a file."""
+        """Return the path or URL of a file."""
         return f"{self.url.rstrip('/')}/{path}"
 
     def refresh(self) -> None:
-        """Forgets what was listed before: some implementations keep it."""
+        """Discard cached listings."""
         self._connected[0].invalidate_cache()
 
     def entries(self, path: str) -> list[tuple[str, InputFile | None]]:
-        """What is in a folder, by name; None for a folder. What is neither folder nor file is left out.
+        """Return the names in a folder with their files; None for a folder. Other kinds of entries are skipped.
 
         Raises:
-            FileNotFoundError: if there is no such folder.
+            FileNotFoundError: if the folder does not exist.
         """
         fs, root = self._connected
-        found: list[tuple[str, InputFile | None]] = []
+        entries: list[tuple[str, InputFile | None]] = []
         for info in _listed(fs, _below(root, path)):
             name = str(info["name"]).rstrip("/").rpartition("/")[2]
             if info["type"] == "directory":
-                found.append((name, None))
+                entries.append((name, None))
             elif info["type"] == "file" and name:
-                found.append((name, self._file(info)))
-        return found
+                entries.append((name, self._file(info)))
+        return entries
 
     def status(self, path: str) -> InputFile | None:
-        """The file as it is now; None if it is gone."""
+        """Return the file's current state; None if it is gone."""
         fs, root = self._connected
         self.refresh()
         try:
@@ -75,7 +84,7 @@ class InputFolder:
         return self._file(info) if info["type"] == "file" else None
 
     def open(self, path: str) -> BinaryIO:
-        """The file, for reading. Raises FileNotFoundError if it is gone."""
+        """Open the file for reading. Raises FileNotFoundError if it is gone."""
         fs, root = self._connected
         opened: BinaryIO = fs.open(_below(root, path), "rb")
         return opened
@@ -85,26 +94,26 @@ class InputFolder:
         return InputFile(int(info["size"]), self._mtime_ns(info), tag)
 
     def _mtime_ns(self, info: dict[str, Any]) -> int:
-        """Nanoseconds since 1970, as exact as each call tells it alike: to the microsecond."""
+        """Return nanoseconds since 1970, rounded to the microsecond: that much is the same in each call."""
         name = next((name for name in _TIMES if info.get(name) is not None), "")
         try:
-            found = info[name] if name else self._connected[0].modified(info["name"])
+            modified = info[name] if name else self._connected[0].modified(info["name"])
         except NotImplementedError:
-            found = None
-        match found:
+            modified = None
+        match modified:
             case datetime():
-                aware = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+                aware = modified if modified.tzinfo is not None else modified.replace(tzinfo=UTC)
                 return round(aware.timestamp() * 1_000_000) * 1000
-            case str() if _OF_FTP.match(found):  # what FTP's MLSD lists, in UTC
-                return round(_of_digits(found).timestamp()) * 1_000_000_000
+            case str() if _FTP_TIME.match(modified):  # from FTP's MLSD, in UTC
+                return round(_of_digits(modified).timestamp()) * 1_000_000_000
             case int() | float():
-                return round(found * (1000 if name == _MILLISECONDS else 1_000_000)) * 1000
+                return round(modified * (1000 if name == _MILLISECONDS else 1_000_000)) * 1000
         raise SourceError(
-            "the file system does not tell when its files were changed",
+            "the file system does not report when a file was modified",
             path=info["name"],
             expected="a time of modification",
             found=", ".join(info),
-            todo="read these files by another protocol",
+            todo="read these files through another protocol",
         )
 
     @cached_property
@@ -115,11 +124,11 @@ class InputFolder:
             fs, root = url_to_fs(self.url)
         except (ImportError, ValueError) as error:
             raise ConfigurationError(
-                "there is no file system for this URL",
+                "fsspec has no file system for this URL",
                 path=self.url,
-                expected="a path of this machine, or a URL that fsspec knows",
+                expected="a local path, or a URL that fsspec knows",
                 found=str(error),
-                todo="correct it, or install distcommit[fsspec] and the package for it, also where the executors run",
+                todo="correct it, or install distcommit[fsspec] and its package on the driver and the executors",
             ) from error
         return fs, str(root).rstrip("/")
 
@@ -129,15 +138,15 @@ def _of_digits(text: str) -> datetime:
 
 
 def _listed(fs: Any, folder: str) -> list[dict[str, Any]]:
-    """What `ls` tells of a folder, also if a file goes while it looks at it."""
+    """Return a folder's listing. Retry if a file is deleted during the call."""
     for _ in range(_LISTINGS):
         try:
-            found: list[dict[str, Any]] = fs.ls(folder, detail=True)
-            return found
+            infos: list[dict[str, Any]] = fs.ls(folder, detail=True)
+            return infos
         except FileNotFoundError:
             if not fs.isdir(folder):
                 raise
-    raise OSError(f"files come and go faster than {folder} can be listed")
+    raise OSError(f"{folder} could not be listed: its files changed during each of {_LISTINGS} listings")
 
 
 def _below(root: str, path: str) -> str:

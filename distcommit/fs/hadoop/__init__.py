@@ -1,4 +1,4 @@
-"""HDFS, over its RPC and over HTTP.
+"""HDFS over RPC and over HTTP.
 
 Must not replace a file by a rename. Start reading at `hdfs`.
 """

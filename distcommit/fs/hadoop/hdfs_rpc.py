@@ -1,6 +1,6 @@
-"""HDFS over its native RPC, by the package `hdfs-native`.
+"""HDFS over its native RPC, with the package `hdfs-native`.
 
-It reads core-site.xml and hdfs-site.xml in HADOOP_CONF_DIR for name services and Kerberos. It gives no file ids.
+It reads core-site.xml and hdfs-site.xml in HADOOP_CONF_DIR for name services and Kerberos. It provides no file ids.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from distcommit.core.ports import FileStatus, FolderEntry
 from distcommit.fs.hadoop.hdfs import hdfs_error
 
 _JAVA_ERROR = re.compile(r'RPCError\("([\w.$]+)", "(.*?)(?:\\n|"\)$)', re.DOTALL)
-_READ_FROM_THE_ACTIVE = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"
+_ACTIVE_ONLY_PROVIDER = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"
 
 
 class HdfsRpc:
-    """The requests, to the NameNode or the name service `authority`. Connects at the first one; picklable.
+    """Requests to a NameNode or name service. Connects at the first request. Picklable.
 
-    Reads go to the active NameNode even where the configuration names observers: what an observer tells may be older
-    than what another client was already told.
+    Reads go to the active NameNode even if the configuration has observers: an observer's state may be older than a
+    state that another client has already seen.
 
-    A NameNode that can't be reached is asked again as often as `dfs.client.failover.max.attempts` says: 15 times, which
-    take three minutes.
+    Connecting to an unreachable NameNode is retried `dfs.client.failover.max.attempts` times; the default of 15 takes
+    three minutes.
 
     Args:
         authority: host and port of a NameNode, or a name service of the Hadoop configuration.
 
     Raises:
-        ConfigurationError: at the first request, if the name service is not known.
+        ConfigurationError: at the first request, if the name service is unknown.
     """
 
     scheme = "hdfs"
@@ -61,15 +61,15 @@ class HdfsRpc:
 
     def status(self, path: str) -> FileStatus:
         with _errors_of(path):
-            found = self._client.get_file_info(path)
-        return FileStatus(found.length, found.modification_time * 1_000_000, 0, found.isdir)
+            info = self._client.get_file_info(path)
+        return FileStatus(info.length, info.modification_time * 1_000_000, 0, info.isdir)
 
     def list_folder(self, path: str) -> list[FolderEntry]:
         with _errors_of(path):
-            found = [(each.path, each.isdir) for each in self._client.list_status(path)]
-        if [(path, False)] == found:
-            raise NotADirectoryError(errno.ENOTDIR, "a file is no folder", path)
-        return [FolderEntry(posixpath.basename(name), is_folder) for name, is_folder in found]
+            entries = [(info.path, info.isdir) for info in self._client.list_status(path)]
+        if [(path, False)] == entries:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+        return [FolderEntry(posixpath.basename(name), is_folder) for name, is_folder in entries]
 
     def make_folder(self, path: str) -> None:
         with _errors_of(path):
@@ -105,20 +105,19 @@ class HdfsRpc:
     def _connect(self) -> hdfs_native.Client:
         provider = f"dfs.client.failover.proxy.provider.{self._authority}"
         try:
-            return hdfs_native.Client(f"hdfs://{self._authority}", {provider: _READ_FROM_THE_ACTIVE})
+            return hdfs_native.Client(f"hdfs://{self._authority}", {provider: _ACTIVE_ONLY_PROVIDER})
         except (OSError, RuntimeError) as error:
             raise ConfigurationError(
-                "this NameNode or name service can't be used",
+                "the NameNode or name service is unusable",
                 authority=self._authority,
                 expected="host:port, or a name service of hdfs-site.xml in the folder HADOOP_CONF_DIR",
                 found=f"HADOOP_CONF_DIR={os.environ.get('HADOOP_CONF_DIR', '')}, and {error}",
-                todo="correct paths, or set HADOOP_CONF_DIR, also where the executors run",
+                todo="correct paths, or set HADOOP_CONF_DIR on the driver and the executors",
             ) from error
 
 
 class HdfsRpcWriter:
-    """A file that is open for writing, under a lease that the client renews. A block is synced when it ends, as the
-    client marks the last packet of each."""
+    """A file open for writing, under a lease that the client renews. The client has each block synced when it ends."""
 
     def __init__(self, writer: hdfs_native.FileWriter, path: str) -> None:
         self._writer, self._path = writer, path
@@ -134,7 +133,7 @@ class HdfsRpcWriter:
 
 @contextmanager
 def _errors_of(path: str) -> Iterator[None]:
-    """Gives the client's errors their errno, and takes Java's stack from their text."""
+    """Raise the client's errors with their errno, and without Java's stack trace."""
     try:
         yield
     except FileNotFoundError as error:

@@ -1,11 +1,11 @@
-"""HDFS over HTTP, by the package `hdfs`: for places that only the web port of the NameNode can be reached from.
+"""HDFS over HTTP, with the package `hdfs`, for clients that can only reach the NameNode's web port.
 
-What differs from the native RPC, read from Hadoop 3.4 and tried on it:
+Differences from the native RPC, read from Hadoop 3.4 and observed on it:
 
-- A DataNode syncs what it wrote for WebHDFS only if its `dfs.datanode.synconclose` is set, and the protocol has no way
-  to ask for it. So a job whose commits have to survive a power loss is refused here.
-- Folders above a new one are made as well; whether they are there can only be looked at before.
-- It gives file ids, which renames keep.
+- A DataNode syncs data from WebHDFS only if its `dfs.datanode.synconclose` is set, and the protocol cannot request it.
+  A job whose commits must survive a power loss is therefore rejected.
+- Creating a folder also creates those above it. Their existence can only be checked beforehand.
+- File ids are available, and renames keep them.
 """
 
 from __future__ import annotations
@@ -35,16 +35,17 @@ _TIMEOUT_S = 120
 _IN_MEMORY_BYTES = 8 << 20
 _PIECE_BYTES = 1 << 20
 _CONNECTIONS = 32
-_MARKER = "#LATEST"  # the package would put the newest name in its place
+_MARKER = "#LATEST"  # the package replaces it by the newest name in the folder
 
 
 class WebHdfs:
-    """The requests, to the web port of one NameNode or of several. Connects at the first one; picklable.
+    """Requests to the web port of one or several NameNodes. Connects at the first request. Picklable.
 
-    With Kerberos if core-site.xml in HADOOP_CONF_DIR says so, else as HADOOP_USER_NAME or the user of the process.
+    Uses Kerberos if core-site.xml in HADOOP_CONF_DIR enables it. Otherwise the user is HADOOP_USER_NAME or the
+    process's user.
 
     Args:
-        authority: host and port; with several NameNodes, all of them separated by semicolons.
+        authority: host and port. Several NameNodes are separated by semicolons.
     """
 
     scheme = "webhdfs"
@@ -59,20 +60,20 @@ class WebHdfs:
         return WebHdfs, (self._authority,)
 
     def open_new(self, path: str) -> WebHdfsWriter:
-        """Looks whether the name is free and the folder is there; who makes it first is told when it is closed."""
+        """Check that the name is free and the folder exists. The file itself is created when the writer is closed."""
         if self._has(path):
-            raise FileExistsError(errno.EEXIST, "the name is taken", path)
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
         self._check_above(path)
         return WebHdfsWriter(self, path)
 
     def write_new(self, path: str, data: Any) -> None:
-        """Makes a file of what an open binary file holds; FileExistsError if the name is taken meanwhile."""
+        """Create a file from an open binary file. Raises FileExistsError if the name is taken."""
         with _errors_of(path):
             location = self._client._create(_checked(path), overwrite=False, createparent=False).headers["location"]
             answer = self._client._request("PUT", location, data=data)
             if answer.status_code != requests.codes.created:
-                found = answer.json()["RemoteException"]
-                raise HdfsError(found["message"], exception=found["exception"])
+                remote = answer.json()["RemoteException"]
+                raise HdfsError(remote["message"], exception=remote["exception"])
 
     def pieces(self, path: str) -> Iterator[bytes]:
         with _errors_of(path), self._client._open(_checked(path)) as answer:
@@ -80,16 +81,18 @@ class WebHdfs:
 
     def status(self, path: str) -> FileStatus:
         with _errors_of(path):
-            found = self._client._get_file_status(_checked(path)).json()["FileStatus"]
-        mtime_ns = found["modificationTime"] * 1_000_000
-        return FileStatus(found["length"], mtime_ns, found["fileId"], found["type"] == "DIRECTORY")
+            status = self._client._get_file_status(_checked(path)).json()["FileStatus"]
+        mtime_ns = status["modificationTime"] * 1_000_000
+        return FileStatus(status["length"], mtime_ns, status["fileId"], status["type"] == "DIRECTORY")
 
     def list_folder(self, path: str) -> list[FolderEntry]:
         with _errors_of(path):
-            found = self._client._list_status(_checked(path)).json()["FileStatuses"]["FileStatus"]
-        if [each["pathSuffix"] for each in found] == [""]:
-            raise NotADirectoryError(errno.ENOTDIR, "a file is no folder", path)
-        return [FolderEntry(each["pathSuffix"], each["type"] == "DIRECTORY", each["fileId"]) for each in found]
+            statuses = self._client._list_status(_checked(path)).json()["FileStatuses"]["FileStatus"]
+        if [status["pathSuffix"] for status in statuses] == [""]:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+        return [
+            FolderEntry(status["pathSuffix"], status["type"] == "DIRECTORY", status["fileId"]) for status in statuses
+        ]
 
     def make_folder(self, path: str) -> None:
         self._check_above(path)
@@ -108,7 +111,7 @@ class WebHdfs:
             self._client.set_owner(_checked(path), owner, group)
 
     def rename(self, source: str, target: str) -> None:
-        with _errors_of(target):  # with an option, even this one, it is `rename2`
+        with _errors_of(target):  # any option selects `rename2`
             self._client._rename(_checked(source), destination=_checked(target), renameoptions="NONE")
 
     def delete(self, path: str) -> bool:
@@ -129,24 +132,24 @@ class WebHdfs:
     def _client(self) -> Client:
         with self._connecting:
             if self._connected is None:
-                self._connected = _connect(";".join(f"http://{each}" for each in self._authority.split(";")))
+                self._connected = _connect(";".join(f"http://{host}" for host in self._authority.split(";")))
             return self._connected
 
 
 class WebHdfsWriter:
-    """Keeps what is written, on the local disk if it is much, and sends it when it is closed."""
+    """Buffers the file, on the local disk if it is large, and sends it when it is closed."""
 
     def __init__(self, calls: WebHdfs, path: str) -> None:
         self._calls, self._path = calls, path
-        self._kept = tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES)  # noqa: SIM115 - until `close`
+        self._buffer = tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES)  # noqa: SIM115 - closed by `close`
 
     def write(self, data: memoryview) -> None:
-        self._kept.write(data)
+        self._buffer.write(data)
 
     def close(self) -> None:
-        with self._kept as kept:
-            kept.seek(0)
-            self._calls.write_new(self._path, kept)
+        with self._buffer as buffer:
+            buffer.seek(0)
+            self._calls.write_new(self._path, buffer)
 
 
 def _connect(url: str) -> Client:
@@ -161,7 +164,7 @@ def _connect(url: str) -> Client:
         raise ConfigurationError(
             "WebHDFS with Kerberos needs another package",
             found=str(error),
-            todo="pip install 'hdfs[kerberos]', also where the executors run",
+            todo="pip install 'hdfs[kerberos]' on the driver and the executors",
         ) from error
     return KerberosClient(url, timeout=_TIMEOUT_S, session=session)
 
@@ -170,13 +173,15 @@ def _is_kerberized() -> bool:
     core_site = Path(os.environ.get("HADOOP_CONF_DIR", "")) / "core-site.xml"
     if not core_site.is_file():
         return False
-    settings = {each.findtext("name"): each.findtext("value") for each in ET.parse(core_site).iter("property")}
+    settings = {entry.findtext("name"): entry.findtext("value") for entry in ET.parse(core_site).iter("property")}
     return settings.get("hadoop.security.authentication") == "kerberos"
 
 
 def _checked(path: str) -> str:
     if _MARKER in path:
-        raise OSError(errno.EINVAL, f"Invalid path: the package hdfs gives {_MARKER} a meaning", path)
+        raise OSError(
+            errno.EINVAL, f"Invalid path: it must not contain {_MARKER}, which the package hdfs replaces", path
+        )
     return path
 
 

@@ -1,9 +1,9 @@
-"""Requests to one bucket of S3 or of a store that speaks its protocol, by the package `boto3`.
+"""Requests to one S3 bucket, with the package `boto3`.
 
 Endpoint, region and credentials come from the environment, as for every AWS client: AWS_ENDPOINT_URL, AWS_REGION,
-AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, profiles, or the role of the machine.
+AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, profiles, or the machine's role.
 
-The client may send a request again when it hears no answer. Bodies go with their MD5, which every such store checks.
+The client may repeat a request whose response was lost. Bodies carry their MD5, which every such store verifies.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from distcommit.core.errors import ConfigurationError
 from distcommit.core.ports import FolderEntry
 
 CALLS = 32
-"""Requests that are worth having in flight at once; as many connections are kept."""
+"""Requests worth having in flight at once, and size of the connection pool."""
 
 _CONFLICTS = 10
 _PIECE_BYTES = 1 << 20
@@ -53,7 +53,13 @@ _ERRORS = {
 
 @dataclass(frozen=True, slots=True)
 class ObjectHead:
-    """What is known of an object beside its bytes. `metadata` is what its writer gave it, `etag` is without quotes."""
+    """An object without its bytes.
+
+    Attributes:
+        size_bytes: its size.
+        etag: its ETag, without quotes.
+        metadata: the metadata that its writer set.
+    """
 
     size_bytes: int
     etag: str
@@ -61,17 +67,17 @@ class ObjectHead:
 
 
 class S3Requests:
-    """The requests. One method, one request, unless it says otherwise. Connects at the first one; picklable.
+    """Requests to a bucket, one per method unless documented otherwise. Connects at the first request. Picklable.
 
-    Errors are OSError: FileNotFoundError for what is not there, FileExistsError where a condition did not hold, EAGAIN
-    where others are at the same key, EBUSY where the store is busy; EIO also means that the answer was not heard.
+    Errors are OSError: FileNotFoundError for a missing object or upload, FileExistsError if a condition failed, EAGAIN
+    for concurrent requests for the key, EBUSY for a busy store. EIO also means that the response was lost.
 
     Args:
         bucket: its name.
-        options: endpoint, region and credentials as boto3's client takes them, in place of the environment's.
+        options: boto3's client options for endpoint, region and credentials, in place of the environment's.
 
     Raises:
-        ConfigurationError: at any request, if there is no such bucket, or there are no credentials.
+        ConfigurationError: at any request, if the bucket or the credentials are missing.
     """
 
     def __init__(self, bucket: str, options: Sequence[tuple[str, str]] = ()) -> None:
@@ -83,12 +89,12 @@ class S3Requests:
         return S3Requests, (self._bucket, self._options)
 
     def put(self, key: str, data: bytes, metadata: Mapping[str, str], *, if_absent: bool) -> str:
-        """Writes an object and returns its ETag. Asks again while others are at the key."""
+        """Write an object and return its ETag. Retries while there are concurrent requests for the key."""
         condition = {"IfNoneMatch": "*"} if if_absent else {}
-        for left in reversed(range(_CONFLICTS)):
+        for remaining in reversed(range(_CONFLICTS)):
             try:
                 with self._errors_of(key):
-                    done = self._client.put_object(
+                    response = self._client.put_object(
                         Bucket=self._bucket,
                         Key=key,
                         Body=data,
@@ -98,24 +104,24 @@ class S3Requests:
                     )
                 break
             except BlockingIOError:
-                if not left:
+                if not remaining:
                     raise
-        return _plain(done["ETag"])
+        return _plain(response["ETag"])
 
     def get(self, key: str) -> tuple[ObjectHead, bytes]:
-        """An object, whole."""
+        """Return an object with all its bytes."""
         with self._errors_of(key):
-            found = self._client.get_object(Bucket=self._bucket, Key=key)
-            return _head(found), found["Body"].read()
+            response = self._client.get_object(Bucket=self._bucket, Key=key)
+            return _head(response), response["Body"].read()
 
     def pieces(self, key: str) -> Iterator[bytes]:
-        """The object's bytes, in order."""
+        """Yield the object's bytes in order."""
         with self._errors_of(key):
-            found = self._client.get_object(Bucket=self._bucket, Key=key)
-            yield from found["Body"].iter_chunks(_PIECE_BYTES)
+            response = self._client.get_object(Bucket=self._bucket, Key=key)
+            yield from response["Body"].iter_chunks(_PIECE_BYTES)
 
     def head(self, key: str) -> ObjectHead | None:
-        """What is at the key; None if nothing is."""
+        """Return the object at the key; None if there is none."""
         try:
             with self._errors_of(key):
                 return _head(self._client.head_object(Bucket=self._bucket, Key=key))
@@ -123,7 +129,7 @@ class S3Requests:
             return None
 
     def list_folder(self, prefix: str) -> list[FolderEntry]:
-        """What follows the prefix in keys, up to the next slash. One request for each thousand names."""
+        """Return the names directly below a prefix. One request per thousand names."""
         with self._errors_of(prefix):
             pages = list(
                 self._client.get_paginator("list_objects_v2").paginate(
@@ -131,45 +137,47 @@ class S3Requests:
                 )
             )
         cut = len(prefix)
-        found = [
+        entries = [
             FolderEntry(folder["Prefix"][cut:-1], True) for page in pages for folder in page.get("CommonPrefixes", ())
         ]
-        found += [FolderEntry(each["Key"][cut:], False) for page in pages for each in page.get("Contents", ())]
-        return [entry for entry in found if entry.name]  # some programs put an empty object in place of a folder
+        entries += [FolderEntry(item["Key"][cut:], False) for page in pages for item in page.get("Contents", ())]
+        return [entry for entry in entries if entry.name]  # some programs put an empty object in place of a folder
 
     def is_folder(self, prefix: str) -> bool:
-        """Whether any key begins with the prefix."""
+        """Return whether any key begins with the prefix."""
         with self._errors_of(prefix):
             return bool(self._client.list_objects_v2(Bucket=self._bucket, Prefix=prefix, MaxKeys=1).get("Contents"))
 
     def delete(self, key: str) -> None:
-        """Nothing happens if it is not there."""
+        """Delete an object. A missing one is not an error."""
         with self._errors_of(key):
             self._client.delete_object(Bucket=self._bucket, Key=key)
 
     def begin_upload(self, key: str, metadata: Mapping[str, str]) -> str:
-        """Begins an object that nobody sees before `complete_upload`, and returns the upload's id."""
+        """Begin an upload, which is invisible until `complete_upload`, and return its id."""
         with self._errors_of(key):
             upload_id = self._client.create_multipart_upload(Bucket=self._bucket, Key=key, Metadata=dict(metadata))
         return str(upload_id["UploadId"])
 
     def upload_part(self, key: str, upload_id: str, number: int, data: bytes) -> str:
-        """Sends the part of that number (from 1) and returns its ETag. All but the last have 5 MiB or more."""
+        """Send a part and return its ETag. Numbers begin at 1. All parts except the last must have at least 5 MiB."""
         with self._errors_of(key):
-            done = self._client.upload_part(
+            response = self._client.upload_part(
                 Bucket=self._bucket, Key=key, UploadId=upload_id, PartNumber=number, Body=data, ContentMD5=_md5(data)
             )
-        return _plain(done["ETag"])
+        return _plain(response["ETag"])
 
     def uploaded_parts(self, key: str, upload_id: str) -> list[str]:
-        """ETags of an upload's parts, in order. FileNotFoundError if it is not there: completed, or given up. One
-        request for each thousand parts."""
+        """Return the ETags of an upload's parts in order. One request per thousand parts.
+
+        Raises FileNotFoundError if the upload was completed or aborted.
+        """
         with self._errors_of(key):
             pages = self._client.get_paginator("list_parts").paginate(Bucket=self._bucket, Key=key, UploadId=upload_id)
             return [_plain(part["ETag"]) for page in pages for part in page.get("Parts", ())]
 
     def complete_upload(self, key: str, upload_id: str, etags: Sequence[str]) -> None:
-        """Makes the object visible, whole, if nothing is at the key. FileNotFoundError as `uploaded_parts`."""
+        """Publish the object if the key is free. Raises FileNotFoundError as `uploaded_parts`."""
         parts = [{"PartNumber": number, "ETag": f'"{etag}"'} for number, etag in enumerate(etags, 1)]
         with self._errors_of(key):
             self._client.complete_multipart_upload(
@@ -181,15 +189,16 @@ class S3Requests:
             )
 
     def abort_upload(self, key: str, upload_id: str) -> None:
-        """Gives an upload up, with its parts. FileNotFoundError as `uploaded_parts`."""
+        """Abort an upload and delete its parts. Raises FileNotFoundError as `uploaded_parts`."""
         with self._errors_of(key):
             self._client.abort_multipart_upload(Bucket=self._bucket, Key=key, UploadId=upload_id)
 
     def uploads_to(self, key: str) -> list[str]:
-        """Ids of uploads to that key that are neither completed nor given up."""
+        """Return the ids of uploads to the key that were neither completed nor aborted."""
         with self._errors_of(key):
             pages = self._client.get_paginator("list_multipart_uploads").paginate(Bucket=self._bucket, Prefix=key)
-            return [each["UploadId"] for page in pages for each in page.get("Uploads", ()) if each["Key"] == key]
+            uploads = [upload for page in pages for upload in page.get("Uploads", ())]
+            return [upload["UploadId"] for upload in uploads if upload["Key"] == key]
 
     @property
     def _client(self) -> Any:
@@ -200,8 +209,8 @@ class S3Requests:
                     **{"region_name": os.environ.get("AWS_REGION"), **dict(self._options)},
                     config=Config(
                         max_pool_connections=CALLS,
-                        retries={"mode": "standard"},  # AWS_MAX_ATTEMPTS says how often: else 3 times
-                        request_checksum_calculation="when_required",  # bodies have their MD5, which all stores know
+                        retries={"mode": "standard"},  # AWS_MAX_ATTEMPTS attempts; 3 by default
+                        request_checksum_calculation="when_required",  # bodies carry an MD5, which all stores support
                         response_checksum_validation="when_required",
                     ),
                 )
@@ -209,29 +218,29 @@ class S3Requests:
 
     @contextmanager
     def _errors_of(self, key: str) -> Iterator[None]:
-        """Gives the client's errors their errno."""
+        """Raise the client's errors as OSError or ConfigurationError."""
         try:
             yield
         except ClientError as error:
             answer = error.response
             code, status = answer["Error"]["Code"], str(answer["ResponseMetadata"].get("HTTPStatusCode", ""))
             if code == "NoSuchBucket":
-                raise self._unusable("there is no such bucket", str(error)) from None
+                raise self._unusable("the bucket does not exist", str(error)) from None
             number = _ERRORS.get(code, _ERRORS.get(status, errno.EIO))
             raise OSError(number, f"{answer['Error'].get('Message', '')} ({code})", key) from None
         except (NoCredentialsError, PartialCredentialsError, ProfileNotFound, ParamValidationError) as error:
-            raise self._unusable("this bucket can't be asked", str(error)) from None
-        except BotoCoreError as error:  # no connection, or no answer
+            raise self._unusable("the bucket can't be accessed", str(error)) from None
+        except BotoCoreError as error:  # no connection or no response
             raise OSError(errno.EIO, f"{type(error).__name__}: {error}", key) from None
 
-    def _unusable(self, what: str, found: str) -> ConfigurationError:
+    def _unusable(self, problem: str, found: str) -> ConfigurationError:
         return ConfigurationError(
-            what,
+            problem,
             bucket=self._bucket,
             endpoint=os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or "AWS",
             found=found.replace("\n", " "),
-            todo="make the bucket, or correct paths, AWS_ENDPOINT_URL, AWS_REGION or the credentials, also where the"
-            " executors run",
+            todo="create the bucket, or correct paths, AWS_ENDPOINT_URL, AWS_REGION or the credentials, on the driver"
+            " and the executors",
         )
 
 

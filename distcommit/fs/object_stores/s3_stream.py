@@ -1,4 +1,4 @@
-"""A new object that is written from front to back, as Python's own streams are."""
+"""Sequential writing of S3 objects in parts."""
 
 from __future__ import annotations
 
@@ -10,25 +10,58 @@ from distcommit.fs.object_stores.s3_requests import S3Requests
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-_PART_BYTES = 8 << 20  # ten thousand parts are allowed: 80 GiB
+_PART_BYTES = 8 << 20
+"""An upload may have ten thousand parts: 80 GiB."""
+
+
+class PartUpload:
+    """Sends the bytes of a multipart upload. At most one part is in memory.
+
+    Args:
+        requests: the requests to the bucket.
+        key: the object's key.
+        upload_id: id of the upload.
+    """
+
+    def __init__(self, requests: S3Requests, key: str, upload_id: str) -> None:
+        self._requests, self._key, self.upload_id = requests, key, upload_id
+        self._waiting, self._etags = bytearray(), list[str]()
+
+    def write(self, data: ReadableBuffer) -> None:
+        """Take bytes, and send each part that is complete."""
+        self._waiting += data
+        while len(self._waiting) >= _PART_BYTES:
+            self._send(_PART_BYTES)
+
+    def finish(self) -> list[str]:
+        """Send the last part, and return the ETags of all parts."""
+        if self._waiting or not self._etags:
+            self._send(len(self._waiting))
+        return self._etags
+
+    def _send(self, size_bytes: int) -> None:
+        data = bytes(memoryview(self._waiting)[:size_bytes])
+        del self._waiting[:size_bytes]
+        self._etags.append(self._requests.upload_part(self._key, self.upload_id, len(self._etags) + 1, data))
 
 
 class S3Stream(io.RawIOBase):
-    """Nobody sees the object before the stream is closed; then it is durable. It never replaces another one.
+    """A new object written as a Python stream. It is visible and durable once closed, and never replaces another
+    object.
 
-    A small object is one request; a larger one an upload, of which 8 MB are in memory. Who dies leaves the upload:
-    `abandoned` takes it away.
+    A small object is one request. A larger one is an upload, of which at most 8 MiB are in memory. A process that dies
+    leaves the upload; `discard_stream` deletes it.
 
     Args:
-        requests: to the bucket.
-        key: the object's.
+        requests: the requests to the bucket.
+        key: the object's key.
     """
 
     def __init__(self, requests: S3Requests, key: str) -> None:
         super().__init__()
         self._requests, self._key = requests, key
-        self._waiting, self._parts, self._upload_id = bytearray(), list[str](), ""
-        self._size_bytes = 0
+        self._waiting, self._size_bytes = bytearray(), 0
+        self._upload: PartUpload | None = None
 
     def writable(self) -> bool:
         return True
@@ -38,46 +71,42 @@ class S3Stream(io.RawIOBase):
 
     def write(self, data: ReadableBuffer, /) -> int:
         view = memoryview(data).cast("B")
-        self._waiting += view
         self._size_bytes += len(view)
-        while len(self._waiting) >= _PART_BYTES:
-            self._send(_PART_BYTES)
+        if self._upload is not None:
+            self._upload.write(view)
+            return len(view)
+        self._waiting += view
+        if len(self._waiting) >= _PART_BYTES:
+            self._upload = PartUpload(self._requests, self._key, self._requests.begin_upload(self._key, {}))
+            self._upload.write(self._waiting)
+            self._waiting.clear()
         return len(view)
 
     def close(self) -> None:
-        """Makes the object visible.
+        """Publish the object.
 
         Raises:
-            FileExistsError: if there is one of that name.
+            FileExistsError: if the key is taken.
         """
         if self.closed:
             return
         try:
-            if not self._upload_id:
+            if self._upload is None:
                 self._requests.put(self._key, bytes(self._waiting), {}, if_absent=True)
-                return
-            if self._waiting:
-                self._send(len(self._waiting))
-            self._requests.complete_upload(self._key, self._upload_id, self._parts)
+            else:
+                self._requests.complete_upload(self._key, self._upload.upload_id, self._upload.finish())
         finally:
             super().close()
 
     def __del__(self) -> None:
-        """One that nobody has closed is never seen."""
-
-    def _send(self, size_bytes: int) -> None:
-        if not self._upload_id:
-            self._upload_id = self._requests.begin_upload(self._key, {})
-        data = bytes(memoryview(self._waiting)[:size_bytes])
-        del self._waiting[:size_bytes]
-        self._parts.append(self._requests.upload_part(self._key, self._upload_id, len(self._parts) + 1, data))
+        """Do not close, and thereby publish, an abandoned stream."""
 
 
 def abandoned(requests: S3Requests, key: str) -> None:
-    """Deletes an object that a stream has written, and what streams that died have left of it."""
+    """Delete an object that a stream wrote, and the uploads to it that were left unfinished."""
     for upload_id in requests.uploads_to(key):
         try:
             requests.abort_upload(key, upload_id)
         except FileNotFoundError:
-            continue  # another one was first
+            continue  # completed or aborted meanwhile
     requests.delete(key)

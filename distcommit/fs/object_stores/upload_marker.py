@@ -1,4 +1,4 @@
-"""The name of a staged file in an object store: a small object that says which upload it is.
+"""The marker of a staged file in an object store: a small object that names its upload.
 
 Specification: `tests/golden/README.md`.
 """
@@ -18,10 +18,17 @@ class _Version(msgspec.Struct):
 
 
 class UploadMarker(msgspec.Struct, frozen=True):
-    """An upload, the path it is published at, and the id that the object there will show in its metadata.
+    """A marker.
 
-    Once all bytes are there it is `closed`, and says what they are: `parts` are the ETags of the upload's parts in
-    order, `checksum` is xxh3-64 over all.
+    Attributes:
+        version: of the format.
+        upload_id: id of the upload.
+        target: path at which it is published.
+        object_id: id in the metadata of the published object.
+        closed: whether all bytes were uploaded. The fields below are set then.
+        parts: ETags of the upload's parts in order.
+        size_bytes: size of the file.
+        checksum: xxh3-64 over all bytes.
     """
 
     version: int
@@ -35,16 +42,16 @@ class UploadMarker(msgspec.Struct, frozen=True):
 
 
 def encode_marker(marker: UploadMarker) -> bytes:
-    """The object's bytes: JSON."""
+    """Return the marker as JSON."""
     return msgspec.json.encode(marker)
 
 
 def decode_marker(data: bytes, path: str) -> UploadMarker:
-    """The marker of a staged file.
+    """Return the marker of a staged file.
 
     Raises:
-        UnknownVersionError: if a newer version wrote it.
-        CorruptError: if it is not one.
+        UnknownVersionError: if its version is unknown.
+        CorruptError: if it is malformed.
     """
     try:
         version = from_json(data, _Version).version
@@ -56,13 +63,13 @@ def decode_marker(data: bytes, path: str) -> UploadMarker:
             path=path,
             expected=f"a marker of format version {MARKER_VERSION}",
             found=f"{error}: {data[:80]!r}",
-            todo="find out who wrote there; delete it once nothing of its epoch is pending",
+            todo="find out which program wrote it; delete it once nothing of its epoch is pending",
         ) from error
     raise UnknownVersionError(
         "the marker of a staged file has an unknown version",
         path=path,
         expected=str(MARKER_VERSION),
         found=str(version),
-        todo="run the version of distcommit that wrote it, or a newer one; if there is none of that version, it is"
-        " damaged (no checksum covers this number): delete it once nothing of its epoch is pending",
+        todo="run the version of distcommit that wrote it, or a newer one; if no such version exists, the marker is"
+        " damaged (this number has no checksum): delete it once nothing of its epoch is pending",
     )

@@ -1,7 +1,7 @@
-"""Opening folders beneath a root, so that neither a symbolic link nor a mount can lead a deletion out of it.
+"""Open folders beneath a root, so that neither a symbolic link nor a mount can redirect a deletion out of it.
 
-The kernel resolves the path in one step (`openat2`), and what is done afterwards is done in the folder that was opened.
-There is no moment between the check and the use at which somebody could put a link into the path.
+The kernel resolves the path in one step (`openat2`), and later calls are relative to the opened folder. There is no
+moment between check and use at which a link could be put into the path.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ _syscall = getattr(ctypes.CDLL(None, use_errno=True), "syscall", None)
 
 
 def open_below(root: str, folder: str, *, readable: bool = False) -> int:
-    """Open a folder that is the root or beneath it. The caller closes it.
+    """Open the root or a folder beneath it. The caller closes it.
 
     Args:
         root: absolute; it may be reached through links.
-        folder: the root, or a path that begins with it. A link inside the root that stays inside is followed.
-        readable: whether the folder is to be listed.
+        folder: the root, or a path that begins with it. A link that stays inside the root is followed.
+        readable: whether the folder will be listed.
 
     Returns:
-        a descriptor of the folder.
+        A descriptor of the folder.
 
     Raises:
-        OutsideRootError: if a component is a link that leads out of the root, or the root of a mount.
-        FileNotFoundError: if there is no such folder.
+        OutsideRootError: if a component is a link out of the root, or a mount point.
+        FileNotFoundError: if the folder does not exist.
     """
     flags = _READABLE if readable else _REFERENCE
     relative = folder[len(root) :].strip("/")
@@ -59,7 +59,7 @@ def _open_below(root_fd: int, root: str, folder: str, relative: str, flags: int)
 
 
 def _follow_inside(root_fd: int, root: str, folder: str, flags: int) -> int:
-    """Open the folder that an absolute link beneath the root leads to, if it is beneath the root too."""
+    """Open the target of an absolute link beneath the root, if it is beneath the root too."""
     real, real_root = os.path.realpath(folder), os.path.realpath(root)
     if real.startswith(real_root.rstrip("/") + "/"):
         try:
@@ -83,8 +83,10 @@ def _resolve(root_fd: int, relative: str, flags: int, resolve: int) -> int:
 
 
 def walk(root_fd: int, relative: str, flags: int) -> int:
-    """Open component by component, without following any link: for kernels without `openat2`. A mount of another
-    device is refused; one of the same device is not seen."""
+    """Open each component in turn, without following links, for kernels without `openat2`.
+
+    A mount of another device is rejected. A mount of the same device is not detected.
+    """
     device, opened = os.fstat(root_fd).st_dev, os.dup(root_fd)
     names = relative.split("/")
     for index, name in enumerate(names):

@@ -1,7 +1,7 @@
 """The local file system: put-if-absent, rename without replacing, and durability by fsync or syncfs.
 
-After "All File Systems Are Not Created Equal" (Pillai et al., OSDI 2014): a name is durable only once its folder is
-synced, and the folders above it too.
+After "All File Systems Are Not Created Equal" (Pillai et al., OSDI 2014): a name is durable only once its folder and
+the folders above it are synced.
 """
 
 from __future__ import annotations
@@ -26,14 +26,13 @@ _SYNCFS_ABOVE = 16
 
 
 class LocalFileSystem:
-    """Files on this machine (or on a POSIX mount that every executor sees under the same path).
+    """Files on this machine, or on a POSIX mount that every executor has at the same path.
 
     Args:
         calls: the system calls to use.
-        durable: whether anything is synced; without it a crash of the machine (not of a process) may lose what was
-            published.
-        parallel_calls: more than 1 for a mount whose calls go over a network; on a local disk threads only cost.
-        parallel_buckets: as `parallel_calls`. Measured on ext4: 4 threads made a commit take 1.3 times as long.
+        durable: whether to sync. Without it, a machine crash (not a process crash) may lose published data.
+        parallel_calls: more than 1 for a network mount; on a local disk threads only cost time.
+        parallel_buckets: see `parallel_calls`. On ext4, 4 threads made a commit take 1.3 times as long.
     """
 
     scheme = "file"
@@ -100,7 +99,7 @@ class LocalFileSystem:
         return answer
 
     def put_all_if_absent(self, files: Sequence[tuple[str, bytes]]) -> list[bool | OSError]:
-        """As the port says. From two on `syncfs` takes less time than an `fsync` for each (measured on ext4)."""
+        """See the port. For two files or more one `syncfs` is faster than an `fsync` each (measured on ext4)."""
         puts = [_Put(path, data) for path, data in files]
         together = len(puts) > 1
         in_flight(self.parallel_calls, partial(self._write_aside, sync=not together), puts)
@@ -130,7 +129,7 @@ class LocalFileSystem:
             put.won = True
         except FileExistsError:
             self._give_up(put, None)
-        except OSError as error:  # by link and unlink, the name may be there
+        except OSError as error:  # after link and unlink the name may exist
             self._give_up(put, not_put(error, put.path) if self._renames else error)
 
     def _sync_name(self, put: _Put) -> None:
@@ -160,9 +159,9 @@ class LocalFileSystem:
             except OSError as error:
                 if error.errno not in _NO_RENAMEAT2:
                     raise
-                self._renames = False  # NFS and old kernels: link and unlink say the same in two calls
+                self._renames = False  # NFS and old kernels: link and unlink have the same effect in two calls
         self._calls.link(source, target)
-        self._sync_folder(posixpath.dirname(target))  # the old name goes only once the new one is durable
+        self._sync_folder(posixpath.dirname(target))  # the new name must be durable before the old one is removed
         self._calls.unlink(source)
 
     def rename_folder(self, source: str, target: str) -> bool:
@@ -204,7 +203,7 @@ class LocalFileSystem:
                 touched.add(above)
                 if len(above) <= len(root):
                     break
-                above = above.rpartition("/")[0] or "/"  # absolute, without empty components: a fifth of `dirname`
+                above = above.rpartition("/")[0] or "/"  # five times as fast as `dirname`; paths are normalized
         if len(touched) > _SYNCFS_ABOVE:
             self._calls.syncfs(root)
             return
@@ -224,7 +223,7 @@ class LocalFileSystem:
 
 
 class _Put:
-    """A file that is to be put where nothing is, and how far that came."""
+    """Progress of one put-if-absent."""
 
     __slots__ = ("data", "error", "folder", "path", "temporary", "won")
 
@@ -237,8 +236,6 @@ class _Put:
 
 
 class LocalStagedWriter(ChecksummingWriter):
-    """A new local file."""
-
     def __init__(self, calls: PosixCalls, fd: int, *, durable: bool) -> None:
         super().__init__()
         self._calls, self._fd, self._durable = calls, fd, durable

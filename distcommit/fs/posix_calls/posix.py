@@ -1,7 +1,7 @@
-"""The system calls that the local file system is made of, each one atomic effect.
+"""The system calls of the local file system, each one atomic effect.
 
-They are a seam on purpose: the crash explorer and the fault injector put their own calls underneath `LocalFileSystem`,
-so that everything above is the code that runs in production.
+The crash explorer and the fault injector replace them underneath `LocalFileSystem`, so that all code above is
+production code.
 """
 
 from __future__ import annotations
@@ -22,14 +22,13 @@ from distcommit.fs.posix_calls.confined_open import open_below
 _RENAME_NOREPLACE = 1
 _REFERENCE = getattr(os, "O_PATH", os.O_RDONLY) | os.O_CLOEXEC
 _HERE = -100  # AT_FDCWD
-_AS = (sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())  # what os.fsencode does, in a third of its time
+_AS = (sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())  # three times as fast as os.fsencode
 _witnesses: dict[int, int] = {}
-"""By device, for the life of the process. No functools cache: a witness is opened by the folder that comes first, and
-found by its device alone."""
+"""Descriptors by device, kept for the life of the process. See `_witness`."""
 
 
 class PosixCalls(Protocol):
-    """One method, one system call. File descriptors are opaque ints. Errors are OSError with errno."""
+    """System calls, one per method. File descriptors are opaque ints. Errors are OSError with errno."""
 
     def open_new(self, path: str) -> int: ...
     def write(self, fd: int, data: bytes | bytearray | memoryview) -> int: ...
@@ -52,10 +51,10 @@ class PosixCalls(Protocol):
 
 
 class RealPosixCalls:
-    """The kernel's own. `syncfs` reports failed writes since Linux 5.8.
+    """The kernel's system calls. `syncfs` reports failed writes since Linux 5.8.
 
     Args:
-        roots: absolute folders without links. What is listed or deleted beneath one of them is never outside of it.
+        roots: absolute folders without links. Listings and deletions beneath a root never leave it.
     """
 
     def __init__(self, roots: Sequence[str] = ()) -> None:
@@ -150,15 +149,18 @@ class RealPosixCalls:
             os.close(fd)
 
     def _witness(self, fd: int, folder: str) -> int:
-        """A descriptor of that file system, opened before this process wrote to it and kept: `syncfs` reports an error
-        of writing back to each descriptor once, and not at all to one opened after somebody else was told."""
+        """Return a descriptor of the file system that was opened before this process wrote to it.
+
+        `syncfs` reports a write-back error once to each descriptor, but not to one opened after the error was first
+        reported.
+        """
         device = os.fstat(fd).st_dev
         if device not in _witnesses:
             _witnesses[device] = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         return _witnesses[device]
 
     def realpath(self, path: str) -> str:
-        """Return the path without links: by one look of the kernel where there is a `/proc`."""
+        """Return the path without links; in one call where there is `/proc`."""
         real = ""
         with suppress(OSError):
             opened = os.open(path, _REFERENCE)
@@ -169,7 +171,7 @@ class RealPosixCalls:
         return real if real.startswith("/") and not real.endswith(" (deleted)") else os.path.realpath(path)
 
     def _in_folder(self, call: Callable[..., None], path: str) -> None:
-        """Do something to a name, in the folder that is opened beneath its root."""
+        """Apply a call to a name relative to its folder, which is opened beneath its root."""
         folder, _, name = path.rpartition("/")
         opened = self._opened(folder)
         if opened is None:
@@ -183,12 +185,12 @@ class RealPosixCalls:
             os.close(opened)
 
     def _opened(self, folder: str, *, readable: bool = False) -> int | None:
-        """Open a folder of the job beneath its root. None for a folder that is no root's."""
+        """Open a folder of the job beneath its root. Return None if it is in no root."""
         for root in self._roots:
             if folder == root or folder.startswith(f"{root}/"):
                 return open_below(root, folder, readable=readable)
         return None
 
 
-def _status(found: os.stat_result) -> FileStatus:
-    return FileStatus(found.st_size, found.st_mtime_ns, found.st_ino, (found.st_mode & 0o170000) == 0o040000)
+def _status(stat: os.stat_result) -> FileStatus:
+    return FileStatus(stat.st_size, stat.st_mtime_ns, stat.st_ino, (stat.st_mode & 0o170000) == 0o040000)

@@ -1,4 +1,4 @@
-"""The branches of a flow: chains of constructs, the fork, writers, and rejected records.
+"""The branches of a task flow: chains of constructs, the fork, writers, and rejected records.
 
 Must not know other work units. Start reading at `branching`.
 """

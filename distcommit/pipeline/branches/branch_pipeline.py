@@ -1,4 +1,4 @@
-"""A branch in one attempt at a work unit: its chain, its writer, its task checkers, and whether it has failed."""
+"""One branch in one attempt: its chain, its writer, its task checkers, and its failure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from distcommit.core.work import BranchResult, CheckOutcome, SkippedRange, WorkU
 from distcommit.pipeline.branches.chain import Chain, Rejection
 from distcommit.pipeline.branches.piece import Piece, Rows
 from distcommit.pipeline.branches.source_order import in_source_order, merged_by_schema, runs_of
-from distcommit.pipeline.known_schemas import begin
+from distcommit.pipeline.known_schemas import begin_converter
 from distcommit.pipeline.limits.time_limit import at_most
 from distcommit.pipeline.task_flow import Branch, Stage
 from distcommit.sinks.files.offsets import OffsetSets
@@ -25,13 +25,27 @@ from distcommit.stores.schemas.schema_history import SchemaStore
 
 
 @dataclass(slots=True)
-class Lane:
-    """A branch in one attempt. What is raised here has failed the branch: `error` says why, and `error_construct` at
-    which construct.
+class BranchPipeline:
+    """One branch in one attempt at a work unit.
 
-    `construct_seconds`: how long each construct may work on a batch, 0 for no limit.
+    An error raised here fails the branch. If the branch failed an earlier attempt at this work unit (`branch.error`),
+    it is diverted: it rejects all records, and its writer is that of its error branch.
 
-    One that failed before (`branch.error`) turns all records away; its writer is that of its error branch.
+    Attributes:
+        branch: the branch of the task flow.
+        construct_seconds: how long each construct may work on a batch; 0 for no limit.
+        chain: the converters and row checkers in progress.
+        checks: the task checkers in progress.
+        writer: the sink's writer, once open.
+        read: input records that came to the branch.
+        written: records given to the writer.
+        rejected: input records that were rejected.
+        with_output: input records of which a record was written.
+        filtered: offsets of the input records of which nothing was written.
+        outcomes: results of the task checkers.
+        writing_s: seconds spent in the writer.
+        error: why the branch failed.
+        error_construct: the construct that failed.
     """
 
     branch: Branch
@@ -42,7 +56,7 @@ class Lane:
     read: int = 0
     written: int = 0
     rejected: int = 0
-    kept: int = 0
+    with_output: int = 0
     filtered: OffsetSets = field(default_factory=OffsetSets)
     outcomes: tuple[CheckOutcome, ...] = ()
     writing_s: float = 0.0
@@ -54,18 +68,21 @@ class Lane:
 
     @property
     def is_diverted(self) -> bool:
-        """Whether all of its records are turned away."""
+        """Whether the branch rejects all records."""
         return bool(self.branch.error)
 
     @property
     def counts(self) -> BranchCounts:
-        """What became of the input records so far."""
-        return BranchCounts(self.read, self.written, self.rejected, self.read - self.rejected - self.kept)
+        """The counts of input records so far."""
+        return BranchCounts(self.read, self.written, self.rejected, self.read - self.rejected - self.with_output)
 
     @contextmanager
     def at(self, construct: str = "") -> Iterator[None]:
-        """What is raised within has failed the branch, at that construct; by default at the one of its chain that was
-        at work. Of a branch that is diverted it has failed the attempt: nothing is left to be diverted."""
+        """Record an error of the block as the failure of the branch, at `construct` or else at the chain's current
+        construct.
+
+        The failure of a diverted branch fails the whole attempt instead, as it has nothing left to divert.
+        """
         try:
             with foreign_errors():
                 yield
@@ -76,7 +93,7 @@ class Lane:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """The same at the sink, whose time is taken."""
+        """Within the block, blame the sink and count its time."""
         began_s = time.perf_counter()
         with self.at(self.branch.sink.name):
             yield
@@ -84,24 +101,23 @@ class Lane:
 
     @property
     def stages(self) -> Sequence[Stage]:
-        """What its records go through."""
         return () if self.is_diverted else self.branch.stages
 
     def open(self, unit: WorkUnit, open_writer: Callable[[], SinkWriter], kept: SchemaStore | None = None) -> None:
-        """Begins the work unit. `kept`: where converters keep schemas."""
+        """Open the writer and begin the work unit in all constructs. Converters keep schemas in the store."""
         with self.at(self.branch.sink.name):
             self.writer = open_writer()
         if self.is_diverted:
             return
         for stage in self.branch.stages:
             with self.at(stage.name), at_most(self.construct_seconds, stage.name):
-                begin(stage, unit, kept, self.branch.name)
+                begin_converter(stage, unit, kept, self.branch.name)
         for check in self.branch.checks:
             with self.at(check.name):
                 self.checks.append(check.checker.begin())
 
     def run(self, pieces: Sequence[Piece]) -> tuple[list[Piece], dict[int, Rejection]]:
-        """What the chain makes of the pieces, and which rows are turned away. Raises as `Chain.run`."""
+        """Return the chain's output and the rejected rows. Raises as `Chain.run`."""
         if self.is_diverted:
             why = Rejection(self.branch.error_construct, self.branch.error)
             return [], {row: why for piece in pieces for row in piece.origin_rows().tolist()}
@@ -112,16 +128,16 @@ class Lane:
         """Pass records to the task checkers and the writer in source order.
 
         Args:
-            made: what the chain returned of one batch.
-            origins_of: returns where records of these rows came from.
+            made: what the chain returned for one batch.
+            origins_of: returns the origins of records with these rows.
         """
         if not made or self.writer is None:
             return
         grouped = merged_by_schema(made, with_metadata=False)
-        for check, asked in zip(self.branch.checks, self.checks, strict=True):
+        for check, task_check in zip(self.branch.checks, self.checks, strict=True):
             for piece in grouped if check.checker.groups_schemas else in_source_order(grouped):
                 with self.at(check.name):
-                    asked.see(piece.records)
+                    task_check.see(piece.records)
         with self._writing():
             for piece in grouped:
                 check_levels(piece.records.schema)
@@ -135,44 +151,46 @@ class Lane:
                 self.writer.write(grouped[number].records.slice(begin, length), run)
                 self.written += length
 
-    def ask(self, *, decides: bool) -> str:
-        """Asks the task checkers.
+    def run_task_checks(self, *, decides: bool) -> str:
+        """Run the task checkers.
 
         Args:
-            decides: whether mandatory ones do; else all of them only tell.
+            decides: whether mandatory checkers can fail the branch. If not, all results are informational.
 
         Returns:
-            what mandatory ones are not satisfied with; empty if they are.
+            The failed mandatory checks with their details; empty if there are none.
         """
         if self.is_diverted:
             return ""
-        for check, asked in zip(self.branch.checks, self.checks, strict=True):
+        for check, task_check in zip(self.branch.checks, self.checks, strict=True):
             with self.at(check.name):
-                passed, detail = asked.outcome(self.counts)
-                found = CheckOutcome(check.name, bool(passed), check.is_mandatory and decides, reason_text(detail, 500))
-            self.outcomes = (*self.outcomes, found)
-        failed = [each for each in self.outcomes if each.mandatory and not each.passed]
+                passed, detail = task_check.outcome(self.counts)
+                result = CheckOutcome(
+                    check.name, bool(passed), check.is_mandatory and decides, reason_text(detail, 500)
+                )
+            self.outcomes = (*self.outcomes, result)
+        failed = [result for result in self.outcomes if result.mandatory and not result.passed]
         if not failed:
             return ""
         self.error_construct = failed[0].checker
-        self.error = "; ".join(f"{each.checker}: {each.detail}" for each in failed)
-        return "; ".join(f"{self.branch.name}: {each.checker}: {each.detail}" for each in failed)
+        self.error = "; ".join(f"{result.checker}: {result.detail}" for result in failed)
+        return "; ".join(f"{self.branch.name}: {result.checker}: {result.detail}" for result in failed)
 
     def note_holes(self, holes: Sequence[SkippedRange]) -> None:
-        """Tells the writer of holes."""
+        """Pass holes to the writer."""
         if self.writer is not None:
             with self.at(self.branch.sink.name):
                 self.writer.note_holes(holes)
 
     def note_filtered(self, filtered: Filtered) -> bool:
-        """Tells the writer what was filtered; whether it keeps it."""
+        """Pass filtered records to the writer. Return whether the writer stores them."""
         if self.writer is None:
             return False
         with self.at(self.branch.sink.name):
             return self.writer.note_filtered(filtered)
 
     def prepare(self, holes: Sequence[SkippedRange]) -> BranchResult:
-        """What the writer has prepared, with those holes to be kept beside it. Of a branch that is diverted nothing."""
+        """Prepare the writer's commit, and store these holes with it. A diverted branch prepares nothing."""
         if self.is_diverted or self.writer is None:
             return self._result(Prepared(holes=holes), self.branch.error, self.branch.error_construct)
         with self._writing():
@@ -181,7 +199,7 @@ class Lane:
         return self._result(replace(prepared, holes=(*prepared.holes, *holes)))
 
     def failed(self) -> BranchResult:
-        """What is told of an attempt that failed: how much it had written here, what was checked, and what failed."""
+        """Return the result of a failed attempt: counts, check outcomes and the error."""
         return self._result(Prepared(), self.error, self.error_construct)
 
     def _result(self, prepared: Prepared, error: str = "", error_construct: str = "") -> BranchResult:
@@ -200,7 +218,7 @@ class Lane:
 
 
 def check_infos(sink: Sink, infos: Sequence[object]) -> None:
-    """Makes sure that commit infos can be stored. Raises ConfigurationError."""
+    """Raise ConfigurationError if a commit info cannot be stored."""
     try:
         check_plain(list(infos))
     except TypeError as error:
@@ -209,5 +227,5 @@ def check_infos(sink: Sink, infos: Sequence[object]) -> None:
             sink=sink.name,
             expected="plain data: numbers, text, bytes, booleans, None, and lists and dicts of them",
             found=str(error),
-            todo="mend the writer's prepare_commit",
+            todo="correct prepare_commit of the sink's writer",
         ) from error

@@ -1,4 +1,4 @@
-"""What becomes of an attempt's records in all branches: chains, fork, writers, error branches, and what is counted."""
+"""All branches of one attempt: chains, fork, writers, error branches, and counts."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from distcommit.core.work import (
     WorkUnit,
     errors_of,
 )
-from distcommit.pipeline.branches.branch_pipeline import Lane
-from distcommit.pipeline.branches.chain import Chain, Rejection, Tally, without
+from distcommit.pipeline.branches.branch_pipeline import BranchPipeline
+from distcommit.pipeline.branches.chain import Chain, Rejection, Tally, without_rows
 from distcommit.pipeline.branches.error_columns import error_records, error_schema
-from distcommit.pipeline.branches.fork_routing import forked, rows_in
+from distcommit.pipeline.branches.fork_routing import route_records, row_mask
 from distcommit.pipeline.branches.piece import Piece, Rows
-from distcommit.pipeline.known_schemas import begin, known_to
+from distcommit.pipeline.known_schemas import begin_converter, converter_schemas
 from distcommit.pipeline.limits.progress_counters import WRITE, activity_in
 from distcommit.pipeline.limits.time_limit import at_most
 from distcommit.pipeline.maintenance.reprocess import FedAgain
@@ -43,206 +43,204 @@ from distcommit.stores.schemas.schema_history import SchemaStore
 logger = logging.getLogger(__name__)
 
 Rejections = Mapping[int, Rejection]
-_Found = tuple[Sequence[Piece], Rejections]
-"""What a branch has made of a batch, and which rows it turned away."""
+"""Rejections by row of the extractor's batch."""
+_Output = tuple[Sequence[Piece], Rejections]
+"""The chain's output of a batch, and the rejected rows."""
 
 
 class Branches:
-    """All branches of one attempt at a work unit: first `open`. After an error only `abort` and `failed` are left, or,
-    if `cut_back` says so, `prepare`.
+    """All branches of one attempt at a work unit. Call `open` first.
 
-    At a maintenance unit they are those that had turned its records away: if that is one, all errors are its own.
+    After an error, call `abort` and `failed`; or `prepare`, if `cut_back` returned True.
+
+    A reprocess unit has only the branch that had rejected its records, and all its errors belong to that branch. If no
+    single branch had rejected them, it has all branches.
 
     Args:
-        flow: the job's.
-        unit: what is read.
-        area: the attempt's folder.
-        identity: whose records they are.
+        flow: the job's task flow.
+        unit: the work unit to read.
+        area: the attempt's staging folder.
+        identity: run, work unit and attempt.
     """
 
     def __init__(self, flow: TaskFlow, unit: WorkUnit, area: StagingArea, identity: AttemptIdentity) -> None:
         self._flow, self._unit, self._area, self._identity = flow, unit, area, identity
-        again = FedAgain.of(unit)
-        names = again.branches if again is not None else tuple(branch.name for branch in flow.branches)
-        epochs = again.epochs if again is not None else ()
-        self._only, self._is_fed_again = again.branch if again is not None else "", again is not None
-        publish = "append" if self._is_fed_again else flow.publish
-        told = (flow.source.provenance, unit.low.incarnation, names, flow.makes_several, epochs, publish)
-        self._origin = Origin(*told, extract_of(unit, flow.source.extract_of(unit.dataset_urn)))
+        reprocessed = FedAgain.of(unit)
+        names = tuple(branch.name for branch in flow.branches) if reprocessed is None else reprocessed.branches
+        epochs = () if reprocessed is None else reprocessed.epochs
+        self._only_branch, self._is_reprocess = "" if reprocessed is None else reprocessed.branch, bool(reprocessed)
+        publish = "append" if self._is_reprocess else flow.publish
+        fields = (flow.source.provenance, unit.low.incarnation, names, flow.makes_several, epochs, publish)
+        self._origin = Origin(*fields, extract_of(unit, flow.source.extract_of(unit.dataset_urn)))
         self._schema: pa.Schema | None = None
         self._shared = Chain(flow.stages, flow.construct_seconds)
         self._errors: dict[str, AttemptFiles] = {}
         self._diverted: dict[str, int] = {}
-        branches = flow.branches if not self._only else (flow.branch(self._only),)
-        self._lanes = [Lane(branch, flow.construct_seconds) for branch in branches]
+        branches = flow.branches if not self._only_branch else (flow.branch(self._only_branch),)
+        self._pipelines = [BranchPipeline(branch, flow.construct_seconds) for branch in branches]
         self._is_plain = flow.fork is None and not (flow.stages or flow.branches[0].stages)
         self._is_whole = True
         self._tallied: list[list[Tally]] = []
         self._holes: Sequence[SkippedRange] = ()
 
     def open(self, kept: SchemaStore | None = None) -> None:
-        """Begins the work unit: opens the writers, and tells converters, which keep schemas there, and checkers."""
+        """Begin the work unit in all constructs and open the writers. Converters keep schemas in the store."""
         for stage in self._flow.stages:
             with at_most(self._flow.construct_seconds, stage.name):
-                begin(stage, self._unit, kept)
-        for lane in self._lanes:
-            lane.open(self._unit, partial(self._open, lane), kept)
+                begin_converter(stage, self._unit, kept)
+        for pipeline in self._pipelines:
+            pipeline.open(self._unit, partial(self._open, pipeline), kept)
 
     def note_holes(self, holes: Sequence[SkippedRange]) -> None:
-        """Told to one writer: what a source does not have is in no branch."""
+        """Pass holes to the first branch's writer: they hold for all branches."""
         if holes:
-            self._lanes[0].note_holes(holes)
+            self._pipelines[0].note_holes(holes)
 
     def take(self, batch: pa.RecordBatch, holes: Sequence[SkippedRange] = ()) -> None:
-        """Sends a batch of the extractor through the constructs to the writers, with the holes before its end. No
-        writer is given any of it until it is through all constructs.
+        """Pass a batch through the constructs to the writers, with the holes before its end.
+
+        No writer is given any part of the batch before it has passed all constructs.
 
         Raises:
-            RecordError: if a record is to fail its work unit.
-            ConfigurationError: if a construct can't work on what came, does not keep what it says, or does not end.
+            RecordError: if a rejected record must fail the work unit.
+            ConfigurationError: if a construct cannot process its input, breaks its contract, or exceeds its time limit.
         """
         self._schema = batch.schema
         if self._is_plain:
-            lane = self._lanes[0]
+            pipeline = self._pipelines[0]
             self._is_whole = False
             self.note_holes(holes)
-            lane.read += batch.num_rows
-            lane.kept += batch.num_rows
-            lane.write([Piece(batch)] if batch.num_rows else [], lambda rows: None)
+            pipeline.read += batch.num_rows
+            pipeline.with_output += batch.num_rows
+            pipeline.write([Piece(batch)] if batch.num_rows else [], lambda rows: None)
             self._is_whole = True
             return
         self._tallied = [[replace(tally) for tally in chain.tallies] for chain in self._chains]
         pieces, rejected = self._shared.run([Piece(batch)])
         with at_most(self._flow.construct_seconds if self._flow.fork else 0, "fork"):
-            by_branch = forked(self._flow, pieces, batch.num_rows, rejected, self._only)
-        made = [lane.run(without(by_branch[lane.branch.name], rejected)) for lane in self._lanes]
+            by_branch = route_records(self._flow, pieces, batch.num_rows, rejected, self._only_branch)
+        outputs = [
+            pipeline.run(without_rows(by_branch[pipeline.branch.name], rejected)) for pipeline in self._pipelines
+        ]
         self._is_whole = False
         self.note_holes(holes)
-        self._divert(
-            batch,
-            [
-                (self._only, rejected),
-                *((lane.branch.name, own) for lane, (_, own) in zip(self._lanes, made, strict=True)),
-            ],
-        )
-        for lane, found in zip(self._lanes, made, strict=True):
-            self._take(lane, batch, by_branch[lane.branch.name], rejected, found)
+        own = [(pipeline.branch.name, own) for pipeline, (_, own) in zip(self._pipelines, outputs, strict=True)]
+        self._divert(batch, [(self._only_branch, rejected), *own])
+        for pipeline, output in zip(self._pipelines, outputs, strict=True):
+            self._take(pipeline, batch, by_branch[pipeline.branch.name], rejected, output)
         self._is_whole, self._tallied = True, []
 
     def cut_back(self) -> bool:
-        """After an error: forgets a batch that it came of, if no writer was given any of it.
+        """After an error, discard the counts of the failed batch, if no writer was given any part of it.
 
         Returns:
-            whether the writers hold whole batches, the same ones in all branches, so that these may be prepared. Not
-            if an optional branch has failed: then the attempt is made once more, without it.
+            Whether the writers of all branches hold the same whole batches, so that these may be prepared. False if an
+            optional branch has failed: the work unit is then attempted again without that branch.
         """
         for chain, tallies in zip(self._chains, self._tallied, strict=False):
             chain.tallies = tallies
-        return self._is_whole and not any(lane.error and lane.branch.optional for lane in self._lanes)
+        return self._is_whole and not any(pipeline.error and pipeline.branch.optional for pipeline in self._pipelines)
 
     def _take(
-        self, lane: Lane, batch: pa.RecordBatch, pieces: Sequence[Piece], rejected: Rejections, found: _Found
+        self,
+        pipeline: BranchPipeline,
+        batch: pa.RecordBatch,
+        pieces: Sequence[Piece],
+        rejected: Rejections,
+        output: _Output,
     ) -> None:
-        """Gives what has become of the pieces that came to a branch to its writers."""
-        came = rows_in(pieces, batch.num_rows) if self._flow.fork is not None else np.ones(batch.num_rows, bool)
+        """Write a branch's output of a batch, and count it."""
+        came = row_mask(pieces, batch.num_rows) if self._flow.fork is not None else np.ones(batch.num_rows, bool)
         came[list(rejected)] = True
-        made, own = found
-        kept = rows_in(made, batch.num_rows)
-        lane.read += int(np.count_nonzero(came))
-        lane.rejected += len(rejected) + len(own)
-        lane.kept += int(np.count_nonzero(kept))
+        made, own = output
+        accounted = row_mask(made, batch.num_rows)
+        pipeline.read += int(np.count_nonzero(came))
+        pipeline.rejected += len(rejected) + len(own)
+        pipeline.with_output += int(np.count_nonzero(accounted))
         provenance = self._origin.provenance
-        lane.write(made, partial(_origins, provenance, batch))
-        kept[[*rejected, *own]] = True
-        gone = None if kept.all() else _origins(provenance, batch, np.flatnonzero(~kept))
-        if gone is not None and provenance is not None:
-            lane.filtered.add_origins(gone, provenance)
+        pipeline.write(made, partial(_origins, provenance, batch))
+        accounted[[*rejected, *own]] = True
+        filtered = None if accounted.all() else _origins(provenance, batch, np.flatnonzero(~accounted))
+        if filtered is not None and provenance is not None:
+            pipeline.filtered.add_origins(filtered, provenance)
 
     def _divert(self, batch: pa.RecordBatch, rejected: Sequence[tuple[str, Rejections]]) -> None:
-        """Write input records as they came to error branches, in source order; `rejected` by the branch's name."""
-        for name, found in _by_error_branch(rejected).items():
-            writer, errors = self._open_errors(name), _turned_away(batch, found)
+        """Write rejected input records, unchanged and in source order, to error branches. `rejected` is by branch."""
+        for name, rejections in _by_error_branch(rejected).items():
+            writer, errors = self._open_errors(name), _rejected_records(batch, rejections)
             check_levels(errors.schema)
             writer.write(errors)
-            self._diverted[name] += len(found)
+            self._diverted[name] += len(rejections)
 
-    def _open(self, lane: Lane) -> SinkWriter:
-        """A branch's writer; of one that is diverted that of its error branch."""
-        if lane.is_diverted:
-            return self._open_errors(errors_of(lane.branch.name))
-        return lane.branch.sink.open_writer(*self._place(lane.branch.name), self._origin)
+    def _open(self, pipeline: BranchPipeline) -> SinkWriter:
+        """Open a branch's writer; for a diverted branch, that of its error branch."""
+        if pipeline.is_diverted:
+            return self._open_errors(errors_of(pipeline.branch.name))
+        return pipeline.branch.sink.open_writer(*self._place(pipeline.branch.name), self._origin)
 
     def _open_errors(self, branch: str) -> AttemptFiles:
-        """The writer of an error branch."""
         if branch not in self._errors:
             self._errors[branch] = self._flow.errors.open_writer(*self._place(branch), self._origin)
             self._diverted[branch] = 0
         return self._errors[branch]
 
     def _place(self, branch: str) -> tuple[AttemptIdentity, StagingArea]:
-        """Who writes a branch and where: in a folder of its own if it is not the only one."""
+        """Return the branch's identity and staging area. A branch other than `main` has a folder of its own."""
         area, name = self._area, branch.replace("/", ".")
         if branch != MAIN_BRANCH:
             area = replace(area, folder=f"{area.folder}/{name}", prefix=f"{area.prefix}/{name}")
             area.fs.make_folder(area.folder)
         return replace(self._identity, branch=branch, store_id=self._flow.store_id), area
 
-    # -- the end
-
-    def ask(self, reached: Watermark, said: Filtered | None = None) -> None:
-        """Checks the branches, and tells the writers what was filtered. Then `prepare` is left.
+    def run_task_checks(self, reached: Watermark, recorded: Filtered | None = None) -> None:
+        """Run the task checkers, and pass the filtered records to the writers. Only `prepare` may follow.
 
         Args:
             reached: the attempt's actual high watermark.
-            said: what files that are retired say of filtered records, to be said on.
+            recorded: filtered records that superseded files had recorded, to be recorded again.
 
         Raises:
-            QualityError: if a mandatory checker is not satisfied.
+            QualityError: if a mandatory task checker fails.
         """
         self._is_whole = False
-        # Of records that are fed again they only tell: these are what is left of many work units.
-        found = [lane.ask(decides=not self._is_fed_again) for lane in self._lanes]
-        if failed := [each for each in found if each]:
+        # Reprocessed records are the rejects of many work units: task checkers cannot judge them.
+        failures = [pipeline.run_task_checks(decides=not self._is_reprocess) for pipeline in self._pipelines]
+        if failed := [failure for failure in failures if failure]:
             raise QualityError(
-                "what was read is not as a task checker wants it",
+                "the work unit fails a mandatory task checker",
                 dataset=self._unit.dataset_urn,
                 work_unit=self._unit.work_unit_id,
                 found="; ".join(failed),
-                todo="mend the data or the check; nothing of this work unit is published until it passes",
+                todo="correct the data or the checker; nothing of this work unit is published until it passes",
             )
-        self._holes = self._note_filtered(reached, said or Filtered({}, {}))
+        self._holes = self._note_filtered(reached, recorded or Filtered({}, {}))
 
     @property
     def prepares_apart(self) -> bool:
-        """Whether `prepare` may be called in another thread, and is worth that."""
-        writers = (*(lane.writer for lane in self._lanes), *self._errors.values())
+        """Whether `prepare` may run in another thread, and is worth it."""
+        writers = (*(pipeline.writer for pipeline in self._pipelines), *self._errors.values())
         return all(writer is not None and writer.prepares_apart for writer in writers)
 
     def prepare(self) -> tuple[BranchResult, ...]:
-        """Has the writers of all branches prepare."""
+        """Prepare the commits of all branches and error branches."""
         results, holes = list[BranchResult](), self._holes
-        for lane in self._lanes:
-            results.append(lane.prepare(holes))
+        for pipeline in self._pipelines:
+            results.append(pipeline.prepare(holes))
             holes = ()
         sink, diverted = self._flow.errors.name, self._diverted
-        return (*results, *(_errors_of(name, sink, diverted[name], made) for name, made in self._errors.items()))
+        return (*results, *(_errors_of(name, sink, diverted[name], writer) for name, writer in self._errors.items()))
 
     @property
     def _chains(self) -> list[Chain]:
-        return [self._shared, *(lane.chain for lane in self._lanes)]
-
-    @property
-    def written(self) -> int:
-        """Records given to writers so far."""
-        return sum(lane.written for lane in self._lanes)
+        return [self._shared, *(pipeline.chain for pipeline in self._pipelines)]
 
     def failed(self) -> tuple[BranchResult, ...]:
-        """What is told of an attempt that failed: how much it had written, and what is wrong with it."""
-        return tuple(lane.failed() for lane in self._lanes)
+        """Return the branches' results of a failed attempt: counts and errors."""
+        return tuple(pipeline.failed() for pipeline in self._pipelines)
 
     def constructs(self) -> tuple[ConstructCounts, ...]:
-        """What each construct did; nothing where there are none."""
-        chains = [("", self._shared), *((lane.branch.name, lane.chain) for lane in self._lanes)]
+        """Return the counts of each construct."""
+        chains = [("", self._shared), *((pipeline.branch.name, pipeline.chain) for pipeline in self._pipelines)]
         return tuple(
             tally.counts(_shown(branch), stage.name)
             for branch, chain in chains
@@ -250,81 +248,76 @@ class Branches:
         )
 
     def seconds(self) -> Mapping[str, float]:
-        """What constructs and writers have spent so far."""
-        writing = {activity_in(_shown(lane.branch.name), WRITE): lane.writing_s for lane in self._lanes}
-        return {activity_in(each.branch, each.construct): each.seconds for each in self.constructs()} | writing
+        """Return the seconds spent so far by construct and writer."""
+        writing = {activity_in(_shown(pipeline.branch.name), WRITE): pipeline.writing_s for pipeline in self._pipelines}
+        counts = self.constructs()
+        return {activity_in(count.branch, count.construct): count.seconds for count in counts} | writing
 
     def schemas(self) -> SchemaIds:
-        """The schemas that converters know of the dataset now."""
-        chains = [("", self._flow.stages), *((lane.branch.name, lane.stages) for lane in self._lanes)]
+        """Return the schemas of the dataset that converters know now."""
+        chains = [("", self._flow.stages), *((pipeline.branch.name, pipeline.stages) for pipeline in self._pipelines)]
         with at_most(self._flow.construct_seconds, "schemas_known"):
-            return known_to((stage, branch) for branch, stages in chains for stage in stages)
+            return converter_schemas((stage, branch) for branch, stages in chains for stage in stages)
 
     def abort(self) -> None:
-        """Has all writers let go of what they hold, the one that was opened last first."""
-        for writer in reversed((*(lane.writer for lane in self._lanes), *self._errors.values())):
+        """Abort all writers, in reverse order of opening."""
+        for writer in reversed((*(pipeline.writer for pipeline in self._pipelines), *self._errors.values())):
             try:
                 if writer is not None:
                     writer.abort()
-            except Exception:  # the attempt has failed anyway, for a better reason
+            except Exception:  # the attempt already has an error to report
                 logger.warning("a writer could not be aborted", exc_info=True)
 
-    def _note_filtered(self, reached: Watermark, said: Filtered) -> Sequence[SkippedRange]:
-        """Has one of the writers keep which input records came to nothing; or, where nothing at all was written, what
-        is to be kept of it elsewhere."""
-        sets = {branch: parsed(text) for branch, text in said.positions.items()}
-        for lane in self._lanes:
-            if lane.filtered.count():
-                sets.setdefault(lane.branch.name, OffsetSets()).update(lane.filtered)
+    def _note_filtered(self, reached: Watermark, recorded: Filtered) -> Sequence[SkippedRange]:
+        """Record which input records were filtered: in a file of one of the writers, or else as the returned holes."""
+        sets = {branch: parsed(text) for branch, text in recorded.positions.items()}
+        for pipeline in self._pipelines:
+            if pipeline.filtered.count():
+                sets.setdefault(pipeline.branch.name, OffsetSets()).update(pipeline.filtered)
         has_offsets = self._origin.provenance is not None
-        counts = _filtered_by(self.constructs(), said.counts)
+        counts = _filtered_by(self.constructs(), recorded.counts)
         if not (sets if has_offsets else counts):
             return ()
-        filtered = Filtered({branch: found.to_text() for branch, found in sets.items()}, counts)
-        writers: tuple[Lane | SinkWriter, ...] = (*self._lanes, *self._errors.values())
+        filtered = Filtered({branch: offsets.to_text() for branch, offsets in sets.items()}, counts)
+        writers: tuple[BranchPipeline | SinkWriter, ...] = (*self._pipelines, *self._errors.values())
         if any(writer.note_filtered(filtered) for writer in writers):
             return ()
-        if self._origin.replaces:  # there is no range that could say it
-            self._keep_without_records(filtered)
+        if self._origin.replaces:  # no range of a reprocess unit can hold it
+            if self._schema is not None:
+                writer = self._open_errors(errors_of(self._only_branch))
+                writer.keep_without_records(filtered, error_schema(self._schema))
             return ()
-        if self.written or not has_offsets:
+        if not has_offsets or any(pipeline.written for pipeline in self._pipelines):
             return ()
         return _nothing_of(self._unit.low, reached)
 
-    def _keep_without_records(self, filtered: Filtered) -> None:
-        """An error file that has no records, and says what was filtered."""
-        if self._schema is None:
-            return
-        name = errors_of(self._only)
-        self._open_errors(name).keep_without_records(filtered, error_schema(self._schema))
-
 
 def _filtered_by(constructs: Sequence[ConstructCounts], before: Mapping[str, int]) -> dict[str, int]:
-    """How many records each construct has filtered, beside what was said before."""
+    """Return the filtered records by construct, added to the counts in `before`."""
     counts = dict(before)
-    for each in constructs:
-        if each.filtered:
-            name = activity_in(each.branch, each.construct)
-            counts[name] = counts.get(name, 0) + each.filtered
+    for construct in constructs:
+        if construct.filtered:
+            name = activity_in(construct.branch, construct.construct)
+            counts[name] = counts.get(name, 0) + construct.filtered
     return counts
 
 
 def _nothing_of(low: Watermark, reached: Watermark) -> list[SkippedRange]:
-    """Holes where a work unit has read, as nothing came of it."""
+    """Return the whole range that was read as holes, because nothing was written."""
     return [
         SkippedRange(partition, low.positions[partition], high, FILTERED, True, low.incarnation)
         for partition, high in reached.positions.items()
-        if isinstance(high, int) and high != low.positions[partition]  # of other positions no record has one
+        if isinstance(high, int) and high != low.positions[partition]  # only offsets are positions of single records
     ]
 
 
 def _shown(branch: str) -> str:
-    """A branch's name where constructs are told; that of the only one is none."""
+    """Return the branch's name for display: empty for `main`."""
     return "" if branch == MAIN_BRANCH else branch
 
 
 def _errors_of(branch: str, sink: str, diverted: int, writer: AttemptFiles) -> BranchResult:
-    """What the writer of an error branch has prepared."""
+    """Prepare the commit of an error branch."""
     prepared = writer.prepare_commit()
     return BranchResult(
         branch=branch,
@@ -337,7 +330,7 @@ def _errors_of(branch: str, sink: str, diverted: int, writer: AttemptFiles) -> B
 
 
 def _by_error_branch(rejected: Sequence[tuple[str, Rejections]]) -> dict[str, dict[int, tuple[str, Rejection]]]:
-    """Return the rejected rows of each error branch that has any, with the branch that turned them away."""
+    """Return the rejected rows by error branch, each with the branch that rejected it."""
     by_name: dict[str, dict[int, tuple[str, Rejection]]] = {}
     for branch, rejections in rejected:
         if rejections:
@@ -346,16 +339,16 @@ def _by_error_branch(rejected: Sequence[tuple[str, Rejections]]) -> dict[str, di
     return by_name
 
 
-def _turned_away(batch: pa.RecordBatch, rejected: Mapping[int, tuple[str, Rejection]]) -> pa.RecordBatch:
-    """Input records as they came, with the branch that turned them away, and why."""
+def _rejected_records(batch: pa.RecordBatch, rejected: Mapping[int, tuple[str, Rejection]]) -> pa.RecordBatch:
+    """Return rejected input records, unchanged, with the rejecting branch, construct and reason."""
     rows = sorted(rejected)
     branches, why = zip(*(rejected[row] for row in rows), strict=True)
-    reasons = ([each.construct for each in why], [each.reason for each in why])
+    reasons = ([rejection.construct for rejection in why], [rejection.reason for rejection in why])
     return error_records(batch.take(pa.array(rows, pa.int64())), branches, *reasons)
 
 
 def _origins(provenance: Provenance | None, batch: pa.RecordBatch, rows: Rows | None) -> Origins | None:
-    """Where records came from that are of those rows."""
+    """Return the origins of records with these rows; None without provenance."""
     if provenance is None:
         return None
     columns = [batch.column(name) for name in (provenance.partition_column, provenance.offset_column)]

@@ -1,4 +1,4 @@
-"""What a chain of constructs makes of a batch, with each record followed by the row that it came from."""
+"""Run a chain of constructs on a batch, and follow each record by the input row that it came from."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from distcommit.pipeline.task_flow import Stage
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Why an input record was turned away, and by which construct."""
+    """The construct that rejected an input record, and the reason."""
 
     construct: str
     reason: str
@@ -29,7 +29,17 @@ class Rejection:
 
 @dataclass(slots=True)
 class Tally:
-    """What a construct has done so far in an attempt."""
+    """Counts of a construct in an attempt.
+
+    Attributes:
+        taken: records it was given.
+        made: records it returned.
+        rejected: input records it rejected.
+        filtered: records it dropped.
+        noted: records that failed an informational check.
+        seconds: time it spent.
+        declared: the last input schema and the output schema that the converter declared for it.
+    """
 
     taken: int = 0
     made: int = 0
@@ -37,16 +47,15 @@ class Tally:
     filtered: int = 0
     noted: int = 0
     seconds: float = 0.0
-    said: tuple[pa.Schema, pa.Schema | None] | None = None
+    declared: tuple[pa.Schema, pa.Schema | None] | None = None
 
-    def schema_said(self, converter: Converter, schema: pa.Schema) -> pa.Schema | None:
-        """What the converter says that it makes of such records, asked once for those that have the same schema."""
-        if self.said is None or (self.said[0] is not schema and not self.said[0].equals(schema)):
-            self.said = schema, converter.convert_schema(schema)
-        return self.said[1]
+    def declared_schema(self, converter: Converter, schema: pa.Schema) -> pa.Schema | None:
+        """Return the converter's declared output schema. Ask it once per input schema."""
+        if self.declared is None or (self.declared[0] is not schema and not self.declared[0].equals(schema)):
+            self.declared = schema, converter.convert_schema(schema)
+        return self.declared[1]
 
     def counts(self, branch: str, construct: str) -> ConstructCounts:
-        """The same as a value."""
         return ConstructCounts(
             branch, construct, self.taken, self.made, self.rejected, self.filtered, self.noted, self.seconds
         )
@@ -54,8 +63,14 @@ class Tally:
 
 @dataclass(slots=True)
 class Chain:
-    """A chain of constructs in one attempt. `seconds`: how long each may work on a batch, 0 for no limit; `at`: the one
-    at work, or that was last."""
+    """A chain of constructs in one attempt.
+
+    Attributes:
+        stages: the constructs in order.
+        seconds: how long each may work on a batch; 0 for no limit.
+        tallies: counts of each stage.
+        at: the stage at work, or the last one.
+    """
 
     stages: Sequence[Stage]
     seconds: float = 0
@@ -66,85 +81,90 @@ class Chain:
         self.tallies = [Tally() for _ in self.stages]
 
     def run(self, pieces: Sequence[Piece]) -> tuple[list[Piece], dict[int, Rejection]]:
-        """What comes of the pieces, and which rows of the extractor's batch are turned away. Nothing of these is left
-        in what comes back: a record is turned away as a whole.
+        """Return the output pieces, and the rejected rows of the extractor's batch.
 
-        Each piece that comes back has ascending rows. Constructs that do not group schemas are given runs of records
-        in source order.
+        A record is rejected as a whole: the output has nothing that came from a rejected row. Each output piece has
+        ascending rows. Constructs that do not group schemas are given runs of records in source order.
 
         Raises:
-            RecordError: if a record is to fail its work unit.
-            ConfigurationError: if a construct can't work on what came, does not keep what it says, or does not end.
+            RecordError: if a rejected record must fail its work unit.
+            ConfigurationError: if a construct cannot process its input, breaks its contract, or exceeds its time limit.
         """
         rejected: dict[int, Rejection] = {}
-        found = list(pieces)
+        current = list(pieces)
         for stage, tally in zip(self.stages, self.tallies, strict=True):
             began_s, self.at = time.perf_counter(), stage.name
             with at_most(self.seconds, stage.name):
-                given = found if stage.construct.groups_schemas else in_source_order(found)
-                made = [made for piece in given for made in _through(stage, tally, piece, rejected)]
-                found = by_first_row(map(ascending, made))
+                given = current if stage.construct.groups_schemas else in_source_order(current)
+                outputs = [output for piece in given for output in _through(stage, tally, piece, rejected)]
+                current = by_first_row(map(ascending, outputs))
                 if len(given) > 1:
-                    found = by_first_row(merged_by_schema(found))
+                    current = by_first_row(merged_by_schema(current))
             tally.seconds += time.perf_counter() - began_s
-        return without(found, rejected), rejected
+        return without_rows(current, rejected), rejected
 
 
-def without(pieces: Iterable[Piece], rejected: Iterable[int]) -> list[Piece]:
-    """The pieces without the records that came from those rows, and without those that are empty then."""
-    gone = np.fromiter(rejected, np.int64)
-    kept = [piece.only(~np.isin(piece.origin_rows(), gone)) if len(gone) else piece for piece in pieces]
-    return [piece for piece in kept if piece.records.num_rows]
+def without_rows(pieces: Iterable[Piece], rejected: Iterable[int]) -> list[Piece]:
+    """Return the pieces without records of these rows, and without empty pieces."""
+    excluded = np.fromiter(rejected, np.int64)
+    if len(excluded):
+        pieces = [piece.only(~np.isin(piece.origin_rows(), excluded)) for piece in pieces]
+    return [piece for piece in pieces if piece.records.num_rows]
 
 
 def _through(stage: Stage, tally: Tally, piece: Piece, rejected: dict[int, Rejection]) -> list[Piece]:
-    """What a construct makes of a piece."""
     tally.taken += piece.records.num_rows
     construct = stage.construct
     if isinstance(construct, Converter):
-        made = _converted(stage, tally, construct, piece, rejected)
+        outputs = _converted(stage, tally, construct, piece, rejected)
     else:
-        made = _checked(stage, tally, construct, piece, rejected)
-    tally.made += sum(found.records.num_rows for found in made)
-    return made
+        outputs = _checked(stage, tally, construct, piece, rejected)
+    tally.made += sum(output.records.num_rows for output in outputs)
+    return outputs
 
 
 def _converted(
     stage: Stage, tally: Tally, converter: Converter, piece: Piece, rejected: dict[int, Rejection]
 ) -> list[Piece]:
-    rows, made = piece.rows, list[Piece]()
-    seen = np.zeros(piece.records.num_rows, bool)
-    said = tally.schema_said(converter, piece.records.schema)
-    for found in converter.convert(piece.records):
-        if said is not None and found.records.num_rows and not found.records.schema.equals(said):
-            raise _broken(stage, f"records of the schema it said, {_told(said)}", _told(found.records.schema))
-        own = _rows_of(stage, converter, found, len(seen))
-        seen[slice(None) if own is None else own] = True
-        if found.records.num_rows:  # else its schema means nothing: what only records can tell may not be known yet
-            made.append(Piece(found.records, rows if own is None else own if rows is None else rows[own]))
-        for row, reason in found.rejected.items():
-            if not 0 <= row < len(seen):
-                raise _broken(stage, "rejected rows of the batch", f"row {row} of {len(seen)}")
-            seen[row] = True
+    rows, outputs = piece.rows, list[Piece]()
+    accounted = np.zeros(piece.records.num_rows, bool)
+    declared = tally.declared_schema(converter, piece.records.schema)
+    for converted in converter.convert(piece.records):
+        records = converted.records
+        if declared is not None and records.num_rows and not records.schema.equals(declared):
+            raise _broken(
+                stage, f"records of the declared schema, {_schema_text(declared)}", _schema_text(records.schema)
+            )
+        own = _rows_of(stage, converter, converted, len(accounted))
+        accounted[slice(None) if own is None else own] = True
+        if records.num_rows:  # the schema of an empty result may be incomplete
+            outputs.append(Piece(records, rows if own is None else own if rows is None else rows[own]))
+        for row, reason in converted.rejected.items():
+            if not 0 <= row < len(accounted):
+                raise _broken(stage, "rejected rows within the batch", f"row {row} of {len(accounted)}")
+            accounted[row] = True
             _reject(stage, tally, rejected, row if rows is None else int(rows[row]), reason)
-    tally.filtered += int(len(seen) - np.count_nonzero(seen))
-    return made
+    tally.filtered += int(len(accounted) - np.count_nonzero(accounted))
+    return outputs
 
 
-def _rows_of(stage: Stage, converter: Converter, found: Converted, rows: int) -> Rows | None:
-    """Of which row of its batch each record is, checked."""
-    if found.rows is None:
-        if found.records.num_rows != rows:
-            raise _broken(stage, f"{rows} records, as it names no rows", f"{found.records.num_rows} records")
+def _rows_of(stage: Stage, converter: Converter, converted: Converted, rows: int) -> Rows | None:
+    """Return the validated input row of each output record; None if rows are unchanged."""
+    records = converted.records.num_rows
+    if converted.rows is None:
+        if records != rows:
+            raise _broken(stage, f"{rows} records, because it returns no rows", f"{records} records")
         return None
-    if len(found.rows) != found.records.num_rows or found.rows.null_count:
-        raise _broken(stage, f"a row for each of {found.records.num_rows} records", f"{len(found.rows)} rows, or nulls")
-    own: Rows = found.rows.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    if len(converted.rows) != records or converted.rows.null_count:
+        raise _broken(stage, f"a row for each of {records} records", f"{len(converted.rows)} rows, or nulls")
+    own: Rows = converted.rows.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
     if len(own) and not (own.min() >= 0 and own.max() < rows):
         raise _broken(stage, f"rows of a batch of {rows}", f"rows from {own.min()} to {own.max()}")
     is_ascending = bool((own[1:] > own[:-1]).all())
     if not (converter.makes_several or is_ascending) and len(np.unique(own)) != len(own):
-        raise _broken(stage, "at most one record of each, as makes_several is False", "several of one")
+        raise _broken(
+            stage, "at most one record of each row, because makes_several is False", "several records of one row"
+        )
     return own
 
 
@@ -171,31 +191,31 @@ def _checked(
 
 def _reject(stage: Stage, tally: Tally, rejected: dict[int, Rejection], row: int, reason: str) -> None:
     if stage.on_failure == "fail":
-        raise turned_away(stage.name, reason)
+        raise rejection_error(stage.name, reason)
     if row not in rejected:
         tally.rejected += 1
         rejected[row] = Rejection(stage.name, reason_text(reason, 1000))
 
 
-def turned_away(construct: str, reason: str) -> RecordError:
-    """The error of a work unit that is to fail for a record."""
+def rejection_error(construct: str, reason: str) -> RecordError:
+    """Return the error that fails a work unit because of a rejected record."""
     return RecordError(
         TURNED_AWAY,
         construct=construct,
         found=plain_text(reason, 500),
-        todo="mend the producer or the construct, or have such records diverted (on_rejected, on_failure)",
+        todo="correct the producer or the construct, or divert such records (on_rejected, on_failure)",
     )
 
 
-def _told(schema: pa.Schema) -> str:
+def _schema_text(schema: pa.Schema) -> str:
     return plain_text(", ".join(f"{field.name}: {field.type}" for field in schema), 500)
 
 
 def _broken(stage: Stage, expected: str, found: str) -> ConfigurationError:
     return ConfigurationError(
-        "a construct does not keep what it says",
+        "a construct breaks its contract",
         construct=stage.name,
         expected=expected,
         found=found,
-        todo="mend the construct; `ConverterContract` in distcommit.testing.contracts tells what it has to keep",
+        todo="correct the construct, and test it with a contract of distcommit.testing.contracts",
     )

@@ -1,4 +1,4 @@
-"""The columns of error files: what the source gave, under names that leave room for what is said of each record."""
+"""The columns of error files: the source's columns, renamed on conflict, plus the error columns."""
 
 from __future__ import annotations
 
@@ -8,33 +8,32 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 ERROR_COLUMNS = ("error_branch", "error_construct", "error_reason")
-"""What error branches' records have beside what the source gave: the branch that turned them away (empty: all of them),
-the construct, and why."""
+"""Added columns: the branch that rejected the record (empty: all branches), the construct, and the reason."""
 
-_OF_SOURCE = "_of_source"
-_TAKEN = re.compile(rf"(?:{'|'.join(ERROR_COLUMNS)})(?:{_OF_SOURCE})*", re.IGNORECASE)
-"""Columns of a source that have another name there: those that are called so, in capitals or not, and those whose names
-would then be those of others."""
+_SUFFIX = "_of_source"
+_CONFLICTING = re.compile(rf"(?:{'|'.join(ERROR_COLUMNS)})(?:{_SUFFIX})*", re.IGNORECASE)
+"""Source columns that are renamed, in any case: those named like an error column, and those whose names equal the new
+name of another one."""
 
 
 def error_schema(given: pa.Schema) -> pa.Schema:
-    """The columns of an error file of records that have those of the source."""
+    """Return the schema of an error file for records with the source's schema."""
     own = [field.with_name(_stored_name(field.name)) for field in given]
     return pa.schema([*own, *(pa.field(name, pa.string()) for name in ERROR_COLUMNS)])
 
 
-def error_records(records: pa.RecordBatch, *said: Sequence[str]) -> pa.RecordBatch:
-    """Records of the source as an error file has them, with what is said of each in `ERROR_COLUMNS`."""
-    columns = [*records.columns, *(pa.array(values, pa.string()) for values in said)]
+def error_records(records: pa.RecordBatch, *error_columns: Sequence[str]) -> pa.RecordBatch:
+    """Return source records as rows of an error file. `error_columns` has the values of `ERROR_COLUMNS`."""
+    columns = [*records.columns, *(pa.array(values, pa.string()) for values in error_columns)]
     return pa.RecordBatch.from_arrays(columns, schema=error_schema(records.schema))
 
 
 def given_records(records: pa.RecordBatch, written: pa.Schema) -> pa.RecordBatch:
-    """Records of an error file as the source gave them.
+    """Return rows of an error file as the source's records.
 
     Args:
-        records: as they were read from it.
-        written: the columns that were given to its writer. Parquet has no seconds, and no days in milliseconds.
+        records: rows as read from the file.
+        written: the schema that its writer was given. Parquet cannot store seconds, or days as milliseconds.
     """
     columns, fields = [], []
     for column, field in zip(records.columns, written, strict=True):
@@ -45,11 +44,11 @@ def given_records(records: pa.RecordBatch, written: pa.Schema) -> pa.RecordBatch
 
 
 def _stored_name(name: str) -> str:
-    return name + _OF_SOURCE if _TAKEN.fullmatch(name) else name
+    return name + _SUFFIX if _CONFLICTING.fullmatch(name) else name
 
 
 def _given_name(name: str) -> str:
-    return name.removesuffix(_OF_SOURCE) if _TAKEN.fullmatch(name) else name
+    return name.removesuffix(_SUFFIX) if _CONFLICTING.fullmatch(name) else name
 
 
 def _as_type(column: pa.Array, kind: pa.DataType) -> pa.Array:

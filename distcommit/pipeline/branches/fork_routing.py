@@ -1,4 +1,4 @@
-"""Which branches records go to."""
+"""Route records to branches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.pipeline.branches.chain import Rejection, turned_away
+from distcommit.pipeline.branches.chain import Rejection, rejection_error
 from distcommit.pipeline.branches.piece import Piece
 from distcommit.pipeline.branches.source_order import in_source_order
 from distcommit.pipeline.task_flow import TaskFlow
@@ -18,27 +18,27 @@ from distcommit.pipeline.task_flow import TaskFlow
 _FORK = "fork"
 
 
-def forked(
+def route_records(
     flow: TaskFlow, pieces: Sequence[Piece], rows: int, rejected: dict[int, Rejection], only: str = ""
 ) -> Mapping[str, list[Piece]]:
-    """What goes to each branch; adds to the rejected ones those that go nowhere.
+    """Return the pieces for each branch. Add records that no branch takes to `rejected`.
 
     Args:
-        flow: the job's.
-        pieces: what has come to the fork.
-        rows: of the extractor's batch that they came from.
-        rejected: what is turned away already, by row.
-        only: the branch that had turned the records away, if they are fed again. What the fork does not send there any
-            more is turned away by it: of the others it has been decided what they have.
+        flow: the job's task flow.
+        pieces: the records at the fork.
+        rows: row count of the extractor's batch.
+        rejected: rejections so far, by row.
+        only: for reprocessed records, the branch that had rejected them. If the fork no longer sends a record there, it
+            is rejected by that branch again. Other branches have had their copy before.
 
     Raises:
-        RecordError: if a record is turned away that is to fail its work unit.
-        ConfigurationError: if the operator does not keep what it says.
+        RecordError: if a rejected record must fail its work unit.
+        ConfigurationError: if the operator breaks its contract.
     """
     fork, names = flow.fork, [branch.name for branch in flow.branches]
     if fork is None:
         return {names[0]: list(pieces)}
-    found: dict[str, list[Piece]] = {name: [] for name in names}
+    routed: dict[str, list[Piece]] = {name: [] for name in names}
     for piece in pieces if fork.groups_schemas else in_source_order(pieces):
         accepting = [name for name in names if fork.accepts(name, piece.records.schema)]
         chosen = fork.choose(piece.records, accepting) if accepting else {}
@@ -51,27 +51,27 @@ def forked(
             keep = _as_mask(chosen[name], len(somewhere), name)
             somewhere |= keep
             if keep.any():
-                found[name].append(piece.only(keep))
-        _turn_away(flow, piece.origin_rows()[~somewhere], "no branch takes it", rejected)
+                routed[name].append(piece.only(keep))
+        _reject(flow, piece.origin_rows()[~somewhere], "no branch takes it", rejected)
     if only:
-        gone = rows_in(pieces, rows) & ~rows_in(found[only], rows)
-        _turn_away(flow, np.flatnonzero(gone), f"branch {only} does not take it any more", rejected)
-    return found
+        elsewhere = row_mask(pieces, rows) & ~row_mask(routed[only], rows)
+        _reject(flow, np.flatnonzero(elsewhere), f"branch {only} does not take it any more", rejected)
+    return routed
 
 
-def rows_in(pieces: Sequence[Piece], rows: int) -> npt.NDArray[np.bool_]:
-    """Which rows of the extractor's batch anything in the pieces came from."""
-    found = np.zeros(rows, bool)
+def row_mask(pieces: Sequence[Piece], rows: int) -> npt.NDArray[np.bool_]:
+    """Return a mask of the extractor's rows that the pieces have records of."""
+    mask = np.zeros(rows, bool)
     for piece in pieces:
-        found[piece.origin_rows()] = True
-    return found
+        mask[piece.origin_rows()] = True
+    return mask
 
 
-def _turn_away(flow: TaskFlow, rows: npt.NDArray[np.int64], why: str, rejected: dict[int, Rejection]) -> None:
+def _reject(flow: TaskFlow, rows: npt.NDArray[np.int64], reason: str, rejected: dict[int, Rejection]) -> None:
     for row in rows.tolist():
         if flow.on_rejected == "fail":
-            raise turned_away(_FORK, why)
-        rejected.setdefault(row, Rejection(_FORK, why))
+            raise rejection_error(_FORK, reason)
+        rejected.setdefault(row, Rejection(_FORK, reason))
 
 
 def _as_mask(mask: pa.BooleanArray | None, rows: int, branch: str) -> npt.NDArray[np.bool_]:
@@ -79,17 +79,15 @@ def _as_mask(mask: pa.BooleanArray | None, rows: int, branch: str) -> npt.NDArra
         return np.ones(rows, bool)
     if len(mask) != rows or not pa.types.is_boolean(mask.type):
         raise _broken(branch, f"a boolean for each of {rows} records", f"{len(mask)} {mask.type}")
-    found: npt.NDArray[np.bool_] = (pc.fill_null(mask, False) if mask.null_count else mask).to_numpy(
-        zero_copy_only=False
-    )
-    return found
+    filled: npt.NDArray[np.bool_] = pc.fill_null(mask, False).to_numpy(zero_copy_only=False)
+    return filled
 
 
 def _broken(branch: str, expected: str, found: str) -> ConfigurationError:
     return ConfigurationError(
-        "a fork operator does not keep what it says",
+        "a fork operator breaks its contract",
         branch=branch,
         expected=expected,
         found=found,
-        todo="mend the operator's choose()",
+        todo="correct choose() of the fork operator",
     )

@@ -13,28 +13,29 @@ Rows = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Records of one schema.
+    """Records of one schema with their input rows.
 
     Attributes:
-        records: themselves.
-        rows: for each the row of the extractor's batch that it came from; None: the same row, and every row has one.
+        records: the records.
+        rows: for each record, the row of the extractor's batch that it came from. None: the records are exactly those
+            rows.
     """
 
     records: pa.RecordBatch
     rows: Rows | None = None
 
     def origin_rows(self) -> Rows:
-        """The rows, also where they are the same."""
+        """Return the input row of each record, also if `rows` is None."""
         return np.arange(self.records.num_rows, dtype=np.int64) if self.rows is None else self.rows
 
     def only(self, keep: npt.NDArray[np.bool_]) -> Piece:
-        """Those records for which `keep` is true."""
+        """Return the records for which `keep` is true."""
         if keep.all():
             return self
         return Piece(self.records.filter(pa.array(keep)), self.origin_rows()[keep])
 
     def slice(self, begin: int, length: int) -> Piece:
-        """Return so many of the records, from one on."""
+        """Return `length` records from `begin` on."""
         if length == self.records.num_rows:
             return self
         return Piece(self.records.slice(begin, length), self.origin_rows()[begin : begin + length])

@@ -1,4 +1,4 @@
-"""The order of a batch's records, restored where a construct has grouped them by schema."""
+"""Restore the source order of records that a construct has grouped by schema."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from distcommit.pipeline.branches.piece import Piece
 
 
 def ascending(piece: Piece) -> Piece:
-    """Return the piece with its records in the order of their rows; records of one row keep theirs."""
+    """Return the piece sorted by row. The sort is stable."""
     if piece.rows is None or (piece.rows[1:] >= piece.rows[:-1]).all():
         return piece
     order = np.argsort(piece.rows, kind="stable")
@@ -19,7 +19,7 @@ def ascending(piece: Piece) -> Piece:
 
 
 def by_first_row(pieces: Iterable[Piece]) -> list[Piece]:
-    """Return the pieces that have records, sorted by the row of their first one."""
+    """Return the non-empty pieces, sorted by their first row."""
     return sorted((piece for piece in pieces if piece.records.num_rows), key=_first)
 
 
@@ -28,12 +28,12 @@ def merged_by_schema(pieces: Sequence[Piece], *, with_metadata: bool = True) -> 
 
     Args:
         pieces: with ascending rows.
-        with_metadata: whether schemas whose metadata differ are different ones. Metadata of columns always count.
+        with_metadata: whether schemas that differ only in schema metadata are kept apart. Field metadata always counts.
     """
     groups: list[tuple[pa.Schema, list[Piece]]] = []
     for piece in pieces:
         schema = piece.records.schema if with_metadata else piece.records.schema.remove_metadata()
-        group = next((found for known, found in groups if known.equals(schema, check_metadata=True)), None)
+        group = next((same for other, same in groups if other.equals(schema, check_metadata=True)), None)
         if group is None:
             groups.append((schema, [piece]))
         else:
@@ -42,7 +42,7 @@ def merged_by_schema(pieces: Sequence[Piece], *, with_metadata: bool = True) -> 
 
 
 def in_source_order(pieces: Sequence[Piece]) -> list[Piece]:
-    """Cut pieces with ascending rows into runs, so that all records come in the order of their rows.
+    """Split pieces with ascending rows into runs, so that all records are in source order.
 
     Records of one row keep the order of their pieces.
     """
@@ -50,7 +50,7 @@ def in_source_order(pieces: Sequence[Piece]) -> list[Piece]:
 
 
 def runs_of(pieces: Sequence[Piece]) -> list[tuple[int, int, int]]:
-    """Return the runs of `in_source_order`: the number of the piece, the first record of the run, and its length."""
+    """Return the runs of `in_source_order`: index of the piece, first record, and length."""
     if len(pieces) < 2:
         return [(number, 0, piece.records.num_rows) for number, piece in enumerate(pieces)]
     rows = np.concatenate([piece.origin_rows() for piece in pieces])

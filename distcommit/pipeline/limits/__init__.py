@@ -1,4 +1,4 @@
-"""Limits and progress of an attempt: time limits, the process that enforces them, counters.
+"""Time limits of constructs, the process that enforces them, and progress counters.
 
 Must not change records. Start reading at `time_limit`.
 """

@@ -1,4 +1,4 @@
-"""What a task's attempts at work units have read so far, and at what they spent their time, while they are at it."""
+"""Counters of what a task has read and where it spent its time, readable while it runs."""
 
 from __future__ import annotations
 
@@ -8,17 +8,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 READ, WRITE = "read", "write"
-"""What an attempt spends its time on beside its constructs: the extractor, and a branch's writer."""
+"""Activities beside constructs: the extractor, and a branch's writer."""
 
 
 def activity_in(branch: str, name: str) -> str:
-    """An activity's name, behind a fork with its branch in front."""
+    """Return the activity's name; behind a fork with the branch in front."""
     return f"{branch}.{name}" if branch else name
 
 
 @dataclass(slots=True)
 class Live:
-    """All attempts of one task, for people to look at. `tell` is called when there may be news: after each batch."""
+    """Counters of all attempts of one task.
+
+    Attributes:
+        on_change: called after each batch.
+        records: records read.
+        bytes_read: payload bytes read.
+    """
 
     tell: Callable[[], None] = lambda: None
     records: int = 0
@@ -34,7 +40,7 @@ class Live:
 
     @contextmanager
     def at(self, activity: str) -> Iterator[None]:
-        """Counts the time of the block."""
+        """Count the time of the block."""
         began_s = time.perf_counter()
         try:
             yield
@@ -42,13 +48,13 @@ class Live:
             self._ended[activity] = self._ended.get(activity, 0) + time.perf_counter() - began_s
 
     def took(self, records: int, bytes_read: int, spent: Mapping[str, float]) -> None:
-        """A batch is through. `spent`: by the attempt so far."""
+        """Count a batch. `spent` is what the current attempt has spent so far."""
         self.records += records
         self.bytes_read += bytes_read
         self._at_work = spent
         self.tell()
 
     def ended(self, spent: Mapping[str, float]) -> None:
-        """An attempt has, having spent that."""
+        """End the current attempt, which has spent this."""
         self._at_work = spent
         self._ended, self._at_work = self.spent, {}

@@ -1,4 +1,4 @@
-"""A time limit to constructs: one that works on a batch, or on a schema, for too long has failed the attempt."""
+"""Time limit of a construct: exceeding it on one batch or schema fails the attempt."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import NoReturn, Protocol
 from distcommit.core.errors import OverdueError
 
 _AGAIN_S = 1.0
-"""What swallows the error is given it again after so long."""
+"""Interval of repeated alarms, for code that catches the first error."""
 
 
 class Watch(Protocol):
-    """A watch that kills the process if a construct does not return: a signal does not interrupt native code."""
+    """Kills the process if a construct does not return: a signal cannot interrupt native code."""
 
     def begin(self, seconds: float, construct: str) -> None:
-        """Start the time of a construct with that limit."""
+        """Start the clock of a construct with this limit."""
 
     def end(self) -> None:
-        """Stop it: the construct has returned."""
+        """Stop the clock: the construct has returned."""
 
 
 _watches: list[Watch] = []
@@ -30,7 +30,7 @@ _watches: list[Watch] = []
 
 @contextmanager
 def watched_by(watch: Watch) -> Iterator[None]:
-    """Within the block, have each construct watched whose time is limited."""
+    """Within the block, report each limited construct to the watch."""
     _watches.append(watch)
     try:
         yield
@@ -40,10 +40,10 @@ def watched_by(watch: Watch) -> Iterator[None]:
 
 @contextmanager
 def at_most(seconds: float, construct: str) -> Iterator[None]:
-    """Raise an error within the block once it has taken longer than this; 0 for no limit.
+    """Raise an error in the block once it has run for `seconds`; 0 for no limit.
 
-    The alarm signal of the process raises it, so in the main thread alone, where Spark's executors run their tasks.
-    Calls that wait are interrupted. Native code that does not check for signals is left to the `Watch`.
+    The error is raised by the process's alarm signal, therefore only in the main thread, where Spark's workers run
+    tasks. Blocking calls are interrupted. Native code that does not check for signals is left to the `Watch`.
 
     Raises:
         OverdueError: naming the construct.
@@ -54,10 +54,10 @@ def at_most(seconds: float, construct: str) -> Iterator[None]:
 
     def ring(number: int, frame: FrameType | None) -> NoReturn:
         raise OverdueError(
-            "a construct does not end",
+            "a construct exceeded its time limit",
             construct=construct,
             expected=f"at most {seconds:g} s for a batch of records (limits.construct_seconds)",
-            todo="mend it, or raise the limit if it only takes its time; nothing of the work unit is lost",
+            todo="correct the construct, or raise the limit; the work unit is not lost",
         )
 
     before = signal.signal(signal.SIGALRM, ring)

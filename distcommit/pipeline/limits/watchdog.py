@@ -1,9 +1,8 @@
-"""A limit to constructs that native code holds: a process beside the worker, which kills it.
+"""A process beside the worker that kills it if native code of a construct exceeds its time limit.
 
-`pipeline.limits.time_limit` interrupts a construct by a signal, which native code does not notice. If the construct has
-not returned a good while after its limit, the process records its work unit as failed, durably, and kills the worker.
-The next attempt at the task skips that work unit and reads all others: nothing else is lost
-(`engine.reading.stuck_work_units`).
+`pipeline.limits.time_limit` interrupts a construct with a signal, which native code does not notice. If the construct
+has not returned well after its limit, the process records its work unit as failed, durably, and kills the worker. The
+next attempt at the task skips that work unit and reads all others (`engine.reading.stuck_work_units`).
 """
 
 from __future__ import annotations
@@ -32,17 +31,18 @@ from distcommit.stores.state.task_states import TaskStateWriter
 logger = logging.getLogger(__name__)
 
 LEAST_MARGIN_S = 5
-"""After its limit the signal gets as long again to end a construct, and at least so long."""
+"""Minimum time after the limit in which the signal may still end the construct. It is also at least as long as the
+limit."""
 
 
 class Watchdog:
-    """The process beside one task. It runs within the block, if the flow has constructs and a limit.
+    """The watchdog process of one task. It runs within the block, if the flow has constructs and a limit.
 
     Args:
-        flow: the flow of the task.
-        writer: of the run's task states, for this process alone.
-        least_margin_s: as `LEAST_MARGIN_S`.
-        record_s: the worker is killed after so long, although the store could not be written.
+        flow: the task flow.
+        writer: writes the run's task states; used only by the watchdog process.
+        least_margin_s: see `LEAST_MARGIN_S`.
+        record_s: if the store cannot be written for this long, the worker is killed anyway.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Watchdog:
                 self._start()
             except Exception:
                 self._stop()
-                logger.warning("no process could be started that ends constructs in native code", exc_info=True)
+                logger.warning("the watchdog of constructs in native code could not be started", exc_info=True)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
@@ -69,11 +69,11 @@ class Watchdog:
 
     @contextmanager
     def working_on(self, bucket: int, failed: TaskState) -> Iterator[None]:
-        """Within the block, have this recorded if a construct does not return.
+        """Within the block, set the failure to record if a construct does not return.
 
         Args:
-            bucket: that of the work unit.
-            failed: the state of an attempt at the work unit that failed.
+            bucket: the work unit's bucket.
+            failed: the task state of a failed attempt at the work unit.
         """
         if self._memory is None:
             yield
@@ -85,7 +85,7 @@ class Watchdog:
             self._put_unit(b"")
 
     def begin(self, seconds: float, construct: str) -> None:
-        """Start the time of a construct. If it is asked for no work unit, the worker is killed and nothing recorded."""
+        """Start the clock of a construct. Outside `working_on` the worker is killed without a record."""
         if self._memory is None:
             return
         name = construct.encode()[: TEXTS_AT - NAME_AT]
@@ -94,7 +94,6 @@ class Watchdog:
         DEADLINE.pack_into(self._memory, 0, time.monotonic() + seconds + max(seconds, self._least_margin_s))
 
     def end(self) -> None:
-        """Stop the time: the construct has returned."""
         if self._memory is not None:
             DEADLINE.pack_into(self._memory, 0, 0.0)
 
@@ -103,7 +102,7 @@ class Watchdog:
         self._sizes = (*self._sizes[:2], len(unit))
 
     def _start(self) -> None:
-        """Start the process. All that it is given is in memory that no other process can open."""
+        """Start the process. Its input is in memory that no other process can open."""
         path = "\n".join(_import_path()).encode()
         store = pickle.dumps((self._flow.hidden, self._writer))
         self._descriptor = os.memfd_create("distcommit-watchdog")
@@ -135,13 +134,13 @@ class Watchdog:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill the process, which has nothing to do while no construct is at work, and take its exit code."""
+    """Kill the process, which is idle while no construct runs, and reap it."""
     process.kill()
     process.wait()
 
 
 def _pidfd() -> int:
-    """Return a descriptor of this process; -1 if the system has none."""
+    """Return a process descriptor of this process; -1 if the system has none."""
     try:
         return os.pidfd_open(os.getpid())
     except (AttributeError, OSError):
@@ -149,11 +148,11 @@ def _pidfd() -> int:
 
 
 def _import_path() -> list[str]:
-    """Return where the process may import from: not the working folder, unless distcommit itself is there."""
+    """Return the import path of the process. It excludes the working folder, unless distcommit itself is there."""
     spec = find_spec("distcommit")
     home = str(Path(spec.origin).parents[1]) if spec is not None and spec.origin else ""
-    folders = [os.path.abspath(each) for each in sys.path if each]
-    return [each for each in folders if each == home or each != os.getcwd()]
+    folders = [os.path.abspath(folder) for folder in sys.path if folder]
+    return [folder for folder in folders if folder == home or folder != os.getcwd()]
 
 
 def _write(descriptor: int, data: bytes, offset: int) -> None:

@@ -1,7 +1,7 @@
-"""The program of the process that kills a worker whose construct does not return from native code.
+"""The program of the watchdog process, which kills a worker whose construct does not return from native code.
 
-It runs in an isolated interpreter, and imports nothing of distcommit before it has a failure to record, so that it
-starts fast. The worker writes deadlines into memory that both processes share, without waking this process.
+It runs in an isolated interpreter. To start fast, it imports nothing of distcommit until it has a failure to record.
+The worker writes deadlines into shared memory without waking this process.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ import sys
 import time
 
 DEADLINE = struct.Struct("<d")
-"""On the clock `time.monotonic`; 0 while no construct is at work."""
+"""Deadline on the clock of `time.monotonic`; 0 while no construct runs."""
 SIZES = struct.Struct("<4I")
-"""Bytes of the construct's name, and of the three texts that begin at `TEXTS_AT`: import path, store, work unit."""
+"""Bytes of the construct's name, and of the three texts at `TEXTS_AT`: import path, store, work unit."""
 SIZES_AT, NAME_AT, TEXTS_AT = 8, 64, 4096
 _POLL_S = 0.5
 _AGAIN_S = 1.0
 
 
 class Worker:
-    """The worker that this process watches, and nothing else: its pid may be another process's later.
+    """The worker to watch. Its pid may later belong to another process.
 
     Args:
-        pid: its pid.
-        pidfd: its process descriptor, -1 if the system has none. Without one the worker has to be the parent still.
+        pid: its process id.
+        pidfd: its process descriptor; -1 if the system has none. Without one, the worker must still be the parent.
     """
 
     def __init__(self, pid: int, pidfd: int) -> None:
         self._pid, self._pidfd = pid, pidfd
 
     def has_ended(self, within_s: float) -> bool:
-        """Wait, and return whether the worker has ended."""
+        """Wait up to `within_s`, and return whether the worker has ended."""
         if self._pidfd >= 0:
             return bool(select.select([self._pidfd], [], [], within_s)[0])
         if os.getppid() == self._pid:
@@ -53,27 +53,27 @@ class Worker:
             os.kill(self._pid, signal.SIGKILL)
 
 
-class Stuck:
-    """A construct that has passed its deadline, and all that its failure is recorded with."""
+class StuckConstruct:
+    """A construct that has passed its deadline, with the data to record its failure."""
 
     def __init__(self, deadline_s: float, construct: str, import_path: str, store: bytes, work_unit: bytes) -> None:
         self.deadline_s, self.construct = deadline_s, construct
         self.import_path, self.store, self.work_unit = import_path, store, work_unit
 
 
-class Shared:
+class SharedMemory:
     """The memory that the worker writes.
 
     Args:
-        descriptor: of its file.
+        descriptor: of the memory's file.
     """
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._memory = mmap.mmap(descriptor, TEXTS_AT, prot=mmap.PROT_READ)
 
-    def stuck(self) -> Stuck | None:
-        """Return the construct that has passed its deadline; None if there is none."""
+    def stuck(self) -> StuckConstruct | None:
+        """Return the construct that has passed its deadline, if any."""
         (deadline_s,) = DEADLINE.unpack_from(self._memory)
         if not deadline_s or time.monotonic() < deadline_s:
             return None
@@ -84,53 +84,53 @@ class Shared:
             begin += size
         path, store, unit = texts
         construct = self._memory[NAME_AT : NAME_AT + name].decode(errors="replace")
-        stuck = Stuck(deadline_s, construct, path.decode(), store, unit)
+        stuck = StuckConstruct(deadline_s, construct, path.decode(), store, unit)
         time.sleep(0.05)
-        return stuck if self.is_still(stuck) else None
+        return stuck if self.is_stuck(stuck) else None
 
-    def is_still(self, stuck: Stuck) -> bool:
-        """Return whether the construct has not returned since."""
+    def is_stuck(self, stuck: StuckConstruct) -> bool:
+        """Return whether the construct has still not returned."""
         return bool(DEADLINE.unpack_from(self._memory) == (stuck.deadline_s,))
 
 
-def watch(shared: Shared, worker: Worker, record_s: float) -> None:
-    """Until the worker has ended, look for a construct that has passed its deadline. Record its work unit as failed,
-    durably, and then kill the worker.
+def watch(shared: SharedMemory, worker: Worker, record_s: float) -> None:
+    """Wait for a construct that passes its deadline. Record its work unit as failed, durably, then kill the worker.
 
-    If the store can't be written for `record_s` seconds, the worker is killed all the same: no task may hang for ever.
+    Returns when the worker has ended. If the store cannot be written for `record_s` seconds, the worker is killed
+    anyway, so that the task cannot hang forever.
     """
     while not worker.has_ended(_POLL_S):
         stuck = shared.stuck()
         if stuck is None:
             continue
-        import threading  # noqa: PLC0415 - so that this process starts fast
+        import threading  # noqa: PLC0415 - for a fast start
 
         is_recorded: list[bool] = []
         recording = threading.Thread(target=_record, args=(shared, stuck, is_recorded), daemon=True)
         recording.start()
         recording.join(record_s)
-        if is_recorded or shared.is_still(stuck):
+        if is_recorded or shared.is_stuck(stuck):
             sys.stderr.write(f"construct {stuck.construct!a} does not return from native code: worker killed\n")
             sys.stderr.flush()
             worker.kill()
             os._exit(0)  # the recording thread may wait for the store
 
 
-def _record(shared: Shared, stuck: Stuck, is_recorded: list[bool]) -> None:
-    """Record the work unit as failed: tried again until it is durable, or the construct has returned."""
+def _record(shared: SharedMemory, stuck: StuckConstruct, is_recorded: list[bool]) -> None:
+    """Record the work unit as failed. Retry until it is durable or the construct has returned."""
     if not stuck.work_unit:
         return
     sys.path[:] = stuck.import_path.split("\n")
-    while shared.is_still(stuck):
+    while shared.is_stuck(stuck):
         try:
-            from distcommit.stores.state.stuck_work_unit import failure_of  # noqa: PLC0415 - only where it is needed
+            from distcommit.stores.state.stuck_work_unit import failure_of  # noqa: PLC0415 - for a fast start
 
             failure = failure_of(stuck.store, stuck.work_unit, stuck.construct)
-            if not shared.is_still(stuck):  # imports take a while
+            if not shared.is_stuck(stuck):  # imports take a while
                 return
             failure.put()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the worker must not hang for ever
-            sys.stderr.write(f"a work unit that does not end can't be recorded: {type(error).__name__}\n")
+        except Exception as error:  # noqa: BLE001 - any failure is retried: the worker must not hang forever
+            sys.stderr.write(f"a stuck work unit could not be recorded: {type(error).__name__}\n")
             time.sleep(_AGAIN_S)
         else:
             is_recorded.append(True)
@@ -142,17 +142,16 @@ def _read(descriptor: int, size: int, offset: int) -> bytes:
     while len(data) < size:
         piece = os.pread(descriptor, size - len(data), offset + len(data))
         if not piece:
-            return b""  # the worker is writing another one: the deadline has changed
+            return b""  # the worker is writing the next work unit: the deadline has changed
         data += piece
     return data
 
 
 def main() -> None:
-    """Watch the worker, by the numbers of the shared memory, of its process descriptor and of its process, and the
-    seconds for the record."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all processes; the driver ends the run
+    """Watch the worker. Arguments: descriptor of the shared memory, process descriptor, pid, seconds for the record."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all processes, but the driver ends the run
     descriptor, pidfd, pid = map(int, sys.argv[1:4])
-    watch(Shared(descriptor), Worker(pid, pidfd), float(sys.argv[4]))
+    watch(SharedMemory(descriptor), Worker(pid, pidfd), float(sys.argv[4]))
 
 
 if __name__ == "__main__":

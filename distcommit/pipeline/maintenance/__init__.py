@@ -1,4 +1,4 @@
-"""Work units of maintenance: error files are reprocessed, published files expire.
+"""Maintenance work units: reprocess error files, expire published files.
 
-Must not delete files: the run after does. Start reading at `reprocess`.
+Must not delete files: the next run does. Start reading at `reprocess`.
 """

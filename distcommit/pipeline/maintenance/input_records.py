@@ -1,4 +1,4 @@
-"""What is to be known of the input records of files that go: so that nobody looks for them any more."""
+"""What superseded files record about their input records, kept so that these are not reported as gaps."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ _Key = tuple[str, tuple[str, ...], bool]
 
 
 class KnownRecords:
-    """Input records of which retired files say what became of them, by the incarnation and the branches that they count
-    in, and by whether retention has taken the files."""
+    """Offsets of input records in superseded files, by incarnation, branches, and whether the files expired."""
 
     def __init__(self) -> None:
         self._sets: dict[_Key, dict[str, OffsetSets]] = {}
 
     def add(self, footer: Footer, *, retained: bool) -> None:
-        """Adds those of a file."""
+        """Add the offsets in a file's footer."""
         offsets, holes = parsed(footer.offsets), parsed(footer.holes)
         branches = [footer.branch] if footer.branch else footer.branches
         key = footer.incarnation, footer.branches, retained
@@ -29,16 +28,16 @@ class KnownRecords:
             self._update(key, [branch], parsed(text))
 
     def keep(self, replaced: Iterable[ReplacedRecords]) -> None:
-        """Adds those that a tombstone says, which goes itself."""
-        for each in replaced:
-            for branch, text in each.offsets.items():
-                self._update((each.incarnation, each.branches, each.retained), [branch], parsed(text))
+        """Add the offsets in a tombstone that is itself superseded."""
+        for entry in replaced:
+            for branch, text in entry.offsets.items():
+                self._update((entry.incarnation, entry.branches, entry.retained), [branch], parsed(text))
 
     def to_records(self) -> list[ReplacedRecords]:
-        """All of them, as a tombstone says them."""
+        """Return everything in the form that a tombstone stores."""
         return [
             ReplacedRecords(
-                incarnation, branches, {branch: found.to_text() for branch, found in sorted(sets.items())}, retained
+                incarnation, branches, {branch: offsets.to_text() for branch, offsets in sorted(sets.items())}, retained
             )
             for (incarnation, branches, retained), sets in self._sets.items()
         ]

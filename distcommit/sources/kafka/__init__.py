@@ -1,8 +1,7 @@
 """Kafka topics as datasets.
 
-Must not commit offsets nor join a group. Start reading at `source`, then `plan` and `extractor`; `client` is all that
-talks to brokers. `names`, `by_hand` and `positions` need no Kafka client until they are asked for something that only
-brokers know.
+Must not commit offsets nor join a group. Start reading at `source`, then `plan` and `extractor`. Only `client` talks to
+brokers. `names` and `position_problems` work without a Kafka client.
 """
 
 SETTINGS = "source:KafkaSource"

@@ -1,4 +1,4 @@
-"""Records of many partitions, as they arrive mixed, by work unit: each range whole, in order, with its holes."""
+"""Sort mixed records of many partitions by work unit: each range complete, in order, with its holes."""
 
 from __future__ import annotations
 
@@ -21,9 +21,17 @@ BATCH_BYTES = 16 << 20
 
 @dataclass(slots=True, eq=False)
 class Buffer:
-    """What has arrived of one work unit and was not handed out yet. `bytes` and `limit_bytes` count values only.
+    """What has arrived of one work unit and was not yielded yet.
 
-    `is_of_topic`: all of it surely comes from the topic that the work unit was planned on.
+    Attributes:
+        unit: the work unit.
+        limit_bytes: bytes of values after which a batch is yielded.
+        is_of_topic: whether all records surely belong to the topic on which the work unit was planned.
+        messages: the messages that wait.
+        holes: ranges without records.
+        bytes: bytes of the messages' values.
+        unfinished: partitions that have not arrived completely.
+        error: why the work unit failed.
     """
 
     unit: WorkUnit
@@ -45,7 +53,7 @@ class Buffer:
         return enough or not self.unfinished or self.error is not None
 
     def take(self) -> list[Message]:
-        """The messages of the next batch: at least one if there are any."""
+        """Return the messages of the next batch: at least one if there are any."""
         taken = self.messages[:BATCH_RECORDS]
         if self.bytes > self.limit_bytes:
             sums = enumerate(accumulate(map(len, taken)), 1)
@@ -57,22 +65,24 @@ class Buffer:
 
 @dataclass(slots=True, eq=False)
 class Range:
-    """A partition's offsets from `next_offset` to `end`, on their way into a buffer."""
+    """The offsets from `next_offset` to `end` of a partition that are still expected."""
 
     buffer: Buffer
     next_offset: int
     end: int
 
-    def pass_to(self, partition: int, offset: int) -> None:
-        """Notes that there is no record from the next offset up to this one."""
+    def add_hole(self, partition: int, offset: int) -> None:
+        """Record a hole from the next offset to this one."""
         incarnation = self.buffer.unit.low.incarnation
         self.buffer.holes.append(SkippedRange(str(partition), self.next_offset, offset, "no record", True, incarnation))
 
 
 class Arrivals:
-    """Sorts what comes of the expected ranges into their buffers.
+    """Sorts messages of the expected ranges into their buffers.
 
-    `beyond`: partitions of which more has come than was expected; whoever stops their fetching takes them out.
+    Attributes:
+        ranges: the expected ranges.
+        beyond: partitions that delivered more than was expected. The caller stops fetching them and clears the set.
     """
 
     def __init__(self, connection: KafkaConnection, notes: ClientNotes) -> None:
@@ -81,8 +91,10 @@ class Arrivals:
         self.beyond: set[PartitionName] = set()
 
     def expect(self, buffers: Iterable[Buffer], topics: Collection[str]) -> None:
-        """Expects the ranges of these work units and no others. One whose topic is not among `topics` ends at once: an
-        assignment would never say so."""
+        """Expect the ranges of these work units and no others.
+
+        A work unit whose topic is not in `topics` fails at once, because an assignment would not report it.
+        """
         self.ranges = {}
         for buffer in buffers:
             for name, low, end in ranges_of(buffer.unit):
@@ -93,7 +105,7 @@ class Arrivals:
                 buffer.unfinished.add(name)
 
     def sort(self, messages: Sequence[Message]) -> bool:
-        """Puts messages into the buffers they belong to; whether any range got further."""
+        """Sort messages into their buffers. Return whether any range made progress."""
         progress = False
         for name, run in kafka_client.runs_of(messages):
             fitting = self._take_run(name, run)
@@ -103,80 +115,82 @@ class Arrivals:
         return progress
 
     def drop(self, buffer: Buffer, error: DistcommitError) -> None:
-        """Ends a work unit: what still comes of it is ignored."""
+        """Fail a work unit, and ignore its further messages."""
         buffer.error = error
         for name in buffer.unfinished:
             self.ranges.pop(name, None)
         buffer.messages, buffer.holes, buffer.bytes, buffer.unfinished = [], [], 0, set()
 
     def _take_run(self, name: PartitionName, run: Sequence[Message]) -> int:
-        """Takes the first messages of a partition if they are those that are next, as nearly all are; how many."""
-        found = self.ranges.get(name)
-        if found is None or any(map(Message.error, run)):
+        """Take the first messages of a run if they are the next ones, which is the usual case. Return their number."""
+        expected = self.ranges.get(name)
+        if expected is None or any(map(Message.error, run)):
             return 0
-        low, fitting = found.next_offset, run[: found.end - found.next_offset]
+        low, fitting = expected.next_offset, run[: expected.end - expected.next_offset]
         if list(map(Message.offset, fitting)) != list(range(low, low + len(fitting))):
             return 0
-        found.next_offset += len(fitting)
-        found.buffer.messages += fitting
-        found.buffer.bytes += sum(map(len, fitting))
-        if found.next_offset >= found.end:
-            self._finish(name, found)
+        expected.next_offset += len(fitting)
+        expected.buffer.messages += fitting
+        expected.buffer.bytes += sum(map(len, fitting))
+        if expected.next_offset >= expected.end:
+            self._finish(name, expected)
         return len(fitting)
 
     def _take(self, name: PartitionName, message: Message) -> bool:
-        """Takes one message, whatever it says; whether a range got further."""
+        """Take one message of any kind. Return whether a range made progress."""
         offset = -1 if (known := message.offset()) is None else known
-        found, error = self.ranges.get(name), message.error()
+        expected, error = self.ranges.get(name), message.error()
         if error is not None:
-            return self._event(name, found, offset, error)
-        if found is None:  # read to its end, or given up
+            return self._event(name, expected, offset, error)
+        if expected is None:  # read to its end, or dropped
             self.beyond.add(name)
             return False
-        if offset < found.next_offset:
+        if offset < expected.next_offset:
             text = f"Kafka went back to offset {offset} of {name[0]} [{name[1]}]"
-            self.drop(found.buffer, SourceError(text, expected=f"{found.next_offset} or later"))
-        elif offset < found.end:
-            if offset > found.next_offset:
-                found.pass_to(name[1], offset)
-            found.next_offset = offset + 1
-            found.buffer.messages.append(message)
-            found.buffer.bytes += len(message)
-        if offset >= found.end - 1:
-            self._finish(name, found)
+            self.drop(expected.buffer, SourceError(text, expected=f"{expected.next_offset} or later"))
+        elif offset < expected.end:
+            if offset > expected.next_offset:
+                expected.add_hole(name[1], offset)
+            expected.next_offset = offset + 1
+            expected.buffer.messages.append(message)
+            expected.buffer.bytes += len(message)
+        if offset >= expected.end - 1:
+            self._finish(name, expected)
         return True
 
-    def _event(self, name: PartitionName, found: Range | None, offset: int, error: KafkaError) -> bool:
-        """Handles what librdkafka says of a partition; whether that ended a range."""
-        if found is None:
+    def _event(self, name: PartitionName, expected: Range | None, offset: int, error: KafkaError) -> bool:
+        """Handle an event of a partition. Return whether it ended a range."""
+        if expected is None:
             return False
         if error.code() == KafkaError._PARTITION_EOF:
-            if offset >= found.end:
-                self._finish(name, found)
+            if offset >= expected.end:
+                self._finish(name, expected)
                 return True
-            self._notes.last = f"{name[0]} [{name[1]}] ends at offset {offset}, before {found.end}"
+            self._notes.last = f"{name[0]} [{name[1]}] ends at offset {offset}, before {expected.end}"
             return False
-        expired = error.code() == KafkaError._AUTO_OFFSET_RESET
+        has_expired = error.code() == KafkaError._AUTO_OFFSET_RESET
         failure = (TransientError if error.retriable() else SourceError)(
-            "Kafka no longer has the planned offsets" if expired else "Kafka can't deliver a partition",
-            dataset=found.buffer.unit.dataset_urn,
+            "Kafka no longer has the planned offsets" if has_expired else "Kafka can't deliver a partition",
+            dataset=expected.buffer.unit.dataset_urn,
             partition=name[1],
-            expected=f"offsets {found.next_offset} to {found.end}",
+            expected=f"offsets {expected.next_offset} to {expected.end}",
             found=self._connection.masked(f"{error.str()} ({error.name()})"),
-            todo="run again: the next plan applies source.expired_offsets" if expired else "see to it, run again",
+            todo="run again: the next plan applies source.expired_offsets"
+            if has_expired
+            else "correct the cause, then run again",
         )
-        self.drop(found.buffer, failure)
+        self.drop(expected.buffer, failure)
         return True
 
-    def _finish(self, name: PartitionName, found: Range) -> None:
-        if found.end > found.next_offset:
-            found.pass_to(name[1], found.end)
+    def _finish(self, name: PartitionName, finished: Range) -> None:
+        if finished.end > finished.next_offset:
+            finished.add_hole(name[1], finished.end)
         self.ranges.pop(name, None)
-        found.buffer.unfinished.discard(name)
+        finished.buffer.unfinished.discard(name)
 
 
 def ranges_of(unit: WorkUnit) -> list[tuple[PartitionName, int, int]]:
-    """The work unit's partitions that have something to read, with first offset and end."""
+    """Return each partition of the work unit that has something to read, with its first offset and its end."""
     topic, highs = topic_of(unit), unit.expected_high.positions
     return [
         ((topic, int(partition)), as_offset(low), as_offset(highs[partition]))

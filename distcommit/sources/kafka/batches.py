@@ -1,4 +1,4 @@
-"""What a batch of Kafka records looks like. Needs no Kafka client."""
+"""The schema of Kafka batches. Works without a Kafka client."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ BATCH_SCHEMA: pa.Schema = pa.schema(
         ("kafka_timestamp_type", pa.string()),
     ]
 )
-"""What extraction yields. Headers are null where a message has none, timestamps where the broker has none."""
+"""The schema that extraction yields. Headers are null if a message has none, timestamps if the broker has none."""
 NO_TIMESTAMP_MS = -1
-"""The timestamp of a record that was written without one, whatever its type says."""
+"""Timestamp of a record that was written without one, whatever its type."""

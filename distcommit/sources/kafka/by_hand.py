@@ -1,4 +1,4 @@
-"""Positions that a person names, held against what a position in Kafka can be."""
+"""Check positions that an operator sets."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ def position_problems(
     *,
     by_partition: bool,
 ) -> Iterator[str]:
-    """What is wrong with positions, one text each.
+    """Yield each problem of the positions as one line of text.
 
     Args:
-        datasets: the positions by partition, by dataset.
+        datasets: positions by dataset and partition.
         select: the job's topics.
-        partitions: those of each topic that the brokers have shown; of others it is not known.
-        by_partition: whether a dataset is a partition.
+        partitions: the partitions of each topic that the brokers reported. Other topics are not checked for them.
+        by_partition: whether each partition is a dataset of its own.
     """
     for urn, positions in datasets.items():
         topic, _, own = urn.rpartition("@") if by_partition else (urn, "", "")
         if topic not in select or (by_partition and not is_number(own)):
             yield f"{urn!r} is not a dataset of this job (see source.topics, topic_patterns and exclude)"
             continue
-        there = partitions.get(topic)
+        existing = partitions.get(topic)
         for partition, position in positions.items():
             if not is_number(partition):
                 yield f"{urn!r}: {partition!r} is not a partition's number"
             elif by_partition and partition != own:
                 yield f"{urn!r}: partition {partition} is not in this dataset"
-            elif there is not None and int(partition) not in there:
-                yield f"{urn!r}: the topic has no partition {partition}, it has {len(there)}"
+            elif existing is not None and int(partition) not in existing:
+                yield f"{urn!r}: the topic has no partition {partition}; it has {len(existing)} partitions"
             elif type(position) is not int or not 0 <= position < 2**63:
-                yield f"{urn!r}: {position!r}, for partition {partition}, is not an offset"
+                yield f"{urn!r}: position {position!r} of partition {partition} is not an offset"
 
 
 def is_number(text: str) -> bool:
-    """Whether a text is a partition's number, as it is written."""
+    """Return whether a text is a partition number in canonical form."""
     return text.isascii() and text.isdecimal() and str(int(text)) == text

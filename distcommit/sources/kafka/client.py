@@ -1,4 +1,4 @@
-"""Talking to Kafka: client settings and what may be shown of them, topics, offsets, and messages as Arrow."""
+"""The Kafka client: settings, masking of secrets, topics, offsets, and conversion of messages to Arrow."""
 
 from __future__ import annotations
 
@@ -37,14 +37,17 @@ _READER_DEFAULTS = {
 _SECRET_KEY = re.compile(r"pass|secret|token|key|user|jaas|oauth|sasl", re.IGNORECASE)
 _FIRST_TRY_S = 2.0
 CLOSE_TIMEOUT_S = 10.0
-"""Seconds that closing a consumer may take; it takes milliseconds."""
+"""Time limit for closing a consumer, which normally takes milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaConnection:
-    """Where the brokers are and how to talk to them.
+    """How to reach the brokers.
 
-    `client` is handed to librdkafka; its values are masked in everything that is shown.
+    Attributes:
+        brokers: `host:port` of some brokers, separated by commas.
+        client: librdkafka settings. Their values are masked in all output.
+        request_timeout_s: time limit of a metadata or offset request.
     """
 
     brokers: str
@@ -52,8 +55,11 @@ class KafkaConnection:
     request_timeout_s: float
 
     def masked(self, text: str) -> str:
-        """`text` without the values of `client` (of those with harmless keys, only from 4 characters on), except the
-        names of protocols and mechanisms where they belong: they help to understand an error."""
+        """Return `text` with the values of `client` masked.
+
+        Values of harmless keys are masked only if they have 4 or more characters. Names of protocols and mechanisms are
+        kept, because they help to understand an error.
+        """
         given = {key: value for key, value in self.client.items() if value and not is_public(key, value)}
         secrets = [value for key, value in given.items() if len(value) > 3 or _SECRET_KEY.search(key)]
         for secret in sorted(secrets, key=len, reverse=True):
@@ -67,13 +73,13 @@ class KafkaConnection:
         return IsolationLevel.READ_UNCOMMITTED if uncommitted else IsolationLevel.READ_COMMITTED
 
     def admin(self, notes: ClientNotes) -> AdminClient:
-        """A client for metadata and offsets. Raises ConfigurationError if librdkafka refuses the settings."""
+        """Return a client for metadata and offsets. Raises ConfigurationError if librdkafka rejects the settings."""
         callbacks: dict[str, Any] = {"error_cb": notes.error, "logger": notes}
         with self._accepted():
             return AdminClient({**self.client, "bootstrap.servers": self.brokers, **callbacks})
 
     def consumer(self, notes: ClientNotes, group: str = READER["group.id"]) -> Consumer:
-        """A consumer that reads what it is assigned and never moves by itself. Raises as `admin`."""
+        """Return a consumer that reads only what it is assigned. Raises as `admin`."""
         conf = {**_READER_DEFAULTS, **self.client, **READER, "bootstrap.servers": self.brokers, "group.id": group}
         with self._accepted():
             return Consumer({**conf, "error_cb": notes.error, "logger": notes})
@@ -81,11 +87,11 @@ class KafkaConnection:
     def metadata(
         self, client: AdminClient | Consumer, notes: ClientNotes, kind: type[SourceError | TransientError]
     ) -> ClusterMetadata:
-        """The cluster, with all topics that it shows us.
+        """Return the cluster's metadata with all topics that this user may see.
 
-        An error of this kind says that nobody answered in time, or that client and brokers refuse each other, for which
-        nobody waits long: librdkafka itself would try that again and again. It tells so between requests only, so short
-        ones come first. Between them the client may lose a message: none may be wanted.
+        Raises an error of type `kind` if no broker responds in time, or if client and brokers reject each other.
+        librdkafka would retry a rejection forever, and reports it only between requests. The first requests are
+        therefore short. Between requests the client may lose a message, so none may be expected.
         """
         text, timeout_s = "", 0.0
         while timeout_s < self.request_timeout_s:
@@ -93,21 +99,21 @@ class KafkaConnection:
             try:
                 return client.list_topics(timeout=timeout_s)
             except KafkaException as error:
-                client.poll(0)  # lets the error callback tell why
+                client.poll(0)  # calls the error callback with the reason
                 text = self.masked(error_text(error))
             if notes.refused:
                 raise kind(
-                    "the Kafka brokers refuse this client, or it refuses them",
+                    "the Kafka brokers reject this client, or it rejects their certificates",
                     brokers=self.brokers,
-                    expected="credentials that the brokers know, and brokers whose certificates can be verified",
+                    expected="credentials that the brokers accept, and broker certificates that can be verified",
                     found=notes.last,
-                    todo="check the security settings in source.client (sasl.mechanism, sasl.username, sasl.password;"
-                    " ssl.ca.location, a file on the driver's machine and on each executor's), then run again",
+                    todo="correct the security settings in source.client (sasl.mechanism, sasl.username, sasl.password;"
+                    " ssl.ca.location, a file on the driver and each executor), then run again",
                 )
         raise kind(
             "the Kafka brokers can't be reached",
             brokers=self.brokers,
-            expected=f"an answer within {self.request_timeout_s:g} s",
+            expected=f"a response within {self.request_timeout_s:g} s",
             found=f"{text}; {notes.last}" if notes.last else text,
             todo="check source.brokers, the network and the security settings in source.client, then run again",
         )
@@ -118,14 +124,14 @@ class KafkaConnection:
             yield
         except (KafkaException, TypeError, ValueError) as error:
             raise ConfigurationError(
-                "librdkafka refuses the client settings",
+                "librdkafka rejects the client settings",
                 found=self.masked(error_text(error)),
-                todo="correct source.client; its keys are those of librdkafka's CONFIGURATION.md",
+                todo="correct source.client; librdkafka's CONFIGURATION.md lists the keys",
             ) from None
 
 
 class ClientNotes:
-    """What a librdkafka client says on its own account: its log lines go to `logging`, its last error is kept."""
+    """Sends a librdkafka client's log lines to `logging`, and keeps its last error."""
 
     def __init__(self, connection: KafkaConnection) -> None:
         self._connection = connection
@@ -133,10 +139,10 @@ class ClientNotes:
         self._none_left = self._one_refuses = False
 
     def error(self, error: KafkaError) -> None:
-        """librdkafka's error_cb. An error that says why is worth more than the one that sums up."""
-        if self.tells_of_large_message:
+        """Handle librdkafka's error_cb. A specific error takes precedence over "all brokers are down"."""
+        if self.has_oversized_message:
             return
-        if error.code() == KafkaError._ALL_BROKERS_DOWN:  # told once, before or after the reasons
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:  # reported once, before or after the specific errors
             self._none_left = True
         if error.code() != KafkaError._ALL_BROKERS_DOWN or not self.last:
             self.last = self._connection.masked(error.str())
@@ -146,27 +152,27 @@ class ClientNotes:
 
     @property
     def refused(self) -> bool:
-        """Whether no broker was left, and one did not know this client's credentials, or the client its certificate."""
+        """Whether all brokers are down, and one rejected the credentials or has an unknown certificate."""
         return self._none_left and self._one_refuses
 
     @property
-    def tells_of_large_message(self) -> bool:
-        """Whether a response was larger than the client settings allow, which no further try can change."""
+    def has_oversized_message(self) -> bool:
+        """Whether a response exceeded the client's size limit, so that retries are useless."""
         return "receive.message.max.bytes" in self.last
 
     def log(self, level: int, text: str, *values: object) -> None:
-        """librdkafka's log, as its `logger` setting wants it."""
+        """Log a line, in the form that librdkafka's `logger` setting requires."""
         logger.log(min(level, logging.INFO), "%s", self._connection.masked(text % values if values else text))
 
 
 class KafkaQueries:
-    """Metadata and offset requests, for planning. Raises ConfigurationError if librdkafka refuses the settings.
+    """Metadata and offset requests for planning. Raises ConfigurationError if librdkafka rejects the settings.
 
     Attributes:
-        admin: the client that asks.
-        knows_topic_ids: whether `topics` has found a controller, which topic ids are asked of (librdkafka's mock of a
-            cluster has none).
-        cluster_id: the cluster's own id, once `topics` was asked; "" if it has none.
+        admin: the client.
+        knows_topic_ids: whether `topics` found a controller, which serves topic ids. librdkafka's mock cluster has
+            none.
+        cluster_id: the cluster's id, set by `topics`; empty if it has none.
     """
 
     def __init__(self, connection: KafkaConnection) -> None:
@@ -175,14 +181,14 @@ class KafkaQueries:
         self.knows_topic_ids, self.cluster_id = False, ""
 
     def topics(self) -> Iterator[TopicFound]:
-        """All topics that the brokers show us, from one request. Raises SourceError if no broker answers in time."""
+        """Yield all visible topics, with one request. Raises SourceError if no broker responds in time."""
         cluster = self._connection.metadata(self.admin, self._notes, SourceError)
         self.knows_topic_ids = cluster.controller_id in cluster.brokers
         self.cluster_id = cluster.cluster_id or ""
-        for topic, found in cluster.topics.items():
-            leaderless = frozenset(partition.id for partition in found.partitions.values() if partition.leader < 0)
-            error = self._connection.masked(found.error.str()) if found.error is not None else ""
-            yield TopicFound(topic, tuple(sorted(found.partitions)), error, leaderless)
+        for name, topic in cluster.topics.items():
+            leaderless = frozenset(partition.id for partition in topic.partitions.values() if partition.leader < 0)
+            error = self._connection.masked(topic.error.str()) if topic.error is not None else ""
+            yield TopicFound(name, tuple(sorted(topic.partitions)), error, leaderless)
 
     def logs(
         self,
@@ -191,40 +197,46 @@ class KafkaQueries:
         unseen: Collection[PartitionName],
         read_to: Mapping[PartitionName, Position] = MappingProxyType({}),
     ) -> dict[PartitionName, PartitionLog | str]:
-        """What partitions hold; a text is the error of that partition. `start` counts for those in `unseen`. Of those
-        that end at the position in `read_to` only that is asked, since it is all that they say: nothing is new there.
-        Of those that end before it, whether an open transaction is all that is in the way.
+        """Return the offsets of each partition, or its error as text.
+
+        Args:
+            names: the partitions.
+            start: where reading begins in the partitions of `unseen`.
+            unseen: partitions without a stored position.
+            read_to: stored positions. A partition that ends at its position has nothing new, so its low offset is not
+                requested. For a partition that ends before its position, the end beyond open transactions is requested
+                too.
 
         Raises:
-            SourceError: if no broker answers.
+            SourceError: if no broker responds.
         """
         highs = self._answers(self._offsets(names, OffsetSpec.latest()))  # type: ignore[no-untyped-call]
         at_end = {name: high for name, high in highs.items() if read_to.get(name) == high}
-        asked = [self._offsets([name for name in names if name not in at_end], OffsetSpec.earliest())]  # type: ignore[no-untyped-call]
+        requests = [self._offsets([name for name in names if name not in at_end], OffsetSpec.earliest())]  # type: ignore[no-untyped-call]
         if not isinstance(start, str):
-            asked.append(self._offsets(unseen, OffsetSpec.for_timestamp(int(start.timestamp() * 1000))))
-        lows, begins = (self._answers(futures) for futures in (*asked, *([{}] if len(asked) < 2 else [])))
+            requests.append(self._offsets(unseen, OffsetSpec.for_timestamp(int(start.timestamp() * 1000))))
+        lows, begins = (self._answers(futures) for futures in (*requests, *([{}] if len(requests) < 2 else [])))
         lows |= at_end
-        found: dict[PartitionName, PartitionLog | str] = {}
+        logs: dict[PartitionName, PartitionLog | str] = {}
         for name, low in lows.items():
             high, begin = highs[name], begins.get(name, 0 if start == "earliest" else -1)
             error = next((answer for answer in (low, high, begin) if isinstance(answer, str)), None)
             if isinstance(low, int) and isinstance(high, int) and isinstance(begin, int):
                 high = max(low, high)
-                found[name] = PartitionLog(low, high, high if begin < 0 else min(max(low, begin), high))
+                logs[name] = PartitionLog(low, high, high if begin < 0 else min(max(low, begin), high))
             else:
-                found[name] = error or ""
-        if found and all(isinstance(log, str) for log in found.values()):
-            self._connection.metadata(self.admin, self._notes, SourceError)  # is anybody there?
-        return found | self._with_open_ends(found, read_to)
+                logs[name] = error or ""
+        if logs and all(isinstance(log, str) for log in logs.values()):
+            self._connection.metadata(self.admin, self._notes, SourceError)  # raises if no broker responds
+        return logs | self._with_open_ends(logs, read_to)
 
     def _with_open_ends(
-        self, found: Mapping[PartitionName, PartitionLog | str], read_to: Mapping[PartitionName, Position]
+        self, logs: Mapping[PartitionName, PartitionLog | str], read_to: Mapping[PartitionName, Position]
     ) -> dict[PartitionName, PartitionLog | str]:
-        """The partitions of which more was read than can be read now, with their ends beyond open transactions."""
+        """Return the partitions that end before their stored position, with their ends beyond open transactions."""
         behind: dict[PartitionName, PartitionLog] = {}
         for name, position in read_to.items():
-            log = found.get(name)
+            log = logs.get(name)
             if isinstance(log, PartitionLog) and isinstance(position, int) and position > log.high:
                 behind[name] = log
         answers = self._answers(self._offsets(behind, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED))  # type: ignore[no-untyped-call]
@@ -244,7 +256,7 @@ class KafkaQueries:
         return self.admin.list_offsets(wanted, isolation_level=isolation, request_timeout=timeout_s)
 
     def _answers(self, futures: Mapping[TopicPartition, Future[Any]]) -> dict[PartitionName, int | str]:
-        return {(asked.topic, asked.partition): self._answer(future) for asked, future in futures.items()}
+        return {(name.topic, name.partition): self._answer(future) for name, future in futures.items()}
 
     def _answer(self, future: Future[Any]) -> int | str:
         try:
@@ -254,31 +266,31 @@ class KafkaQueries:
 
 
 def close_consumer(consumer: Consumer, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
-    """Closes a consumer, any number of times. One that does not close in time is left behind, and told.
+    """Close a consumer, any number of times. If it does not close in time, abandon it with a warning.
 
-    librdkafka (2.16 at least) may wait for ever for a broker's thread that does not end: once in some hundred
-    times after a response that was too large, and where brokers can't be reached (its issue 4519).
+    librdkafka (2.16 at least) may wait forever for a broker thread: about once in some hundred times after a response
+    that was too large, and if brokers are unreachable (its issue 4519).
     """
 
     def close() -> None:
-        with suppress(RuntimeError):  # older clients mind being closed twice
+        with suppress(RuntimeError):  # older clients can't be closed twice
             consumer.close()
 
-    closing = Thread(target=close, name="closing a Kafka consumer", daemon=True)  # nobody waits for it at exit
+    closing = Thread(target=close, name="closing a Kafka consumer", daemon=True)  # a daemon: exit does not wait for it
     closing.start()
     closing.join(timeout_s)
     if closing.is_alive():
-        logger.warning("a Kafka consumer was not closed within %g s and is left behind", timeout_s)
+        logger.warning("a Kafka consumer was not closed within %g s and was abandoned", timeout_s)
 
 
 def error_text(error: BaseException) -> str:
-    """The text of a librdkafka error, short."""
+    """Return the short text of a librdkafka error."""
     inner = error.args[0] if error.args else error
     return f"{inner.str()} ({inner.name()})" if isinstance(inner, KafkaError) else str(error)
 
 
 def runs_of(messages: Sequence[Message]) -> Iterator[tuple[PartitionName, Sequence[Message]]]:
-    """Messages of one partition that come in a row, with its name."""
+    """Yield runs of consecutive messages of one partition, each with the partition's name."""
     names = list(zip(map(Message.topic, messages), map(Message.partition, messages), strict=True))
     changes = [place for place, changed in enumerate(map(operator.ne, names, names[1:]), 1) if changed]
     for begin, end in pairwise([0, *changes, len(messages)]):
@@ -291,8 +303,11 @@ _TIMESTAMP_SCALARS = tuple(pa.scalar(kind, pa.string()) for kind in _TIMESTAMP_T
 
 
 def to_batch(messages: Sequence[Message]) -> tuple[pa.RecordBatch, dict[str, Position], int]:
-    """Messages, of which there is one at least, as Arrow; the position after them in each partition, and the bytes of
-    their keys and values."""
+    """Convert messages to Arrow. There must be at least one.
+
+    Returns:
+        The batch, the position after the last message of each partition, and the bytes of keys and values.
+    """
     keys = pa.array(list(map(Message.key, messages)), pa.binary())
     values = pa.array(list(map(Message.value, messages)), pa.binary())
     headers = list(map(Message.headers, messages))
@@ -311,9 +326,12 @@ def to_batch(messages: Sequence[Message]) -> tuple[pa.RecordBatch, dict[str, Pos
     return pa.RecordBatch.from_arrays(columns, schema=BATCH_SCHEMA), reached, size
 
 
-def timestamps(found: Sequence[tuple[int, int]]) -> tuple[pa.Array, pa.Array]:
-    """Return when records were written and by whose clock, from the client's types and times; null without a time."""
-    kinds, times = zip(*found, strict=True)
+def timestamps(pairs: Sequence[tuple[int, int]]) -> tuple[pa.Array, pa.Array]:
+    """Return the times of records and the types of these times, from the client's pairs of type and time.
+
+    Both are null without a time.
+    """
+    kinds, times = zip(*pairs, strict=True)
     if NO_TIMESTAMP_MS in times:
         kinds = tuple(0 if time_ms == NO_TIMESTAMP_MS else kind for kind, time_ms in zip(kinds, times, strict=True))
     if kinds.count(kinds[0]) == len(kinds) and kinds[0]:

@@ -1,9 +1,9 @@
-"""Reads work units from Kafka: one consumer per task attempt, small work units read ahead together.
+"""Read work units from Kafka: one consumer per task attempt, several small work units ahead of time.
 
-Partitions of the coming work units are assigned as one *window*, since switching the assignment costs more than reading
-a few records; a large work unit is a window of its own and streams. Once all of a window has arrived, nothing is
-assigned: librdkafka would go on to ask the brokers for all of it again and again. When half of it has been handed out,
-the next window is assigned, so that it is fetched meanwhile.
+Partitions of the next work units are assigned together as a *window*, because changing the assignment costs more than
+reading a few records. A large work unit is a window of its own and streams. When a window has arrived completely,
+nothing is assigned, because librdkafka would keep fetching it. When half of it has been yielded, the next window is
+assigned and fetched meanwhile.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from distcommit.core.work import SkippedRange, WorkUnit
 from distcommit.sources.kafka import client as kafka_client
 from distcommit.sources.kafka.arrivals import BATCH_RECORDS, Arrivals, Buffer, ranges_of, topic_of
 from distcommit.sources.kafka.client import ClientNotes, KafkaConnection
-from distcommit.sources.kafka.names import PartitionName, Unanswered
+from distcommit.sources.kafka.names import PartitionName, UnknownTopicId
 from distcommit.sources.kafka.topic_ids import topic_ids
 
 __all__ = ["KafkaExtraction", "KafkaExtractor"]
@@ -35,11 +35,11 @@ WINDOW_BYTES = 64 << 20
 
 
 class KafkaExtractor(Extractor):
-    """Reads work units with one consumer that is assigned, never subscribed.
+    """Reads work units with one consumer, by assignment and never by subscription.
 
     Raises:
-        TransientError: if no broker answers.
-        ConfigurationError: if librdkafka refuses the client settings.
+        TransientError: if no broker responds.
+        ConfigurationError: if librdkafka rejects the client settings.
     """
 
     def __init__(self, connection: KafkaConnection, idle_timeout_s: float) -> None:
@@ -56,7 +56,7 @@ class KafkaExtractor(Extractor):
         self._idle_s = 0.0
         self._window_records = WINDOW_RECORDS
         self._lost: TransientError | None = None
-        # Asking also spares the first assignment a second.
+        # This request also makes the first assignment a second faster.
         self._topics = frozenset(connection.metadata(self._consumer, self._notes, TransientError).topics)
 
     def announce(self, units: Sequence[WorkUnit]) -> None:
@@ -78,17 +78,17 @@ class KafkaExtractor(Extractor):
             self._open_window(self._coming() if announced else [unit])
             buffer = self._buffers.pop(_name(unit))
         self._current = buffer
-        self._look()
+        self._sort_arrived()
         return KafkaExtraction(self, buffer)
 
     def close(self) -> None:
         self._buffers.clear()
         kafka_client.close_consumer(self._consumer)
 
-    def pump(self, buffer: Buffer) -> None:
-        """Waits a moment for messages and sorts them into their buffers; `buffer` is the one that is waited for."""
+    def wait_for_messages(self, buffer: Buffer) -> None:
+        """Wait a moment for messages of `buffer`, and sort what arrives into the buffers."""
         began_s = time.monotonic()
-        first = self._consumer.poll(0.1)  # consume() would wait out its timeout
+        first = self._consumer.poll(0.1)  # consume() would always wait for its full timeout
         waited_s = time.monotonic() - began_s
         if first is not None and self._sort([first, *self._consumer.consume(BATCH_RECORDS, 0)]):
             self._idle_s = 0
@@ -97,62 +97,63 @@ class KafkaExtractor(Extractor):
             self._idle_s += waited_s
             if self._idle_s >= self._idle_timeout_s:
                 self._give_up()
-        self._go_on()
+        self._assign_next()
 
     def check_topic(self, buffer: Buffer) -> None:
-        """Makes sure that what has come for a work unit is of the topic it was planned on; the same offsets of another
-        topic are other records. Asked after they have come, since a topic may be made again at any time before. Others
-        that have arrived are asked for as well.
+        """Check that a work unit's records belong to the topic on which it was planned.
+
+        A recreated topic has other records at the same offsets. The check must follow the arrival, because the topic
+        may be recreated at any time before it. Other work units that have arrived are checked in the same request.
 
         Raises:
-            SourceError: if the topic was made again.
-            TransientError: if Kafka does not tell.
+            SourceError: if the topic was recreated.
+            TransientError: if Kafka does not return the topic's id.
         """
         if buffer.is_of_topic:
             return
         arrived = [other for other in self._buffers.values() if not (other.unfinished or other.is_of_topic)]
-        found = topic_ids(self._connection, self._admin, {topic_of(other.unit) for other in (buffer, *arrived)})
-        for other in (buffer, *arrived):  # what is still to come has to be asked for again
-            other.is_of_topic = found[topic_of(other.unit)] == other.unit.low.incarnation and not other.unfinished
-        answer, planned, urn = found[topic_of(buffer.unit)], buffer.unit.low.incarnation, buffer.unit.dataset_urn
-        if isinstance(answer, Unanswered):
+        ids = topic_ids(self._connection, self._admin, {topic_of(other.unit) for other in (buffer, *arrived)})
+        for other in (buffer, *arrived):  # records that arrive later need another check
+            other.is_of_topic = ids[topic_of(other.unit)] == other.unit.low.incarnation and not other.unfinished
+        actual, planned, urn = ids[topic_of(buffer.unit)], buffer.unit.low.incarnation, buffer.unit.dataset_urn
+        if isinstance(actual, UnknownTopicId):
             raise TransientError(
-                "Kafka does not tell whether a topic is still the one that was planned",
+                "Kafka does not return the topic's id, so that a recreated topic can't be ruled out",
                 dataset=urn,
                 expected=f"topic id {planned}",
-                found=answer.error,
-                todo="see to the topic and its brokers, then run again",
+                found=actual.error,
+                todo="check the topic and its brokers, then run again",
             )
-        if answer != planned:
+        if actual != planned:
             raise SourceError(
-                "the topic was deleted and made again while it was read",
+                "the topic was deleted and recreated while it was read",
                 dataset=urn,
                 expected=f"topic id {planned}",
-                found=f"topic id {answer or 'unknown'}",
-                todo="run again: the plan tells what to do",
+                found=f"topic id {actual or 'unknown'}",
+                todo="run again: planning reports the remedy",
             )
 
-    def _look(self) -> None:
-        """Takes what has arrived of a window, which nobody waits for yet."""
+    def _sort_arrived(self) -> None:
+        """Sort what has arrived of a window, without waiting."""
         if self._arrivals.ranges and (arrived := self._consumer.consume(BATCH_RECORDS, 0)):
             self._sort(arrived)
             if self._current is not None:
                 self._keep_bounded(self._current)
-        self._go_on()
+        self._assign_next()
 
     def _keep_bounded(self, buffer: Buffer) -> None:
-        """Lets go of what was read ahead of this buffer if it is too much: records are larger than thought, and a
-        window has fewer of them from now on."""
+        """Discard what was read ahead if it is too much. The next windows have fewer records, as these are larger than
+        estimated."""
         others = list(self._buffers.values())
         if buffer.bytes + sum(other.bytes for other in others) <= WINDOW_BYTES:
             return
         self._window_records = (len(buffer.messages) + sum(len(other.messages) for other in others)) // 2
         self._buffers.clear()
         for other in others:
-            self._arrivals.drop(other, SourceError("read ahead in vain"))
+            self._arrivals.drop(other, SourceError("discarded: too much was read ahead"))
 
-    def _go_on(self) -> None:
-        """Once all has arrived that was assigned, what comes next is, if little is left; until then, nothing."""
+    def _assign_next(self) -> None:
+        """Once everything assigned has arrived, assign the next window if little is buffered, or else nothing."""
         if self._arrivals.ranges or self._lost is not None:
             return
         records = sum(len(buffer.messages) for buffer in self._buffers.values())
@@ -166,7 +167,8 @@ class KafkaExtractor(Extractor):
         return self._connection.admin(self._notes)
 
     def _coming(self) -> list[WorkUnit]:
-        """The next window: one work unit, and those after it as long as they are small and of other partitions."""
+        """Return the next window: one work unit, and those after it as long as they are small and of other
+        partitions."""
         window: list[WorkUnit] = []
         names: set[PartitionName] = set()
         records = 0
@@ -182,24 +184,28 @@ class KafkaExtractor(Extractor):
         return window
 
     def _open_window(self, units: Sequence[WorkUnit]) -> None:
-        """Assigns the partitions of these work units and of no others."""
+        """Assign the partitions of these work units and of no others."""
         buffers = {_name(unit): Buffer.of(unit) for unit in units}
         self._buffers |= buffers
         self._arrivals.expect(buffers.values(), self._topics)
         self._idle_s = 0
         if ranges := self._arrivals.ranges:
-            self._consumer.assign([TopicPartition(*name, found.next_offset) for name, found in ranges.items()])
+            self._consumer.assign([TopicPartition(*name, expected.next_offset) for name, expected in ranges.items()])
             self._assigned = set(ranges)
         else:
             self._assign_nothing()
 
     def _sort(self, messages: Sequence[Message]) -> bool:
-        """Puts messages into the buffers they belong to; whether any range got further. What comes of a partition that
-        was read to its end, or given up, is fetched no longer."""
+        """Sort messages into their buffers. Return whether any range made progress.
+
+        Partitions that were read to their end or dropped are no longer fetched.
+        """
         progress, beyond = self._arrivals.sort(messages), self._arrivals.beyond
         if ended := beyond & self._assigned:
             self._assigned -= ended
-            self._consumer.incremental_unassign([TopicPartition(*name) for name in ended])  # a pause would outlive it
+            self._consumer.incremental_unassign(
+                [TopicPartition(*name) for name in ended]
+            )  # a pause would outlast the assignment
         beyond.clear()
         return progress
 
@@ -209,24 +215,25 @@ class KafkaExtractor(Extractor):
             self._assigned = set()
 
     def _give_up(self) -> None:
-        """Fails all work units that wait, because nothing has come for too long; all others too if nobody answers."""
+        """Fail all waiting work units, because nothing arrived for too long. If no broker responds, fail all later ones
+        too."""
         self._idle_s = 0
         late = self._arrivals.ranges
         waiting = "; ".join(f"{topic} [{partition}]" for topic, partition in list(late)[:5])
-        what = "Kafka has sent nothing for too long"
-        todo = "see to the brokers of these partitions, then run again; or raise source.idle_timeout_s"
-        if self._notes.tells_of_large_message:
-            what = "Kafka has a message that is larger than the client settings allow"
-            todo = "raise receive.message.max.bytes in source.client, to more than the topic's max.message.bytes"
+        problem = "Kafka has sent nothing for too long"
+        todo = "check the brokers of these partitions, then run again; or raise source.idle_timeout_s"
+        if self._notes.has_oversized_message:
+            problem = "Kafka has a message that is larger than the client settings allow"
+            todo = "raise receive.message.max.bytes in source.client above the topic's max.message.bytes"
         error = TransientError(
-            what,
+            problem,
             brokers=self._connection.brokers,
             expected=f"progress within {self._idle_timeout_s:g} s in {len(late)} partitions: {waiting}",
-            found=self._notes.last or "silence",
+            found=self._notes.last or "no error from a broker",
             todo=todo,
         )
-        for found in list(late.values()):
-            self._arrivals.drop(found.buffer, error)
+        for waited_for in list(late.values()):
+            self._arrivals.drop(waited_for.buffer, error)
         try:
             self._connection.metadata(self._consumer, self._notes, TransientError)
         except TransientError as lost:
@@ -245,7 +252,7 @@ class KafkaExtraction(Extraction):
         buffer = self._buffer
         while True:
             while not buffer.ready():
-                self._extractor.pump(buffer)
+                self._extractor.wait_for_messages(buffer)
             if buffer.error is not None:
                 raise buffer.error
             messages = buffer.take()
@@ -258,21 +265,21 @@ class KafkaExtraction(Extraction):
         self._reached = buffer.unit.expected_high
 
     def actual_high(self) -> Watermark:
-        """How far was read.
+        """Return the position reached.
 
         Raises:
-            SourceError: if the topic was made again meanwhile.
-            TransientError: if Kafka does not tell.
+            SourceError: if the topic was recreated meanwhile.
+            TransientError: if Kafka does not return the topic's id.
         """
         if self._buffer.error is None:
             self._extractor.check_topic(self._buffer)
         return self._reached
 
     def holes(self) -> list[SkippedRange]:
-        reached, left = self._reached.positions, self._buffer.holes
-        passed = [hole for hole in left if at_or_past(reached[hole.partition], hole.high)]
+        reached, holes = self._reached.positions, self._buffer.holes
+        passed = [hole for hole in holes if at_or_past(reached[hole.partition], hole.high)]
         if passed:
-            self._buffer.holes = [hole for hole in left if not at_or_past(reached[hole.partition], hole.high)]
+            self._buffer.holes = [hole for hole in holes if not at_or_past(reached[hole.partition], hole.high)]
         return passed
 
     def bytes_read(self) -> int:

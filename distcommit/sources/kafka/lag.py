@@ -1,10 +1,9 @@
-"""How far datasets are behind their topics, asked of the brokers: offsets that are not read, and how long the first of
-them has been there."""
+"""How far datasets are behind their topics: unread offsets, and the age of the first unread message."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import Literal
@@ -20,31 +19,31 @@ from distcommit.sources.kafka.names import KafkaDataset, PartitionName
 from distcommit.sources.kafka.plan import stored_positions
 
 _CHUNK = 500
-"""Datasets asked about at once."""
+"""Datasets per request."""
 _SMALL = {"queued.min.messages": "1", "fetch.message.max.bytes": "65536"}
-"""One message of each partition is wanted, and no more."""
+"""Consumer settings for fetching one message per partition."""
 
 
-def lags_of(
+def dataset_lags(
     connection: KafkaConnection, kind: Literal["topic", "partition"], states: Mapping[str, DatasetState]
 ) -> Iterator[Lag]:
-    """The lag of each of these datasets whose topic is there.
+    """Yield the lag of each dataset whose topic exists.
 
-    Records are counted by offsets: what compaction took away, and the ends of transactions, count too. Seconds are the
-    age of the first message that is not read, by the timestamp it carries; None where the brokers do not give it in
-    time, and 0 where all is read.
+    Records are counted by offsets: compacted records and transaction ends count too. The age in seconds uses the
+    timestamp of the first unread message. It is None if the brokers do not deliver the message in time, and 0 if
+    nothing is unread.
 
     Args:
         connection: to the brokers.
-        kind: what a dataset is.
-        states: what is stored of the datasets, by URN.
+        kind: whether a dataset is a topic or a partition.
+        states: the datasets' stored states by URN.
 
     Raises:
-        SourceError: if no broker answers in time.
+        SourceError: if no broker responds in time.
     """
     queries = KafkaQueries(connection)
-    found = (dataset for topic in queries.topics() if not topic.error for dataset in topic.datasets(kind))
-    known = (dataset for dataset in found if dataset.urn in states)
+    datasets = (dataset for topic in queries.topics() if not topic.error for dataset in topic.datasets(kind))
+    known = (dataset for dataset in datasets if dataset.urn in states)
     while chunk := list(islice(known, _CHUNK)):
         yield from _lags(connection, queries, chunk, states)
 
@@ -78,23 +77,23 @@ def _lags(
 
 
 def _first_times(connection: KafkaConnection, unread: Mapping[PartitionName, int]) -> dict[PartitionName, int]:
-    """When the message at each of these offsets, or the first one above it, was made; of as many as come in time."""
+    """Return the time of the first message at or after each of these offsets, as far as they arrive in time."""
     consumer = replace(connection, client={**connection.client, **_SMALL}).consumer(ClientNotes(connection))
-    found: dict[PartitionName, int] = {}
+    times: dict[PartitionName, int] = {}
     try:
         consumer.assign([TopicPartition(topic, number, offset) for (topic, number), offset in unread.items()])
         deadline_s = time.monotonic() + connection.request_timeout_s
-        while len(found) < len(unread) and (left_s := deadline_s - time.monotonic()) > 0:
-            got: Iterable[PartitionName] = []
-            for message in consumer.consume(len(unread), min(left_s, 0.5)):
+        while len(times) < len(unread) and (remaining_s := deadline_s - time.monotonic()) > 0:
+            arrived = list[PartitionName]()
+            for message in consumer.consume(len(unread), min(remaining_s, 0.5)):
                 topic, number = message.topic(), message.partition()
-                if message.error() or topic is None or number is None or (topic, number) in found:
+                if message.error() or topic is None or number is None or (topic, number) in times:
                     continue
                 has_time, at_ms = message.timestamp()
-                found[topic, number] = at_ms if has_time and at_ms != NO_TIMESTAMP_MS else int(time.time() * 1000)
-                got = [*got, (topic, number)]
-            if got:
-                consumer.incremental_unassign([TopicPartition(*name) for name in got])
+                times[topic, number] = at_ms if has_time and at_ms != NO_TIMESTAMP_MS else int(time.time() * 1000)
+                arrived.append((topic, number))
+            if arrived:
+                consumer.incremental_unassign([TopicPartition(*name) for name in arrived])
     finally:
         close_consumer(consumer)
-    return found
+    return times

@@ -1,5 +1,5 @@
-"""What the Kafka source speaks of, and which settings are its own: without a client, so that a job file can be read
-where none is installed."""
+"""Topics, datasets and partitions, and the client settings that the source owns. Works without a Kafka client, so that
+a job file can be read where none is installed."""
 
 from __future__ import annotations
 
@@ -12,26 +12,33 @@ from typing import Literal, NamedTuple
 from distcommit.core.errors import SourceError
 
 READER = {
-    "group.id": "distcommit",  # librdkafka wants one; nothing is ever committed or subscribed
+    "group.id": "distcommit",  # required by librdkafka; nothing is committed or subscribed
     "enable.auto.commit": "false",
     "enable.auto.offset.store": "false",
     "auto.offset.reset": "error",
-    "enable.partition.eof": "true",  # the only sign of a range whose last offsets hold no record
+    "enable.partition.eof": "true",  # the only signal for a range whose last offsets have no records
 }
-"""What exactly-once reading needs of a consumer."""
+"""Consumer settings that exactly-once reading requires."""
 OWNED_KEYS = frozenset({*READER, "bootstrap.servers", "metadata.broker.list", "group.instance.id"})
-"""Client settings that exactly-once reading depends on: nobody else sets them."""
+"""Client settings that a job file must not set, because exactly-once reading depends on them."""
 
 
 MAX_BYTES = "max_bytes"
-"""Property of a work unit: its batches are cut so that the caller can stop close to this many bytes."""
+"""Work unit property: batches are sized so that the caller can stop close to this many bytes."""
 PartitionName = tuple[str, int]
 Start = Literal["earliest", "latest"] | datetime
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaDataset:
-    """A dataset and the partitions it consists of. `of_topic`: all datasets of the topic, if it has several."""
+    """A dataset and its partitions.
+
+    Attributes:
+        urn: the dataset's URN.
+        topic: the topic's name.
+        partitions: numbers of its partitions.
+        of_topic: URNs of all datasets of the topic, if it has several.
+    """
 
     urn: str
     topic: str
@@ -39,13 +46,20 @@ class KafkaDataset:
     of_topic: tuple[str, ...] = ()
 
     def names(self) -> list[PartitionName]:
-        """The partitions' names in the cluster."""
+        """Return the partitions' names in the cluster."""
         return [(self.topic, partition) for partition in self.partitions]
 
 
 @dataclass(frozen=True, slots=True)
 class TopicFound:
-    """A topic in the brokers' metadata. `leaderless`: partitions that can't be read now."""
+    """A topic in the brokers' metadata.
+
+    Attributes:
+        topic: its name.
+        partitions: numbers of its partitions.
+        error: the brokers' error for it; empty if none.
+        leaderless: partitions that cannot be read now.
+    """
 
     topic: str
     partitions: tuple[int, ...]
@@ -53,7 +67,7 @@ class TopicFound:
     leaderless: frozenset[int]
 
     def datasets(self, kind: Literal["topic", "partition"]) -> list[KafkaDataset]:
-        """The topic as one dataset, or as one for each partition."""
+        """Return the topic as one dataset, or as one for each partition."""
         if kind == "topic":
             return [KafkaDataset(self.topic, self.topic, self.partitions)]
         urns = tuple(f"{self.topic}@{partition}" for partition in self.partitions)
@@ -61,13 +75,13 @@ class TopicFound:
 
 
 def topic_named_by(urn: str) -> str:
-    """The topic of a dataset, whether it is one of a topic or of a partition: no topic's name has an `@`."""
+    """Return the topic of a dataset of either kind. Topic names cannot contain `@`."""
     topic, separator, _ = urn.rpartition("@")
     return topic if separator else urn
 
 
 class TopicSelection:
-    """Which topic names are wanted: listed, or matched whole by a pattern, and not excluded by either."""
+    """The topics of a job: listed or matched by a pattern, and not excluded. Patterns match whole names."""
 
     def __init__(
         self, topics: Iterable[str], patterns: Iterable[str], exclude: Iterable[str], exclude_patterns: Iterable[str]
@@ -82,8 +96,8 @@ class TopicSelection:
             return False
         return not any(pattern.fullmatch(topic) for pattern in self._exclude_patterns)
 
-    def passes_over(self, topic: str) -> bool:
-        """Whether a pattern matches the name, and it is left out only because such names are Kafka's own."""
+    def skips_internal(self, topic: str) -> bool:
+        """Return whether a pattern matches the name, but it is skipped because it is internal to Kafka."""
         if not topic.startswith("__") or topic in self._topics or topic in self._exclude:
             return False
         matched = any(pattern.fullmatch(topic) for pattern in self._patterns)
@@ -91,10 +105,13 @@ class TopicSelection:
 
 
 class PartitionLog(NamedTuple):
-    """What a partition holds, [low, high), and where reading begins if nothing of it was ever read.
+    """Offsets of a partition.
 
-    `low` is `high` also of one that was read to its end: of that it was not asked. `open_end`: of one of which more was
-    read than that, where it ends with what stands behind an open transaction; 0 if that was not asked.
+    Attributes:
+        low: its first offset. Equal to `high` if the partition was read to its end: it is not requested then.
+        high: the offset after its last readable record.
+        begin: where reading begins if the partition was never read.
+        open_end: if `high` is before the stored position, the end beyond open transactions; 0 if not requested.
     """
 
     low: int
@@ -104,23 +121,23 @@ class PartitionLog(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Where it ends, whether what stands before that can be read by now or not."""
+        """The end of the partition, open transactions included."""
         return max(self.high, self.open_end)
 
 
 @dataclass(frozen=True, slots=True)
-class Unanswered:
-    """The id of a topic that could not be asked for, and why."""
+class UnknownTopicId:
+    """A topic id that could not be requested, with the error."""
 
     error: str
 
 
 def no_such_topic(topic: str) -> SourceError:
-    """The error for a topic that was named and is not there."""
+    """Return the error for a listed topic that does not exist."""
     return SourceError(
         "the topic does not exist",
         topic=topic,
-        expected="a topic that the brokers show to this user",
-        found="nothing of that name in their metadata",
-        todo="create the topic, grant DESCRIBE on it, or take it out of source.topics",
+        expected="a topic that this user may see",
+        found="no such topic in the brokers' metadata",
+        todo="create the topic, grant DESCRIBE on it, or remove it from source.topics",
     )

@@ -1,4 +1,4 @@
-"""Where other readers of a job's topics stand: their positions by dataset, in the names that the job has for them."""
+"""Positions of consumer groups in a job's topics, by dataset."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _CHUNK = 1000
 def group_positions(
     connection: KafkaConnection, select: TopicSelection, kind: Literal["topic", "partition"], group: str
 ) -> GroupPositions:
-    """What a consumer group has committed for these topics, as datasets of that kind. It is only asked about, never
+    """Return the offsets that a consumer group has committed, as positions of the job's datasets. The group is not
     joined.
 
-    A committed offset is that of the next record the group would read, as a watermark's position is.
+    A committed offset, like a position, is that of the next record to read.
 
     Raises:
-        SourceError: if no broker answers, or one refuses.
+        SourceError: if no broker responds, or one rejects the request.
     """
     datasets = [
         dataset
-        for found in KafkaQueries(connection).topics()
-        if found.topic in select
-        for dataset in found.datasets(kind)
+        for topic in KafkaQueries(connection).topics()
+        if topic.topic in select
+        for dataset in topic.datasets(kind)
     ]
     committed = _committed(connection, group, [name for dataset in datasets for name in dataset.names()])
     positions = {dataset.urn: _of(dataset, committed) for dataset in datasets}
@@ -41,7 +41,7 @@ def group_positions(
         for topic, partition in dataset.names()
         if (topic, partition) not in committed
     ]
-    return GroupPositions({urn: found for urn, found in positions.items() if found}, missing)
+    return GroupPositions({urn: of_dataset for urn, of_dataset in positions.items() if of_dataset}, missing)
 
 
 def _of(dataset: KafkaDataset, committed: Mapping[PartitionName, int]) -> dict[str, Position]:
@@ -50,22 +50,22 @@ def _of(dataset: KafkaDataset, committed: Mapping[PartitionName, int]) -> dict[s
 
 def _committed(connection: KafkaConnection, group: str, names: list[PartitionName]) -> dict[PartitionName, int]:
     consumer = connection.consumer(ClientNotes(connection), group)
-    found: dict[PartitionName, int] = {}
+    committed: dict[PartitionName, int] = {}
     try:
         for begin in range(0, len(names), _CHUNK):
-            asked = [TopicPartition(*name) for name in names[begin : begin + _CHUNK]]
-            for answer in consumer.committed(asked, timeout=connection.request_timeout_s):
-                if answer.error is not None:
-                    raise KafkaException(answer.error)
-                if answer.offset >= 0:
-                    found[answer.topic, answer.partition] = answer.offset
+            partitions = [TopicPartition(*name) for name in names[begin : begin + _CHUNK]]
+            for partition in consumer.committed(partitions, timeout=connection.request_timeout_s):
+                if partition.error is not None:
+                    raise KafkaException(partition.error)
+                if partition.offset >= 0:
+                    committed[partition.topic, partition.partition] = partition.offset
     except KafkaException as error:
         raise SourceError(
             "the consumer group's offsets can't be read",
             group=group,
             found=connection.masked(error_text(error)),
-            todo="check the group's name, and that source.client may read it",
+            todo="check the group's name, and the rights of the user in source.client",
         ) from None
     finally:
         close_consumer(consumer)
-    return found
+    return committed

@@ -1,4 +1,4 @@
-"""Kafka as a source: which topics, from where, how much, and the plan that follows from it."""
+"""The Kafka source: its settings, and planning."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from distcommit.sources.kafka.names import (
     OWNED_KEYS,
     KafkaDataset,
     TopicSelection,
-    Unanswered,
+    UnknownTopicId,
     no_such_topic,
     topic_named_by,
 )
-from distcommit.sources.kafka.plan import expired, plan_dataset, read_to, stored_positions, unreadable, up_to
+from distcommit.sources.kafka.plan import expiry_error, plan_dataset, read_to, stored_positions, unreadable, up_to
 from distcommit.sources.plan_error import PlanError
 
 if TYPE_CHECKING:
@@ -52,14 +52,15 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _CHUNK = 256
-_ASKED_S = 3.0
+_SHORT_TIMEOUT_S = 3.0
 _ANOTHER_CLUSTER = (
-    "correct source.brokers. Offsets of another cluster count other records: to read that one, give the job new folders"
-    " (paths), and begin at source.start, or import positions that count in it (distcommit import-watermarks JOB.yaml"
+    "correct source.brokers. Offsets of another cluster refer to other records: to read it, give the job new folders"
+    " (paths), and begin at source.start or import positions of that cluster (distcommit import-watermarks JOB.yaml"
     " --from POSITIONS.csv, or --kafka-group NAME)."
 )
 _INTERNAL = (
-    "a pattern matches it, but such names are Kafka's own: source.topics includes it, source.exclude silences this"
+    "a pattern matches it, but its name is internal to Kafka; add it to source.topics to read it, or to source.exclude"
+    " to hide this line"
 )
 
 
@@ -68,31 +69,31 @@ class KafkaSource(BaseModel, SourceSettings):
 
     Attributes:
         type: `kafka`.
-        brokers: `host:port` of brokers to begin with, separated by commas.
-        topics: names of topics. One that does not exist is reported, in every run.
-        topic_patterns: regular expressions that match whole names. They never match names that begin with `__`, which
-            are Kafka's own: list those in `topics`.
-        exclude: names of topics to leave out, also if they are in `topics`.
-        exclude_patterns: regular expressions, matching whole names, of topics to leave out.
+        brokers: `host:port` of some brokers, separated by commas.
+        topics: names of topics. Each run reports those that do not exist.
+        topic_patterns: regular expressions for whole names. They never match names that begin with `__`, which are
+            internal to Kafka; list those in `topics`.
+        exclude: names of topics to leave out, even if they are in `topics`.
+        exclude_patterns: regular expressions for whole names of topics to leave out.
         dataset: what is committed together: a topic with all its partitions, or each partition by itself.
-        start: where the partitions of a topic begin that was never read: `earliest`, `latest`, or an ISO 8601 time with
-            its time zone (the first record of that time or later, `latest` if there is none). A partition that is added
-            later begins at its beginning; `expired_offsets` counts for it, from offset 0.
-        expired_offsets: what to do if Kafka has deleted records before they were read: `fail` leaves the whole dataset
-            out of the run, with its reason, and `skip` only the partition, until a person sets its watermark;
-            `earliest` and `nearest` go on with the oldest record that is left, `latest` behind the newest. What they
-            pass over is recorded as lost. With any of them a position behind the end of a partition stops the dataset,
-            since its offsets are no longer those that were read, and watermarks never move back by themselves: the
-            reason names the nearest positions, for a person to set.
-        records_per_work_unit: how large work units should be. Partitions of a topic are packed together up to this,
-            and share output files; a larger partition is split into ranges.
-        records_per_dataset: how many offsets of a dataset one run reads, 0 for all; shared fairly by its partitions.
-        bytes_per_dataset: about how many bytes of a dataset one run reads, 0 for all, shared by its work units. With
-            this limit partitions are not split, since a range is useless if the one before it stops early.
-        idle_timeout_s: how long a work unit waits without any progress before it fails.
-        request_timeout_s: how long a request for metadata or offsets may take.
-        client: further settings for librdkafka, such as `sasl.password`. Values are masked wherever they could show.
-            `${file:PATH}` in a value stands for what that file holds, read by each process that connects.
+        start: where a topic that was never read begins: `earliest`, `latest`, or an ISO 8601 time with a time zone (the
+            first record at or after that time, or `latest` if there is none). A partition that is added later begins at
+            offset 0, and `expired_offsets` applies to it.
+        expired_offsets: policy for records that Kafka deleted before they were read. `fail` leaves the whole dataset
+            out of the run and reports the reason. `skip` leaves out only the partition, until an operator sets its
+            watermark. `earliest` and `nearest` continue with the oldest existing record, `latest` after the newest; the
+            skipped records are recorded as lost. With any policy, a position beyond the end of a partition stops the
+            dataset, because its offsets now belong to other records and watermarks never move back by themselves. The
+            reason names the nearest positions for an operator to set.
+        records_per_work_unit: approximate records of a work unit. Smaller partitions of a topic are packed together and
+            share output files; larger ones are split into ranges.
+        records_per_dataset: maximum offsets of a dataset per run, shared fairly by its partitions; 0 for no limit.
+        bytes_per_dataset: approximate maximum bytes of a dataset per run, shared by its work units; 0 for no limit.
+            With a limit, partitions are not split, because a range is useless if the one before it stops early.
+        idle_timeout_s: seconds without progress after which a work unit fails.
+        request_timeout_s: time limit in seconds of a metadata or offset request.
+        client: further librdkafka settings, such as `sasl.password`. Values are masked in all output. `${file:PATH}` in
+            a value stands for the file's content, read by each process that connects.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -126,10 +127,10 @@ class KafkaSource(BaseModel, SourceSettings):
             return client
         if taken := sorted(OWNED_KEYS.intersection(client)):
             raise ConfigurationError(
-                "source.client has settings that the source itself decides",
-                expected="only settings that do not change what is read, and how far",
+                "source.client has settings that the source controls",
+                expected="only settings that do not affect which records are read",
                 found=", ".join(taken),
-                todo="remove them; see source.brokers, source.start and source.expired_offsets",
+                todo="remove them, and use source.brokers, source.start and source.expired_offsets",
             )
         texts = {key: str(v).lower() if isinstance(v, bool | int | float) else v for key, v in client.items()}
         for key, text in texts.items():
@@ -152,7 +153,8 @@ class KafkaSource(BaseModel, SourceSettings):
         return Extract("kafka", topic_named_by(dataset_urn), TableType.APPEND_ONLY, columns, columns[1:])
 
     def pins(self) -> Mapping[str, Pin]:
-        """What names datasets. The cluster is pinned by its id, which `plan` finds: brokers may be renamed."""
+        """Return the settings that name datasets. The cluster is fixed by its id, which `plan` reads: brokers may be
+        renamed."""
         return {"dataset": Pin(self.dataset)}
 
     @property
@@ -178,38 +180,38 @@ class KafkaSource(BaseModel, SourceSettings):
         return f"kafka://{self.brokers.partition(',')[0]}"
 
     def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
-        """Plans owned datasets that are idle and have something new, with one metadata request for all.
+        """Plan owned, idle datasets that have new records, with one metadata request for all.
 
-        A topic's problem is its own: it is reported, and the others are planned. Topics that a pattern matched once and
-        that are gone are left alone, with their watermarks. One that was deleted and made again, as its id tells, is
-        a problem: its offsets count other records.
+        A problem of one topic is reported, and other topics are planned. Topics that a pattern matched once and that no
+        longer exist keep their watermarks and are skipped. A recreated topic is a problem, because its offsets refer to
+        other records.
 
         Raises:
-            SourceError: if no broker answers within `request_timeout_s`.
-            ConfigurationError: if librdkafka refuses the client settings.
+            SourceError: if no broker responds within `request_timeout_s`.
+            ConfigurationError: if librdkafka rejects the client settings.
         """
         from distcommit.sources.kafka.client import KafkaQueries  # noqa: PLC0415 - a job file is read without a client
 
         queries = KafkaQueries(self.connection())
-        found = list(self._datasets(queries, owned, states))
+        selected = list(self._datasets(queries, owned, states))
         if queries.cluster_id:
             yield SourceFact("cluster", Pin(queries.cluster_id, _ANOTHER_CLUSTER))
-        yield from (told for told in found if not isinstance(told, KafkaDataset))
-        datasets = (dataset for dataset in found if isinstance(dataset, KafkaDataset))
+        yield from (problem for problem in selected if not isinstance(problem, KafkaDataset))
+        datasets = (dataset for dataset in selected if isinstance(dataset, KafkaDataset))
         while chunk := list(islice(datasets, _CHUNK)):
             yield from self._plan_chunk(queries, chunk, states)
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
-        """Offsets by partition of the job's topics; that a partition is there, only if the brokers answer soon."""
+        """Check offsets by partition of the job's topics. Partitions are checked only if the brokers respond soon."""
         from distcommit.sources.kafka.topic_ids import partitions_of  # noqa: PLC0415 - a job file is read without a client
 
-        partitions = partitions_of(_asked_soon(self)) if datasets else {}
+        partitions = partitions_of(_impatient(self)) if datasets else {}
         yield from position_problems(datasets, self.selection, partitions, by_partition=self.dataset == "partition")
 
     def incarnations(self, states: Mapping[str, DatasetState]) -> Mapping[str, str]:
         from distcommit.sources.kafka.topic_ids import ids_of  # noqa: PLC0415 - a job file is read without a client
 
-        return kept_incarnations(states, ids_of(_asked_soon(self), {urn: topic_named_by(urn) for urn in states}))
+        return kept_incarnations(states, ids_of(_impatient(self), {urn: topic_named_by(urn) for urn in states}))
 
     def group_positions(self, group: str) -> GroupPositions:
         from distcommit.sources.kafka.positions import group_positions  # noqa: PLC0415 - a job file is read without a client
@@ -217,17 +219,17 @@ class KafkaSource(BaseModel, SourceSettings):
         return group_positions(self.connection(), self.selection, self.dataset, group)
 
     def lags(self, states: Mapping[str, DatasetState]) -> Iterator[Lag]:
-        """Offsets that are not read, and the age of the first message among them: see `lags_of`."""
-        from distcommit.sources.kafka.lag import lags_of  # noqa: PLC0415 - a job file is read without a client
+        """Yield unread offsets and the age of the first unread message. See `dataset_lags`."""
+        from distcommit.sources.kafka.lag import dataset_lags  # noqa: PLC0415 - a job file is read without a client
 
-        yield from lags_of(self.connection(), self.dataset, states)
+        yield from dataset_lags(self.connection(), self.dataset, states)
 
     def open(self) -> KafkaExtractor:
-        """A connected extractor.
+        """Return a connected extractor.
 
         Raises:
-            TransientError: if no broker answers within `request_timeout_s`.
-            ConfigurationError: if librdkafka refuses the client settings.
+            TransientError: if no broker responds within `request_timeout_s`.
+            ConfigurationError: if librdkafka rejects the client settings.
         """
         from distcommit.sources.kafka.extractor import KafkaExtractor  # noqa: PLC0415 - a job file is read without a client
 
@@ -239,11 +241,11 @@ class KafkaSource(BaseModel, SourceSettings):
         return TopicSelection(self.topics, self.topic_patterns, self.exclude, self.exclude_patterns)
 
     def dataset_of(self, topic: str, partition: str) -> str:
-        """The URN of the dataset that a partition belongs to."""
+        """Return the URN of the dataset that a partition belongs to."""
         return topic if self.dataset == "topic" else f"{topic}@{partition}"
 
     def connection(self) -> KafkaConnection:
-        """How to reach the brokers."""
+        """Return how to reach the brokers."""
         from distcommit.sources.kafka.client import KafkaConnection  # noqa: PLC0415 - a job file is read without a client
 
         client = {key: with_secret_files(value.get_secret_value()) for key, value in self.client.items()}
@@ -252,30 +254,31 @@ class KafkaSource(BaseModel, SourceSettings):
     def _datasets(
         self, queries: KafkaQueries, owned: Callable[[str], bool], states: SourceState
     ) -> Iterator[KafkaDataset | DatasetProblem | PassedOver]:
-        """The owned, idle datasets that can be asked about, problems of those that can't, and what is passed over."""
+        """Yield owned, idle datasets that can be planned, problems of those that can't, and skipped topics."""
         select = self.selection
         missing = {topic for topic in self.topics if topic in select}
-        for found in queries.topics():
-            missing.discard(found.topic)
-            if self.dataset == "topic" and not owned(found.topic):  # first: of thousands most are others'
+        for topic in queries.topics():
+            name = topic.topic
+            missing.discard(name)
+            if self.dataset == "topic" and not owned(name):  # the cheapest check first: most topics belong to others
                 continue
-            if select.passes_over(found.topic) and owned(found.topic):
-                yield PassedOver(found.topic, _INTERNAL)
-            if found.topic not in select:
+            if select.skips_internal(name) and owned(name):
+                yield PassedOver(name, _INTERNAL)
+            if name not in select:
                 continue
-            if found.error or not found.partitions:
-                if owned(found.topic):
-                    yield DatasetProblem(found.topic, str(unreadable(found.topic, found.error or "no partitions")))
+            if topic.error or not topic.partitions:
+                if owned(name):
+                    yield DatasetProblem(name, str(unreadable(name, topic.error or "no partitions")))
                 continue
-            for dataset in found.datasets(self.dataset):
+            for dataset in topic.datasets(self.dataset):
                 state = states.get(dataset.urn)
                 busy = state is not None and (state.status is not DatasetStatus.IDLE or state.is_stopped)
                 if busy or not owned(dataset.urn):
                     continue
-                leaderless = sorted(found.leaderless.intersection(dataset.partitions))
+                leaderless = sorted(topic.leaderless.intersection(dataset.partitions))
                 yield _without_leaders(dataset.urn, leaderless) if leaderless else dataset
-        for topic in sorted(filter(owned, missing)):
-            yield DatasetProblem(topic, str(no_such_topic(topic)))
+        for name in sorted(filter(owned, missing)):
+            yield DatasetProblem(name, str(no_such_topic(name)))
 
     def _plan_chunk(
         self, queries: KafkaQueries, chunk: Sequence[KafkaDataset], states: SourceState
@@ -284,37 +287,36 @@ class KafkaSource(BaseModel, SourceSettings):
         unseen = [
             name for dataset in chunk for name in dataset.names() if not stored_positions(states.get(dataset.urn))
         ]
-        ids: Mapping[str, str | Unanswered] = {}
-        if queries.knows_topic_ids:  # asked before the offsets: what is read is held against it again
+        ids: Mapping[str, str | UnknownTopicId] = {}
+        if queries.knows_topic_ids:  # before the offsets: the extractor compares the id again after reading
             from distcommit.sources.kafka.topic_ids import topic_ids  # noqa: PLC0415 - a job file is read without a client
 
             ids = topic_ids(self.connection(), queries.admin, {dataset.topic for dataset in chunk})
-        found = queries.logs(names, self.start, unseen, read_to(chunk, states))
+        all_logs = queries.logs(names, self.start, unseen, read_to(chunk, states))
         for dataset in chunk:
-            logs = {name[1]: found[name] for name in dataset.names()}
+            logs = {name[1]: all_logs[name] for name in dataset.names()}
             state, topic_id = states.get(dataset.urn), ids.get(dataset.topic, "")
             again = states.to_read_again(dataset.urn)
             try:
-                if isinstance(topic_id, Unanswered):
+                if isinstance(topic_id, UnknownTopicId):
                     raise unreadable(dataset.urn, f"its topic id: {topic_id.error}")
                 is_new = state is None or (state.watermark is None and not state.done_epoch)
                 followed = is_new and any(stored_positions(states.anywhere(urn)) for urn in dataset.of_topic)
-                left = up_to(again, logs, state, topic_id)
-                planned = plan_dataset(
-                    self, dataset.urn, left, state, topic_id, topic_followed=followed, most=states.records_per_dataset
-                )
+                limited = up_to(again, logs, state, topic_id)
+                most = states.records_per_dataset
+                planned = plan_dataset(self, dataset.urn, limited, state, topic_id, topic_followed=followed, most=most)
             except SourceError as error:
                 remedy = error.remedy if isinstance(error, PlanError) else ()
                 yield DatasetProblem(dataset.urn, str(error), remedy)
                 continue
-            if self.expired_offsets == "skip" and (gone := expired(dataset.urn, logs, state)) is not None:
-                yield DatasetProblem(dataset.urn, str(gone), gone.remedy)
+            if self.expired_offsets == "skip" and (loss := expiry_error(dataset.urn, logs, state)) is not None:
+                yield DatasetProblem(dataset.urn, str(loss), loss.remedy)
             if planned is not None:
                 yield planned
 
 
-def _asked_soon(source: KafkaSource) -> KafkaConnection:
-    return replace(source.connection(), request_timeout_s=min(source.request_timeout_s, _ASKED_S))
+def _impatient(source: KafkaSource) -> KafkaConnection:
+    return replace(source.connection(), request_timeout_s=min(source.request_timeout_s, _SHORT_TIMEOUT_S))
 
 
 def _without_leaders(urn: str, partitions: list[int]) -> DatasetProblem:

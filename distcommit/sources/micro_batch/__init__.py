@@ -1,6 +1,6 @@
-"""Micro-batches of a Spark stream, each of them a run.
+"""Micro-batches of a Spark streaming query, each of them a run.
 
-Must not know Spark: a micro-batch is spooled by `distcommit.spark.micro_batch`. Start reading at `source`.
+Must not know Spark: `distcommit.spark.micro_batch` spools a micro-batch. Start reading at `source`.
 """
 
 SETTINGS = "source:MicroBatchSource"

@@ -1,8 +1,8 @@
 """Micro-batches of a streaming query as a source.
 
-Spark hands over a micro-batch as a DataFrame. The tasks that compute it spool its rows, and tasks of a run read the
-spool: only then is it known, from a plan, which datasets it has. A task that is started twice spools twice; what counts
-is the attempt whose name Spark returns to the driver.
+Spark passes a micro-batch as a DataFrame. The tasks that compute it spool its rows, and tasks of a run read the spool,
+because its datasets are known only once it was computed. A task that is started twice spools twice; only the attempt
+whose name Spark returns to the driver counts.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from distcommit.decoding import from_json
 from distcommit.protocol.paths.staging import SPOOL_INDEX, rows_name
 
 _ATTEMPTS, _ROWS = "attempts", "rows"
-"""Properties of a work unit: the attempts that have rows of its dataset, by ordinal, and how many rows in all."""
+"""Work unit properties: the attempts, by ordinal, that have rows of its dataset, and its number of rows."""
 
-_NOBODY = -1
+_NO_OWNER = -1
 
 
 class MicroBatchSource(BaseModel, SourceSettings):
-    """What a streaming query hands to `Job.on_batch`; a run by itself replays, and reads nothing.
+    """Micro-batches that a streaming query passes to `Job.on_batch`. A run outside a query only replays.
 
     Attributes:
         type: `micro_batch`.
-        dataset_column: the text column that names each row's dataset.
+        dataset_column: text column with each row's dataset.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -68,21 +68,23 @@ class MicroBatchSource(BaseModel, SourceSettings):
         return iter(())
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
-        """Positions are numbers of micro-batches, by query."""
+        """Check positions, which are numbers of micro-batches by query."""
         for urn, positions in datasets.items():
             for query_id, number in positions.items():
                 if type(number) is not int or number < 0:
-                    yield f"{urn!r}: {number!r}, for query {query_id!r}, is no micro-batch's number"
+                    yield f"{urn!r}: position {number!r} of query {query_id!r} is not the number of a micro-batch"
 
     def open(self) -> Extractor:
-        raise SourceError(
-            "there is no micro-batch to read", todo="give Job.on_batch to a streaming query's foreachBatch"
-        )
+        raise SourceError("no micro-batch to read", todo="pass Job.on_batch to foreachBatch of a streaming query")
 
 
 class SpoolIndex(msgspec.Struct, frozen=True):
-    """How many rows of each dataset one attempt has spooled; and why others are not, by the text that they have where a
-    dataset's name should be."""
+    """The contents of one attempt's spool.
+
+    Attributes:
+        rows: number of rows by dataset.
+        unnamed: texts that are not valid dataset names, each with the error. Their rows are not spooled.
+    """
 
     rows: dict[str, int]
     unnamed: dict[str, str] = {}
@@ -90,7 +92,16 @@ class SpoolIndex(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Spool:
-    """A folder for one micro-batch, for one run: rows are in files by attempt and by the partition that owns them."""
+    """A folder for one micro-batch and run. Rows are in files by attempt and owning partition.
+
+    Attributes:
+        fs: the file system.
+        folder: the spool's folder.
+        dataset_column: text column with each row's dataset.
+        buckets: the job's number of buckets.
+        partitions: number of Spark partitions of the run.
+        groups: commit groups of datasets.
+    """
 
     fs: FileSystem
     folder: str
@@ -100,11 +111,11 @@ class Spool:
     groups: CommitGroups
 
     def owner_of(self, urn: str) -> int:
-        """The Spark partition that owns the dataset's bucket."""
+        """Return the Spark partition that owns the dataset's bucket."""
         return self.groups.planning_bucket(urn, self.buckets) % self.partitions
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Spools one partition of the micro-batch, and yields the attempt's name if it has rows (for `mapInArrow`)."""
+        """Spool one partition of the micro-batch. Yield the attempt's name if it has rows (for `mapInArrow`)."""
         attempt = _SpoolingAttempt(self)
         for batch in batches:
             attempt.write(batch)
@@ -112,16 +123,16 @@ class Spool:
             yield pa.RecordBatch.from_pydict({"attempt": [attempt.name]})
 
     def index_of(self, attempt: str) -> SpoolIndex:
-        """What an attempt has spooled."""
+        """Return the index of an attempt."""
         return from_json(self.fs.read(f"{self.folder}/{attempt}/{SPOOL_INDEX}"), SpoolIndex)
 
     def path_of(self, attempt: str, owner: int) -> str:
-        """The file of an attempt's rows for one owner: an Arrow stream, each batch in the order of its datasets."""
+        """Return the file of an attempt's rows for one owner: an Arrow stream with each batch sorted by dataset."""
         return f"{self.folder}/{attempt}/{rows_name(owner)}"
 
 
 class _SpoolingAttempt:
-    """One attempt at one partition of a micro-batch. Files that nobody names in the end are removed with the spool."""
+    """One attempt at one partition of a micro-batch. Files of attempts that do not count are removed with the spool."""
 
     def __init__(self, spool: Spool) -> None:
         self._spool, self.name = spool, uuid.uuid4().hex
@@ -133,30 +144,30 @@ class _SpoolingAttempt:
         column = batch.column(self._spool.dataset_column)
         if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)) or column.null_count:
             raise ConfigurationError(
-                "this column does not name each row's dataset",
+                "the dataset column does not name each row's dataset",
                 column=self._spool.dataset_column,
                 expected="text in every row",
-                found=f"{column.type}, with {column.null_count} nulls",
+                found=f"type {column.type} with {column.null_count} nulls",
                 todo="correct source.dataset_column, or the streaming DataFrame",
             )
         coded = column.dictionary_encode()
         stored, codes = coded.dictionary.cast(pa.binary()).to_pylist(), coded.indices.to_numpy(zero_copy_only=False)
-        names = [name.decode(errors="surrogateescape") for name in stored]  # Spark does not look at what it calls text
-        named = list(map(self._is_name, names))
+        names = [name.decode(errors="surrogateescape") for name in stored]  # Spark does not validate text
+        is_valid = list(map(self._is_name, names))
         for name, count in zip(names, np.bincount(codes, minlength=len(names)).tolist(), strict=True):
             if name not in self._unnamed:
                 self._rows[name] = self._rows.get(name, 0) + count
         owners = np.array(
-            [self._spool.owner_of(name) if known else _NOBODY for name, known in zip(names, named, strict=True)]
+            [self._spool.owner_of(name) if valid else _NO_OWNER for name, valid in zip(names, is_valid, strict=True)]
         )
         order = np.argsort(codes, kind="stable")
         owner_of_row = owners[codes[order]]
-        for owner in sorted({*np.unique(owners).tolist()} - {_NOBODY}):
+        for owner in sorted({*np.unique(owners).tolist()} - {_NO_OWNER}):
             rows = batch.take(pa.array(order[owner_of_row == owner]))
             self._file(owner, rows.schema).write(memoryview(rows.serialize()))
 
     def finish(self) -> bool:
-        """Closes the files; False if there were no rows."""
+        """Close the files and write the index. Return False if there were no rows."""
         for file in self._files.values():
             file.close_file(sync=False)
         if not (self._files or self._unnamed):
@@ -187,8 +198,16 @@ class _SpoolingAttempt:
 
 @dataclass(frozen=True, slots=True)
 class SpooledBatch(Source):
-    """One micro-batch of one streaming query, spooled. A dataset's position by query is the next micro-batch's number,
-    so that one which was committed is not planned again."""
+    """One spooled micro-batch of a query.
+
+    A dataset's position by query is the number of the next micro-batch, so that a committed one is not planned again.
+
+    Attributes:
+        spool: its rows.
+        attempts: names of the attempts that count.
+        query_id: id of the streaming query.
+        batch_id: number of the micro-batch.
+    """
 
     spool: Spool
     attempts: tuple[str, ...]
@@ -196,16 +215,16 @@ class SpooledBatch(Source):
     batch_id: int
 
     def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[DatasetPlan | DatasetProblem]:
-        found: dict[str, dict[int, int]] = {}
+        rows_by_urn: dict[str, dict[int, int]] = {}
         unnamed: dict[str, str] = {}
         for ordinal, attempt in enumerate(self.attempts):
             index = self.spool.index_of(attempt)
             unnamed.update((name, error) for name, error in index.unnamed.items() if owned(name))
             for urn, rows in index.rows.items():
                 if owned(urn):
-                    found.setdefault(urn, {})[ordinal] = rows
+                    rows_by_urn.setdefault(urn, {})[ordinal] = rows
         yield from (DatasetProblem(name, error) for name, error in unnamed.items())
-        for urn, by_attempt in found.items():
+        for urn, by_attempt in rows_by_urn.items():
             state = states.get(urn) or DatasetState(urn)
             if state.status is DatasetStatus.IDLE and (plan := self._plan(urn, by_attempt, state.watermark)):
                 yield plan
@@ -220,7 +239,9 @@ class SpooledBatch(Source):
         incarnation = stored.incarnation if stored else ""
         reached = positions.get(self.query_id, 0)
         if not isinstance(reached, int):
-            return DatasetProblem(urn, f"its position for query {self.query_id} is no micro-batch's number: {reached}")
+            return DatasetProblem(
+                urn, f"its position of query {self.query_id} is not the number of a micro-batch: {reached}"
+            )
         if reached > self.batch_id:
             return None
         rows = sum(by_attempt.values())
@@ -238,7 +259,7 @@ class SpooledBatch(Source):
 
 @dataclass(slots=True)
 class _SpoolExtractor(Extractor):
-    """Keeps what it has read of the spool until it is asked for: datasets of one owner share files."""
+    """Keeps rows that it has read until they are extracted, because datasets of one owner share files."""
 
     batch: SpooledBatch
     _read: dict[tuple[int, int], dict[str, list[pa.RecordBatch]]] = field(default_factory=dict)
@@ -250,7 +271,7 @@ class _SpoolExtractor(Extractor):
         self._read.clear()
 
     def rows(self, ordinal: int, urn: str) -> list[pa.RecordBatch]:
-        """A dataset's rows of one attempt; they are not kept any longer."""
+        """Return and release a dataset's rows of one attempt."""
         spool = self.batch.spool
         owner = spool.owner_of(urn)
         if (ordinal, owner) not in self._read:
@@ -264,7 +285,7 @@ class _SpoolExtractor(Extractor):
 
 
 def _runs_of(batch: pa.RecordBatch, column: str) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The datasets of a batch that is in their order."""
+    """Yield the datasets of a batch that is sorted by dataset."""
     coded = batch.column(column).dictionary_encode()
     codes = coded.indices.to_numpy(zero_copy_only=False)
     begins = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)]
@@ -285,7 +306,7 @@ class _SpoolExtraction(Extraction):
                 yield rows
 
     def actual_high(self) -> Watermark:
-        """The whole micro-batch; there is no position inside of it.
+        """Return the position after the micro-batch. There is no position inside of it.
 
         Raises:
             SourceError: if not all of its rows were read.
@@ -296,7 +317,7 @@ class _SpoolExtraction(Extraction):
                 dataset=self._unit.dataset_urn,
                 expected=f"{expected} rows",
                 found=f"{self._rows} rows",
-                todo="start the query again from its checkpoint",
+                todo="restart the query from its checkpoint",
             )
         return self._unit.expected_high
 

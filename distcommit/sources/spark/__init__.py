@@ -1,6 +1,6 @@
-"""What Spark's own readers read, as datasets: staged by the driver's Spark, and read from there by a run.
+"""Datasets read by Spark's readers: staged by the driver's Spark session, then read by a run.
 
-Must not know Spark. Start reading at `source`, then `frames`. What asks Spark is `distcommit.spark.frames`.
+Must not know Spark: `distcommit.spark.frames` calls it. Start reading at `source`, then `frames`.
 """
 
 SETTINGS = "source:SparkSource"

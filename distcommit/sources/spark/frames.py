@@ -1,6 +1,6 @@
-"""What Spark has read, in the staging folder: written by the tasks that read it, and read again as a source.
+"""Rows that Spark has read, in the staging folder: written by the reading tasks, and read again as a source.
 
-A task that is started twice writes twice; what counts is the attempt whose name Spark returns to the driver.
+A task that is started twice writes twice; only the attempt whose name Spark returns to the driver counts.
 """
 
 from __future__ import annotations
@@ -34,12 +34,19 @@ __all__ = ["FrameSpool", "StagedFrame", "StagedFrames", "StagedPart", "end_of", 
 
 _FILE_BYTES = 64 << 20
 _OF_READER = " of reader "
-"""Stands in the incarnation of positions before what tells the reader, with its options, from others."""
+"""Separates the column from the reader in an incarnation."""
 
 
 class StagedPart(msgspec.Struct, frozen=True):
-    """What one attempt at a Spark task has staged. `nulls`: rows without a value in the watermark column; `newest`: the
-    greatest position there, None if there is none."""
+    """Rows that one attempt at a Spark task has staged.
+
+    Attributes:
+        attempt: its name.
+        files: number of files.
+        rows: number of rows.
+        nulls: rows without a value in the watermark column.
+        newest: greatest position; None if there is none.
+    """
 
     attempt: str
     files: int
@@ -49,15 +56,17 @@ class StagedPart(msgspec.Struct, frozen=True):
 
 
 class StagedFrame(msgspec.Struct, frozen=True):
-    """What is staged of one dataset, or why nothing is, and what lets it go on then (`remedy`, of a `DatasetProblem`).
+    """The staged rows of one dataset, or the error.
 
     Attributes:
-        parts: those that count.
+        parts: the parts that count.
         column: the watermark column; empty for a snapshot.
-        kind: what it holds.
-        reader: which reader it was, with which options; empty for a snapshot.
-        bound: no row from this position on is missing, as far as Spark was asked; None for all rows.
-        end: what may be published lies before it; None if there is nothing.
+        kind: type of the column.
+        bound: no row at or after this position is missing, as far as Spark was asked; None for all rows.
+        end: end of the range that may be published; None if there is none.
+        error: why nothing is staged.
+        remedy: command for an operator; see `DatasetProblem`.
+        reader: digest of the reader and its options; empty for a snapshot.
     """
 
     parts: tuple[StagedPart, ...] = ()
@@ -71,47 +80,59 @@ class StagedFrame(msgspec.Struct, frozen=True):
 
     @property
     def counted(self) -> str:
-        """The watermark column, and what it holds."""
+        """The watermark column and its type."""
         return f"{self.column}:{self.kind}"
 
     @property
     def incarnation(self) -> str:
-        """What positions in that column count in."""
+        """The incarnation of positions in that column."""
         return f"{self.counted}{_OF_READER}{self.reader}" if self.reader else self.counted
 
     @property
     def newest(self) -> Position | None:
-        """The greatest position that is staged; None if there is none."""
-        found = [part.newest for part in self.parts if part.newest is not None]
-        return max(found) if found else None
+        """The greatest staged position; None if there is none."""
+        return max((part.newest for part in self.parts if part.newest is not None), default=None)
 
     @property
     def rows(self) -> int:
-        """How many rows are staged."""
+        """The number of staged rows."""
         return sum(part.rows for part in self.parts)
 
 
 def end_of(kind: Kind, parts: Iterable[StagedPart], lookback: int, before: Position | None) -> Position | None:
-    """Where what may be published ends: before the greatest value, whose group may still grow, and not after `before`;
-    and by `lookback` before that. None if there is no value.
+    """Return the end of the range that may be published; None if there are no values.
 
-    `before`: as it was before anything was read, of times the present, whose second is not over, and of integers the
-    greatest value: tasks of Spark read at moments of their own, and one may see a value while another was too early for
-    the one before it.
+    It excludes the greatest value, because more rows with it may follow, and is not after `before`. From there it stays
+    `lookback` behind.
+
+    Args:
+        kind: type of the watermark column.
+        parts: the staged parts.
+        lookback: seconds for times, a number for integers.
+        before: state before anything was read: of times the present, of integers the greatest value. Spark's tasks read
+            at different moments, so that one may see a value while another was too early for the preceding one. The
+            current second is excluded because it is not over.
     """
-    found = [part.newest for part in parts if part.newest is not None]
-    if not found or before is None:
+    newest = [part.newest for part in parts if part.newest is not None]
+    if not newest or before is None:
         return None
     if isinstance(before, int):
-        greatest = min(before, max(position for position in found if isinstance(position, int)))
+        greatest = min(before, max(position for position in newest if isinstance(position, int)))
         return max(greatest - lookback, -(1 << 63))
-    greatest_time, present = time_at(max(map(str, found))), time_at(before).replace(microsecond=0)
+    greatest_time, present = time_at(max(map(str, newest))), time_at(before).replace(microsecond=0)
     return position_of(Kind.TIME, min(greatest_time, present) - timedelta(seconds=lookback))
 
 
 @dataclass(frozen=True, slots=True)
 class FrameSpool:
-    """Stages one partition of a DataFrame, and yields what that came to (for `mapInArrow`)."""
+    """Stages one partition of a DataFrame, and yields the staged part (for `mapInArrow`).
+
+    Attributes:
+        fs: the file system.
+        folder: the dataset's staging folder.
+        column: the watermark column; empty for a snapshot.
+        kind: type of the column.
+    """
 
     fs: FileSystem
     folder: str
@@ -127,7 +148,7 @@ class FrameSpool:
 
 
 class _Attempt:
-    """One attempt at a Spark task. Files that nobody names in the end are removed with the folder."""
+    """One attempt at a Spark task. Files of attempts that do not count are removed with the folder."""
 
     def __init__(self, spool: FrameSpool) -> None:
         self._spool, self._name = spool, uuid.uuid4().hex
@@ -139,7 +160,7 @@ class _Attempt:
         if not batch.num_rows:
             return
         if self._spool.column:
-            self._look_at(batch.column(self._spool.column))
+            self._update_newest(batch.column(self._spool.column))
         if self._file is None:
             self._file = self._spool.fs.create(f"{self._spool.folder}/{rows_name(self._files, self._name)}")
             self._file.write(memoryview(batch.schema.serialize()))
@@ -150,11 +171,11 @@ class _Attempt:
             self._close()
 
     def finish(self) -> StagedPart | None:
-        """What is staged; None if there were no rows."""
+        """Return the staged part; None if there were no rows."""
         self._close()
         return StagedPart(self._name, self._files, self._rows, self._nulls, self._newest) if self._rows else None
 
-    def _look_at(self, column: pa.Array) -> None:
+    def _update_newest(self, column: pa.Array) -> None:
         self._nulls += column.null_count
         if column.null_count == len(column):
             return
@@ -166,7 +187,7 @@ class _Attempt:
                 column=self._spool.column,
                 expected=str(self._spool.kind),
                 found=str(error),
-                todo="correct the row, leave it out by the reader's options, or name another column",
+                todo="correct the row, exclude it with the reader's options, or set another watermark column",
             ) from error
         if self._newest is None or at_or_past(position, self._newest):
             self._newest = position
@@ -179,7 +200,15 @@ class _Attempt:
 
 @dataclass(frozen=True, slots=True)
 class StagedFrames(Source):
-    """All datasets of a job as they are staged: one work unit each. `format`, `watermark`: the source's settings."""
+    """All staged datasets of a job, with one work unit each.
+
+    Attributes:
+        fs: the file system.
+        folder: the staging folder.
+        datasets: URNs of the datasets.
+        format: see `SparkSource`.
+        watermark: see `SparkSource`.
+    """
 
     fs: FileSystem
     folder: str
@@ -191,17 +220,17 @@ class StagedFrames(Source):
         return extract_by(self.format, self.watermark, dataset_urn)
 
     def folder_of(self, urn: str) -> str:
-        """Where a dataset is staged."""
+        """Return the folder of a dataset."""
         return f"{self.folder}/{spooled_dataset(self.datasets.index(urn))}"
 
     def put(self, urn: str, frame: StagedFrame) -> None:
-        """Writes down what is staged of a dataset."""
+        """Write the index of a dataset."""
         index = self.fs.create(f"{self.folder_of(urn)}/{SPOOL_INDEX}")
         index.write(msgspec.json.encode(frame))
         index.close_file(sync=False)
 
     def get(self, urn: str) -> StagedFrame:
-        """What is staged of a dataset."""
+        """Read the index of a dataset."""
         return from_json(self.fs.read(f"{self.folder_of(urn)}/{SPOOL_INDEX}"), StagedFrame)
 
     def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
@@ -232,12 +261,14 @@ class StagedFrames(Source):
 def _plan_range(
     urn: str, frame: StagedFrame, state: DatasetState | None, again: Watermark | None
 ) -> DatasetPlan | None:
-    """The rows from the watermark on to the end of what may be published, or of what is read `again` by itself; None if
-    there are none."""
+    """Plan the rows from the watermark to the end of the range that may be published; None if there are none.
+
+    The end is earlier if `again` names a range that must be read by itself.
+    """
     stored = stored_in(urn, frame, state)
     if frame.bound is not None and (stored is None or not at_or_past(stored, frame.bound)):
         raise SourceError(
-            "its watermark went back while Spark was reading",
+            "the dataset's watermark went back while Spark was reading",
             dataset=urn,
             expected=f"{frame.bound!r} or later",
             found=repr(stored),
@@ -257,26 +288,27 @@ def _plan_range(
 
 
 def stored_in(urn: str, frame: StagedFrame, state: DatasetState | None) -> Position | None:
-    """Return the stored position of a dataset in that column; None if the dataset was never read. A position that
-    names no reader belongs to this one.
+    """Return the stored position of a dataset in this column; None if the dataset was never read.
+
+    A position without a reader is taken as one of this reader.
 
     Raises:
-        PlanError: if another reader has read it, or this one with other options.
-        SourceError: if what is stored is no position of the column.
+        PlanError: if another reader, or this one with other options, has read the dataset.
+        SourceError: if the stored position is not one of this column.
     """
     mark = state.watermark if state else None
     counted, _, reader = (mark.incarnation if mark else "").partition(_OF_READER)
     if mark is not None and counted == frame.counted and reader and reader != frame.reader:
-        at = json.dumps(mark.positions)
+        positions = json.dumps(mark.positions)
         raise PlanError(
-            "the dataset was read by another reader, or with other options, than the job file has now: what these have"
+            "the dataset was read by another reader, or with other options, than the job file has now: its rows"
             " below the watermark would be left out",
-            remedy=("set-watermark", urn, at),
+            remedy=("set-watermark", urn, positions),
             dataset=urn,
             expected=f"format and options of reader {reader}",
-            found=f"those of reader {frame.reader}",
-            todo="put them back; or set the watermark by hand (distcommit set-watermark): to where it stands,"
-            f" {at}, to go on there by what the job file has now, or to null to begin anew",
+            found=f"format and options of reader {frame.reader}",
+            todo="restore them, or set the watermark (distcommit set-watermark)"
+            f" to {positions} to continue with the current ones, or to null to read all rows again",
         )
     known = frame.incarnation if reader else frame.counted
     return stored_position(urn, state, known, lambda position: is_position(frame.kind, position))
@@ -284,18 +316,18 @@ def stored_in(urn: str, frame: StagedFrame, state: DatasetState | None) -> Posit
 
 def _without_value(urn: str, frame: StagedFrame, nulls: int) -> SourceError:
     return SourceError(
-        "rows have no value in the watermark column, and are never read",
+        "rows without a value in the watermark column are never read",
         dataset=urn,
         column=frame.column,
         expected="a value in every row",
         found=f"NULL in {nulls} rows",
-        todo="give them one, or leave them out by the reader's options",
+        todo="set a value, or exclude the rows with the reader's options",
     )
 
 
 @dataclass(slots=True)
 class _FrameExtractor(Extractor):
-    """Reads what is staged, file by file."""
+    """Reads staged rows file by file."""
 
     staged: StagedFrames
 
@@ -303,11 +335,11 @@ class _FrameExtractor(Extractor):
         return _FrameExtraction(self.staged, unit)
 
     def close(self) -> None:
-        """Nothing is open between two work units."""
+        """Do nothing: no file is open between work units."""
 
 
 class _FrameExtraction(Extraction):
-    """A dataset's staged rows that lie in the work unit's range, in any order: there is no position inside of it."""
+    """A dataset's staged rows within the work unit's range, in any order. There is no position inside of it."""
 
     def __init__(self, staged: StagedFrames, unit: WorkUnit) -> None:
         self._staged, self._unit = staged, unit
@@ -321,23 +353,23 @@ class _FrameExtraction(Extraction):
             with pa.ipc.open_stream(self._staged.fs.read(path)) as stream:
                 for batch in stream:
                     rows += batch.num_rows
-                    kept = self._within(batch, frame) if frame.column else batch
-                    self._bytes += kept.nbytes
-                    if kept.num_rows:
-                        yield kept
+                    within = self._within(batch, frame) if frame.column else batch
+                    self._bytes += within.nbytes
+                    if within.num_rows:
+                        yield within
         self._is_whole = rows == frame.rows
 
     def actual_high(self) -> Watermark:
-        """The end of the work unit.
+        """Return the end of the work unit.
 
         Raises:
             SourceError: if not all of it was read.
         """
         if not self._is_whole:
             raise SourceError(
-                "what Spark has staged was not read as a whole",
+                "the rows that Spark staged were not read as a whole",
                 dataset=self._unit.dataset_urn,
-                todo="run again; its staging folder may have been emptied",
+                todo="run again; the staging folder may have been emptied",
             )
         return self._unit.expected_high
 
@@ -357,7 +389,7 @@ def _paths(folder: str, parts: Sequence[StagedPart]) -> Iterator[str]:
 
 
 def _scalar(position: Position, column: pa.DataType) -> pa.Scalar:
-    """A position as a value that a column of that type is compared with."""
+    """Return a position as a value that can be compared with a column of this type."""
     if isinstance(position, int):
         return pa.scalar(position, pa.int64())
     time = time_at(position)

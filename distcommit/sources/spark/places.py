@@ -1,4 +1,4 @@
-"""What Spark's readers read, as far as their options name it: folders, tables and topics."""
+"""Which folders, tables and topics Spark's readers read, as far as their options name them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _S3 = re.compile(r"^s3[an]://")
 
 
 def selects(options: Mapping[str, object], reader: str, target: Target) -> bool:
-    """Return whether a reader with these options reads a target, or a part of it.
+    """Return whether a reader with these options reads a target or a part of it.
 
-    Tables of Iceberg are compared by namespace and name, unless their catalogs are known to be different ones.
+    Tables of Iceberg are compared by namespace and name, unless their catalogs are known to differ.
     """
     texts = {name.lower(): str(value) for name, value in options.items()}
     reads: Mapping[str, Callable[[Mapping[str, str], Target], bool]] = {"jdbc": _by_jdbc, "kafka": _by_kafka}
-    if found := reads.get(reader.lower()):
-        return found(texts, target)
+    if selects_target := reads.get(reader.lower()):
+        return selects_target(texts, target)
     path = texts.get("path", "")
     if target.kind == "table":
         is_elsewhere = path.partition(".")[0] in target.elsewhere and path.count(".") > target.name.count(".")
@@ -50,14 +50,15 @@ def _by_kafka(options: Mapping[str, str], target: Target) -> bool:
 
 
 def _meet(read: list[str], written: list[str], target: Target, is_recursive: str) -> bool:
-    """Return whether what a path or pattern names is, or lies in, a folder that is written, or the other way round."""
+    """Return whether a path or pattern names a written folder, something in it, or something above it."""
     if not all(fnmatchcase(name, part) for part, name in zip(read, written, strict=False)):
         return False
     return len(read) >= len(written) or target.kind == "folder" or is_recursive == "true"
 
 
 def _parts_of(path: str) -> list[str]:
-    """The names of a path, each as a pattern of `fnmatch`. Alternatives of Hadoop's patterns may be anything."""
+    """Return the names of a path, each as a pattern of `fnmatch`. An alternative in a Hadoop pattern matches
+    anything."""
     plain = _S3.sub("s3://", path.removeprefix("file://").removeprefix("file:"))
     wild = _WILD.search(plain)
     fixed = plain[: wild.start()].rpartition("/")[0] if wild else plain

@@ -1,4 +1,4 @@
-"""Spark's readers as a source: which, with what options, and by which column what is new is known."""
+"""Spark's readers as a source: reader, options, and the column that identifies new rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from distcommit.sources.snapshots import is_count
 from distcommit.sources.spark.places import selects
 from distcommit.sources.watermark_column import PARTITION, Kind, is_position
 
-_HOW_FETCHED = frozenset(
+_FETCH_OPTIONS = frozenset(
     {
         *("user", "password", "driver", "fetchsize", "batchsize", "querytimeout"),
         *("numpartitions", "partitioncolumn", "lowerbound", "upperbound"),
@@ -30,32 +30,32 @@ _HOW_FETCHED = frozenset(
         *("keytab", "principal", "refreshkrb5config", "connectionprovider"),
     }
 )
-"""Options that do not say which rows there are, in small letters: Spark's own of `jdbc`."""
+"""Options of `jdbc` that do not affect which rows there are, in lower case."""
 _FILE_SYSTEM = "fs."
-"""Options of Hadoop's file systems begin so: where they are reached, and by whom."""
+"""Prefix of options of Hadoop's file systems, which affect only how and by whom they are accessed."""
 _JDBC_HOST = re.compile(r"^(jdbc:.*?//)[^/?;]*(?=/[^/?;])")
 Option = bool | int | float | str
 
 
 class SparkSource(BaseModel, SourceSettings):
-    """Datasets that a reader of Spark's own reads, such as `jdbc`, `parquet`, `orc`, or one that a jar brings.
+    """Datasets read by a reader of Spark, such as `jdbc`, `parquet`, `orc`, or one from a jar.
 
-    A Spark task can't call a reader of Spark: before a run plans, the driver has Spark read each dataset into the
-    staging folder, and the run reads it from there.
+    A Spark task cannot call a reader of Spark. Before a run plans, the driver's Spark session reads each dataset into
+    the staging folder, and the run reads it from there.
 
     Attributes:
         type: `spark`.
-        format: the reader's name, as `spark.read.format` takes it. Its jars are a matter of `spark.conf`.
-        options: of the reader, for all datasets. One that is changed, here or for a dataset, and may say which rows
-            there are, keeps the dataset from being read until it is put back or `distcommit set-watermark` says where
-            it begins. Not so the user, the host in a JDBC URL, and what only says how rows are fetched, such as
-            `fetchsize` and `numPartitions`; and a snapshot goes on.
-        password: the reader's option of that name, for `jdbc`. `${file:PATH}` in it stands for what that file holds.
-        datasets: by their names, the reader's options of each, which win over those of all.
+        format: the reader's name, as in `spark.read.format`. Configure its jars in `spark.conf`.
+        options: reader options for all datasets. If an option that may affect which rows there are changes, here or for
+            a dataset, the dataset is not read until the option is restored or `distcommit set-watermark` sets where it
+            begins. Exceptions are the user, the host in a JDBC URL, and options that only affect how rows are fetched,
+            such as `fetchsize` and `numPartitions`. A snapshot is always read.
+        password: the reader option of that name, for `jdbc`. `${file:PATH}` in it stands for the file's content.
+        datasets: reader options by dataset name. They override `options`.
         watermark: the column whose values are positions: integers or timestamps that only grow. Empty: each run reads
-            all of each dataset anew, to be published by `sink.publish: replace`.
-        lookback: how far the end of what is read stays behind the column's greatest value, in seconds for timestamps,
-            and as a number for integers.
+            all of each dataset again, to be published with `sink.publish: replace`.
+        lookback: how far the end of the range stays behind the column's greatest value: seconds for timestamps, a
+            number for integers.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -77,7 +77,7 @@ class SparkSource(BaseModel, SourceSettings):
             try:
                 check_urn(name)
             except DistcommitError as error:
-                raise ValueError(f"{name!r} can't name a dataset: {error}") from None
+                raise ValueError(f"dataset name {name!r} is invalid: {error}") from None
         return datasets
 
     @field_validator("password")
@@ -89,9 +89,9 @@ class SparkSource(BaseModel, SourceSettings):
     @model_validator(mode="after")
     def _lookback_is_said(self) -> SparkSource:
         if self.watermark and self.lookback is None:
-            raise ValueError("watermark goes with lookback: 0 only where rows appear in the order of their values")
+            raise ValueError("watermark needs lookback; set it to 0 only if rows appear in the order of their values")
         if not self.watermark and self.lookback is not None:
-            raise ValueError("lookback goes with watermark; a snapshot has none")
+            raise ValueError("lookback needs watermark; remove it for a snapshot")
         return self
 
     @property
@@ -120,19 +120,21 @@ class SparkSource(BaseModel, SourceSettings):
         return extract_by(self.format, self.watermark, dataset_urn)
 
     def reader_options(self, dataset: str) -> dict[str, str]:
-        """The options that a dataset is read with, the password among them, as Spark writes them."""
+        """Return the options with which Spark reads a dataset, password included, as text."""
         password = with_secret_files(self.password.get_secret_value())
         options = {**self.options, **({"password": password} if password else {}), **self.datasets[dataset]}
         return {name: _written(value) for name, value in options.items()}
 
     def reader_of(self, dataset: str) -> str:
-        """What tells the reader of a dataset, and those of its options that may say which rows there are, from others:
-        twelve hexadecimal digits. Another host of the same database is no other one."""
+        """Return a digest of a dataset's reader and of its options that may affect which rows there are.
+
+        It has twelve hexadecimal digits. Another host of the same database has the same digest.
+        """
         both = {**self.options, **self.datasets[dataset]}
         options = {name.lower(): _written(value) for name, value in both.items()}
-        names = [name for name in sorted(options) if name not in _HOW_FETCHED and not name.startswith(_FILE_SYSTEM)]
-        said = {name: _JDBC_HOST.sub(r"\1", options[name]) for name in names}
-        return sha256(json.dumps([self.format.lower(), said]).encode()).hexdigest()[:12]
+        names = [name for name in sorted(options) if name not in _FETCH_OPTIONS and not name.startswith(_FILE_SYSTEM)]
+        relevant = {name: _JDBC_HOST.sub(r"\1", options[name]) for name in names}
+        return sha256(json.dumps([self.format.lower(), relevant]).encode()).hexdigest()[:12]
 
     def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
         raise _not_staged()
@@ -141,21 +143,21 @@ class SparkSource(BaseModel, SourceSettings):
         raise _not_staged()
 
     def incarnations(self, states: Mapping[str, DatasetState]) -> Mapping[str, str]:
-        """Left to the next plan: the column and the reader are those of the job file then."""
+        """Return nothing: the next plan determines the column and the reader from the job file."""
         return {}
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
-        """Numbers of snapshots, or values of the column; which of its two kinds it has the next plan sees."""
+        """Check positions: numbers of snapshots, or values of the watermark column of either type."""
         for urn, positions in datasets.items():
             if urn not in self.datasets:
                 yield f"{urn!r} is not one of source.datasets"
             for partition, position in positions.items():
                 if partition != PARTITION:
-                    yield f"{urn!r}: {partition!r} is not a partition of a dataset, which has only {PARTITION!r}"
+                    yield f"{urn!r}: partition {partition!r} must be {PARTITION!r}, the only one of a dataset"
                 elif self.is_snapshot and not is_count(position):
-                    yield f"{urn!r}: {position!r} is no number of snapshots"
+                    yield f"{urn!r}: position {position!r} is not a number of snapshots"
                 elif not (is_position(Kind.INTEGER, position) or is_position(Kind.TIME, position)):
-                    yield f"{urn!r}: {position!r} is not a value of a watermark column: an integer, or a time"
+                    yield f"{urn!r}: position {position!r} must be an integer or a time of the watermark column"
 
 
 def _written(option: Option) -> str:
@@ -163,14 +165,14 @@ def _written(option: Option) -> str:
 
 
 def extract_by(reader: str, watermark: str, urn: str) -> Extract:
-    """What a dataset is an extract of: by its name, in what that reader reads."""
+    """Return the table that a dataset of this reader is an extract of."""
     kind = TableType.APPEND_ONLY if watermark else TableType.SNAPSHOT_ONLY
     return Extract(reader, urn, kind, (), (watermark,) if watermark else ())
 
 
 def _not_staged() -> SourceError:
     return SourceError(
-        "nothing of what Spark reads is staged",
-        expected="a run that has begun",
-        todo="read it by `distcommit run`, or Job.run",
+        "the rows that Spark reads are not staged",
+        expected="a run in progress",
+        todo="read the source with `distcommit run`, or Job.run",
     )

@@ -52,7 +52,7 @@ ATTEMPTS = (
         "what a failed attempt has read counts as all of its work unit",
         (
             "pipeline.attempt",
-            "Attempt._what_is_left",
+            "Attempt._failure_state",
             "replace(failed, outcome=TaskOutcome.PARTIAL, actual_high=prefix.high, branches=results)",
             "replace(failed, outcome=TaskOutcome.PARTIAL, actual_high=failed.expected_high, branches=results)",
         ),

@@ -113,7 +113,7 @@ def _feeds(settings: RunSettings) -> Act:
     """Attempts at its tasks, each of which reads the error files as its actor sees them."""
 
     def act(store: JobStore, scene: Scene) -> None:
-        errors = ErrorFiles(store.fs, ROOTS.output, "", settings.flow)
+        errors = ErrorFiles(store.fs, ROOTS.output, settings.flow)
         mine = replace(on(settings, store), flow=settings.flow.with_source(errors))
         for task in range(settings.partitions):
             ingest_partition(mine, task)

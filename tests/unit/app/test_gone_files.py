@@ -120,7 +120,7 @@ def test_what_was_fed_again_is_not_missed_and_what_stands_beside_it_is(tmp_path:
     place.run(3, ["a"])
     place.run(5, ["a"])
     settings = place.begin({"a": 5})
-    errors = ErrorFiles(place.fs, place.roots.output, "a", TaskFlow.straight(settings.flow.source, FileSink()))
+    errors = ErrorFiles(place.fs, place.roots.output, TaskFlow.straight(settings.flow.source, FileSink()), "a")
     result = run(place.launch, replace(settings, flow=errors.flow.with_source(errors)))
     assert result.totals.records_published == 2
     end_run(settings.store, settings.epoch, clean=result.succeeded)

@@ -63,7 +63,7 @@ def test_what_is_set_aside_is_read_again_where_a_job_begins_at_the_newest(low: i
 def test_what_is_set_aside_and_has_expired_since_is_told() -> None:
     machine = _lived()
     rebuilt(WORLD, machine)
-    with pytest.raises(SourceError, match="expected offset 0; found offsets 6 to 20; 6 are gone"):
+    with pytest.raises(SourceError, match="expected offset 0; found offsets 6 to 20; 6 offsets have expired"):
         _plan(states(WORLD, machine)["a"], 6, "fail")
     WORLD.run(machine, ModelSource({"a": ModelDataset({"0": 12}, expired={"0": 6}, incarnation="id")}))
     found = audit_store(WORLD.store(machine), ModelSource.provenance, deep=True)

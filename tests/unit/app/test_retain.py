@@ -108,7 +108,7 @@ def test_what_was_turned_away_long_ago_goes_too_and_can_not_be_fed_again(tmp_pat
     (left,) = Path(place.roots.output, "_rejected").rglob("*.parquet")
     assert left.stat().st_mtime > OLD_S
     settings = place.begin({"a": 5})
-    errors = ErrorFiles(place.fs, place.roots.output, "a", TaskFlow.straight(settings.flow.source, FileSink()))
+    errors = ErrorFiles(place.fs, place.roots.output, TaskFlow.straight(settings.flow.source, FileSink()), "a")
     result = run(place.launch, replace(settings, flow=errors.flow.with_source(errors)))
     assert (result.totals.records_read, result.totals.records_published) == (1, 1)
     end_run(settings.store, settings.epoch, clean=result.succeeded)

@@ -74,7 +74,7 @@ def test_of_what_is_sealed_and_not_closed_nothing_is_shown() -> None:
 
 def test_a_sweep_that_would_do_anything_else_is_told() -> None:
     noting = NotedDeletes(WORLD.store(Machine()).fs)
-    with pytest.raises(DistcommitError, match="only deletions are shown"):
+    with pytest.raises(DistcommitError, match="a dry run supports only deletions"):
         noting.put_if_absent("/store/x", b"")
     with pytest.raises(AttributeError):
         noting.create("/store/x")

@@ -131,7 +131,7 @@ def test_partitions_that_a_topic_does_not_have_are_refused_if_the_brokers_can_be
     with kafka_job(tmp_path, {"a": 2}) as kafka:
         job = Job.from_file(kafka.path)
         job.open_store(create=True)
-        with pytest.raises(ConfigurationError, match="no partition 2, it has 2"):
+        with pytest.raises(ConfigurationError, match="no partition 2; it has 2 partitions"):
             job.set_watermark("a", {"1": 1, "2": 1}, new=True)
         job.set_watermark("a", {"0": 1, "1": 1}, new=True)
     assert watermarks(job) == {"a": {"0": 1, "1": 1}}

@@ -36,7 +36,7 @@ def test_a_position_that_lags_behind_the_records_doubles_none_of_them(world: Wor
     )
     failed = go(world, machine, behind)
     assert not failed.succeeded
-    assert any("claims to have read less" in reason.text for reason in failed.totals.reasons)
+    assert any("reports a position before its last delivered record" in reason.text for reason in failed.totals.reasons)
     assert go(world, machine, source(a=8, b=5)).succeeded
     found = audit(world, machine)
     assert (found.exact, found.records, found.duplicates) == (True, 13, 0)
@@ -150,8 +150,8 @@ class Extracting(ModelSource):
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (lambda inner: _Again(inner, times=2), "or had before"),
-        (lambda inner: _Again(inner, (SkippedRange("0", 1, 3, "no record", True),)), "claims a hole where"),
+        (lambda inner: _Again(inner, times=2), "or twice"),
+        (lambda inner: _Again(inner, (SkippedRange("0", 1, 3, "no record", True),)), "reports a hole where"),
     ],
 )
 def test_records_delivered_twice_or_claimed_to_be_holes_fail_their_work_unit(

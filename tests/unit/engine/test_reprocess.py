@@ -120,7 +120,7 @@ def test_what_was_fed_again_can_be_fed_once_more() -> None:
     assert values(machine, "a") == ["a/0/0", "a/0/1", "a/0/2", "a/0/3"]
     runs(GOOD, machine, 2)
     assert (exact(machine).rejected, exact(machine).retired) == (0, 0)
-    assert "no error file that is live" in again(GOOD, machine).totals.reasons[0].text
+    assert "no live error file" in again(GOOD, machine).totals.reasons[0].text
 
 
 def test_nothing_is_deleted_of_a_run_that_died_and_the_next_ones_raise_no_alarm() -> None:
@@ -241,7 +241,7 @@ def test_errors_of_a_branch_that_is_gone_are_left_alone_and_told() -> None:
     before = machine.paths(OUTPUT)
     result = again(forked(TurningAway(branches={"y": frozenset()})), machine)
     assert not result.succeeded
-    assert "a branch that the job does not have" in result.totals.reasons[0].text
+    assert "a branch that is not in the job file" in result.totals.reasons[0].text
     assert machine.paths(OUTPUT) == before
 
 
@@ -261,7 +261,7 @@ def test_records_of_which_nothing_is_written_any_more_are_filtered_and_no_gap() 
     runs(GOOD, machine, 2)
     found = exact(machine)
     assert (found.filtered, found.rejected, found.retired, found.records) == (2, 0, 0, 2)
-    assert "no error file that is live" in again(GOOD, machine).totals.reasons[0].text
+    assert "no live error file" in again(GOOD, machine).totals.reasons[0].text
 
 
 def test_a_record_that_fails_the_work_unit_leaves_all_as_it_was() -> None:
@@ -440,5 +440,5 @@ def test_a_dataset_that_can_not_be_fed_again_keeps_no_other_from_it() -> None:
     machine = turned_away(world, data)
     result = again(replace(world, flow=TurningAway(branches={"right": frozenset()})), machine, data, "")
     assert not result.succeeded
-    assert ["a branch that the job does not have" in reason.text for reason in result.totals.reasons] == [True]
+    assert ["a branch that is not in the job file" in reason.text for reason in result.totals.reasons] == [True]
     assert values(machine, "b/right") == ["b/0/0", "b/0/1"]

@@ -39,44 +39,50 @@ def test_one_that_does_all_is_taken_and_nothing_is_left(tmp_path: Path, kind: ty
     ("kind", "asked", "expected", "found"),
     [
         ("ReadsLess", "read what was written", "b'", "b'"),
-        ("Overwrites", "exclusive create of a name that is taken", "'FileExistsError'", "'done'"),
-        ("EmptiesWhatIsTaken", "leave the file alone that has the name", "b'", "b''"),
-        ("MakesWhenClosed", "exclusive create of a name that is being written", "b'first'", "'done', 'done'"),
+        ("Overwrites", "exclusive create of a taken name", "'FileExistsError'", "'done'"),
+        ("EmptiesWhatIsTaken", "leave the existing file unchanged", "b'", "b''"),
+        ("MakesWhenClosed", "exclusive create while the name is being written", "b'first'", "'done', 'done'"),
         ("MakesFoldersAgain", "make a folder once", "(True, False)", "(True, True)"),
-        ("MakesRoomForFiles", "refuse a file in a folder that is missing", "'FileNotFoundError'", "'done'"),
-        ("MakesRoomForRenames", "refuse a rename into a folder that is missing", "'FileNotFoundError'", "'done'"),
-        ("MakesRoomForFolders", "refuse a folder in a folder that is missing", "'FileNotFoundError'", "'done'"),
-        ("RemovesTrees", "leave a folder that is not empty", "(False, b'x')", "FileNotFoundError"),
+        ("MakesRoomForFiles", "reject a file in a missing folder", "'FileNotFoundError'", "'done'"),
+        ("MakesRoomForRenames", "reject a rename into a missing folder", "'FileNotFoundError'", "'done'"),
+        ("MakesRoomForFolders", "reject a folder in a missing folder", "'FileNotFoundError'", "'done'"),
+        ("RemovesTrees", "keep a non-empty folder", "(False, b'x')", "FileNotFoundError"),
         ("KeepsFiles", "delete a file once", "(True, False)", "(True, True)"),
-        ("ListsForEver", "show at once that a file is deleted", "([], None)", "(['file'], None)"),
-        ("KeepsFolders", "delete a folder that is empty", "(True, None)", "(True, FileStatus"),
-        ("HasShortPaths", "keep a file far below", "('done', 'done', ['a'])", "('done', 'OSError', [])"),
+        ("ListsForEver", "show a deletion at once", "([], None)", "(['file'], None)"),
+        ("KeepsFolders", "delete an empty folder", "(True, None)", "(True, FileStatus"),
+        ("HasShortPaths", "store a file at a long path", "('done', 'done', ['a'])", "('done', 'OSError', [])"),
         ("Replaces", "rename without replacing a file", "'FileExistsError'", "'done'"),
-        ("LosesWhatIsNotRenamed", "leave both files of such a rename", "(b'mine', b'theirs')", "FileNotFoundError"),
+        ("LosesWhatIsNotRenamed", "leave both files unchanged", "(b'mine', b'theirs')", "FileNotFoundError"),
         ("RenamesIntoFolders", "rename without replacing a folder", "'FileExistsError'", "'done'"),
-        ("RenamesIntoFoldersAndRefuses", "rename without going into a folder", "(b'mine', [])", "(b'mine', ['a'])"),
+        ("RenamesIntoFoldersAndRefuses", "reject a rename onto a folder", "(b'mine', [])", "(b'mine', ['a'])"),
         ("KeepsTheOldName", "rename a file", "(b'mine', None)", "(b'mine', FileStatus"),
-        ("IsSilentAboutWhatIsGone", "refuse to rename what is gone", "'FileNotFoundError'", "'done'"),
-        ("LooksThenRenames", "let one win of many that rename to a name", "'done': 1}", "'done': "),
-        ("TellsTheWrongOne", "give the name to the winner", "b'", "b'"),
-        ("LosesWhatLosesARace", "leave the files that were not renamed", "['", "['renamed']"),
-        ("LooksThenMakes", "let one win of many that create a name", "'done': 1}", "'done': "),
-        ("MixesWhatManyMake", "keep the bytes of the winner", "b'", "b'"),
-        ("DropsDots", "keep names as they are", "[]", "['dot']"),
-        ("TakesAsciiOnly", "keep names as they are", "['ünï", "[]"),
-        ("IgnoresCase", "keep names apart that differ in case only", "{'A': b'A', 'a': b'a'}", "{'a': b'A'}"),
-        ("RemembersWhatIsMissing", "show others at once what was written", "(['a'], 1)", "(['a'], None)"),
-        ("RemembersWhatIsThere", "show others at once what was renamed", "(['b'], None)", "(['b'], 1)"),
-        ("ShowsOneProcessOnly", "show other processes at once what is there", "(['b'], 1)", "([], 1)"),
-        ("OverwritesOtherProcesses", "that another process has taken", "'FileExistsError'", "'done'"),
-        ("WorksInOneProcessOnly", "be used by another process", "an answer", "no such mount"),
+        ("IsSilentAboutWhatIsGone", "reject the rename of a missing file", "'FileNotFoundError'", "'done'"),
+        ("LooksThenRenames", "one winner of concurrent renames to a name", "'done': 1}", "'done': "),
+        ("TellsTheWrongOne", "give the winner the name", "b'", "b'"),
+        ("LosesWhatLosesARace", "leave the losers' files", "['", "['renamed']"),
+        ("LooksThenMakes", "one winner of concurrent creates of a name", "'done': 1}", "'done': "),
+        ("MixesWhatManyMake", "store the winner's bytes", "b'", "b'"),
+        ("DropsDots", "store names unchanged", "[]", "['dot']"),
+        ("TakesAsciiOnly", "store names unchanged", "['ünï", "[]"),
+        ("IgnoresCase", "distinguish names by case", "{'A': b'A', 'a': b'a'}", "{'a': b'A'}"),
+        ("RemembersWhatIsMissing", "show a new file to other clients at once", "(['a'], 1)", "(['a'], None)"),
+        ("RemembersWhatIsThere", "show a rename to other clients at once", "(['b'], None)", "(['b'], 1)"),
+        ("ShowsOneProcessOnly", "show files to other processes at once", "(['b'], 1)", "([], 1)"),
+        (
+            "OverwritesOtherProcesses",
+            "a name taken by another process",
+            "'FileExistsError'",
+            "'done'",
+        ),
+        ("WorksInOneProcessOnly", "access from another process", "a result", "no such mount"),
     ],
 )
 def test_one_that_does_something_wrong_is_refused_by_name(
     tmp_path: Path, kind: str, asked: str, expected: str, found: str
 ) -> None:
     fs = opened(getattr(renaming, kind))
-    with pytest.raises(ConfigurationError, match=f"this renaming file system can't do .*{re.escape(asked)}") as caught:
+    refused = f"the renaming file system lacks a capability .*{re.escape(asked)}"
+    with pytest.raises(ConfigurationError, match=refused) as caught:
         fs.probe(str(tmp_path / "probe"))
     assert expected in caught.value.expected
     assert found in caught.value.found
@@ -88,12 +94,12 @@ def test_one_that_can_not_be_sent_is_refused(tmp_path: Path) -> None:
     class Here(Renaming):
         pass
 
-    with pytest.raises(ConfigurationError, match=r"be sent to executors.*a class that can be imported.*Here"):
+    with pytest.raises(ConfigurationError, match=r"access from executors.*a class that can be imported.*Here"):
         opened(Here).probe(str(tmp_path / "probe"))
 
 
 def test_what_is_refused_is_refused_when_the_store_is_made_and_leaves_nothing(tmp_path: Path) -> None:
     roots = Roots(*(str(tmp_path / name) for name in ("store", "staging", "output")))
-    with pytest.raises(ConfigurationError, match="keep names as they are"):
+    with pytest.raises(ConfigurationError, match="store names unchanged"):
         open_store(opened(renaming.DropsDots), roots, "job", 1, create=True)
     assert files(tmp_path) == set()

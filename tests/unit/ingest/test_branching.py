@@ -458,7 +458,7 @@ def test_a_converter_that_says_what_can_not_be_fails_the_work_unit(what: str) ->
     flow = TaskFlow(source_of([[1, 2, 3]]), (Branch(FileSink()),), (Stage("liar", Liar(what)),))
     state, _ = run_flow(flow, range(3))
     assert (state.outcome, state.files) == (TaskOutcome.FAILED, ())
-    assert "a construct does not keep what it says [construct=liar" in state.error
+    assert "a construct breaks its contract [construct=liar" in state.error
 
 
 @dataclass(frozen=True)
@@ -476,7 +476,7 @@ def test_a_fork_that_names_a_branch_that_is_not_there_fails_the_work_unit(on_rej
     flow = TaskFlow(source_of([[1, 2, 3]]), (Branch(FileSink(), "hourly"),), (), fork, on_rejected)
     state, _ = run_flow(flow, range(3))
     assert (state.outcome, state.files) == (TaskOutcome.FAILED, ())
-    assert "a fork operator does not keep what it says [branch=dayly" in state.error
+    assert "a fork operator breaks its contract [branch=dayly" in state.error
     assert "expected one of the branches hourly; found no branch of the job" in state.error
 
 

@@ -57,8 +57,8 @@ def test_body_that_is_packed_more_than_once_fails() -> None:
 @pytest.mark.parametrize(
     ("answering", "bound"),
     [
-        (slow_body, "no whole answer within 0.3 s"),
-        (slow_head, "no whole answer within 0.3 s"),
+        (slow_body, "no complete response within 0.3 s"),
+        (slow_head, "no complete response within 0.3 s"),
         (endless_body, "more than 16,777,216 bytes"),
         (small_bomb, "more than 16,777,216 bytes"),
         (redirect, "302"),

@@ -138,7 +138,7 @@ def test_nothing_is_asked_for_while_what_has_arrived_is_handed_out(
     for each in units:
         assert offsets(read(extractor, each)) == SMALL_OFFSETS
         Event().wait(0.03)  # as long as writing it might take
-        extractor._look()
+        extractor._sort_arrived()
         asked_for.append(len(extractor._consumer.assignment()))
         waiting.append(len(extractor._buffers))
     assert asked_for.count(0) > 20
@@ -152,7 +152,7 @@ def test_a_partition_is_no_longer_fetched_once_more_has_come_of_it_than_was_aske
     assert offsets(read(extractor, unit("big", p0=(0, 3)))) == {"0": [0, 1, 2]}
     ends_s = time.monotonic() + 10
     while any(found.topic == "big" for found in extractor._consumer.assignment()) and time.monotonic() < ends_s:
-        extractor._look()
+        extractor._sort_arrived()
     assert [(found.topic, found.partition) for found in extractor._consumer.assignment()] == [("small0", 0)]
 
 
@@ -207,7 +207,7 @@ def test_what_arrives_while_nobody_waits_for_it_does_not_fill_the_memory(
     held = []
     for _ in range(20):
         Event().wait(0.03)
-        extractor._look()
+        extractor._sort_arrived()
         held.append(sum(buffer.bytes for buffer in extractor._buffers.values()))
     assert max(held) <= 8 << 20
     assert offsets(list(extraction)) == {"0": list(range(45))}

@@ -253,7 +253,7 @@ def test_internal_topics_that_a_pattern_matches_are_named_once_by_their_owner(br
     kafka = source(broker.bootstrap_servers, topics=[], topic_patterns=[".*"])
     found = [planned for planned in kafka.plan(everything, SourceState()) if isinstance(planned, PassedOver)]
     assert [passed.dataset_urn for passed in found] == ["__internal"]
-    assert "source.topics includes it" in found[0].reason
+    assert "add it to source.topics to read it" in found[0].reason
     quiet: tuple[tuple[KafkaSource, Callable[[str], bool]], ...] = (
         (kafka, lambda urn: urn != "__internal"),
         (kafka.model_copy(update={"exclude": ("__internal",)}), everything),
@@ -303,7 +303,7 @@ def test_unreachable_broker_is_an_error_at_once() -> None:
 
 def test_position_above_the_log_is_a_problem_and_others_are_planned(broker: MockBroker) -> None:
     planned = plans(source(broker.bootstrap_servers, topics=["full", "grown"]), read_to("grown", p0=6, p1=0))
-    assert "made again" in problem_of(planned["grown"])
+    assert "recreated" in problem_of(planned["grown"])
     plan_of(planned["full"])
 
 
@@ -311,7 +311,7 @@ def test_position_above_the_log_is_a_problem_and_others_are_planned(broker: Mock
 @pytest.mark.parametrize("policy", ["fail", "skip", "earliest", "latest", "nearest"])
 def test_position_that_does_not_fit_the_topic_is_refused(watermark: Watermark, policy: str) -> None:
     kafka, state = source(expired_offsets=policy), DatasetState("t", watermark=watermark)
-    with pytest.raises(PlanError, match="made again") as caught:
+    with pytest.raises(PlanError, match="recreated") as caught:
         plan_dataset(kafka, "t", {0: PartitionLog(0, 5, 0)}, state, "another-id")
     assert caught.value.remedy == ("set-watermark", "t", "null")
 
@@ -323,7 +323,7 @@ def test_position_above_the_log_never_moves_back_by_itself_but_the_nearest_is_na
     with pytest.raises(PlanError, match="not in the topic") as caught:
         plan_dataset(source(expired_offsets=policy), "t", logs, state)
     assert caught.value.remedy == (), "it may also be another topic, of which nothing is read yet"
-    assert """set-watermark), to null to begin at source.start, to {"0": 5, "1": 7, "2": 3}""" in str(caught.value)
+    assert """set-watermark) to null to begin at source.start, or to {"0": 5, "1": 7, "2": 3}""" in str(caught.value)
     assert state.watermark is not None
     known = replace(state, watermark=Watermark(state.watermark.positions, "topic-id"))
     with pytest.raises(PlanError) as caught:
@@ -338,7 +338,7 @@ def test_position_above_the_log_never_moves_back_by_itself_but_the_nearest_is_na
 def test_a_position_behind_an_open_transaction_waits_for_its_end_and_nobody_is_told_to_set_it(topic_id: str) -> None:
     state = DatasetState("t", watermark=Watermark({"0": 6, "1": 2}, topic_id))
     logs: dict[int, PartitionLog | str] = {0: PartitionLog(0, 4, 0, open_end=6), 1: PartitionLog(0, 9, 0)}
-    with pytest.raises(PlanError, match="an open transaction is in front of the stored position") as caught:
+    with pytest.raises(PlanError, match="an open transaction precedes the stored position") as caught:
         plan_dataset(source(), "t", logs, state, topic_id)
     assert caught.value.remedy == ("run",)
     assert "set-watermark" not in str(caught.value)
@@ -346,7 +346,9 @@ def test_a_position_behind_an_open_transaction_waits_for_its_end_and_nobody_is_t
     logs[0] = PartitionLog(0, 4, 0, open_end=5)
     with pytest.raises(PlanError, match="not in the topic") as caught:
         plan_dataset(source(), "t", logs, state, topic_id)
-    assert """to {"0": 5, "1": 2} to go on""" in str(caught.value), "where uncommitted records end, not committed ones"
+    assert """to {"0": 5, "1": 2} to continue""" in str(caught.value), (
+        "where uncommitted records end, not committed ones"
+    )
 
 
 def test_position_of_a_known_topic_waits_for_a_cluster_that_tells_ids() -> None:
@@ -373,7 +375,7 @@ def test_planned_positions_carry_the_topic_id(stored: str) -> None:
 
 
 def test_expired_offsets_fail_with_what_was_expected_and_what_is_there() -> None:
-    told = r"expected offset 3; found offsets 10 to 20; 7 are gone.*expired_offsets"
+    told = r"expected offset 3; found offsets 10 to 20; 7 offsets have expired.*expired_offsets"
     with pytest.raises(PlanError, match=told) as caught:
         plan_dataset(source(), "t", {0: PartitionLog(10, 20, 0)}, read_to("t", p0=3)["t"])
     assert caught.value.remedy == ("run", "--set=source.expired_offsets=earliest")
@@ -405,7 +407,9 @@ def test_what_has_expired_of_a_partition_added_later_is_recorded(policy: str, lo
 
 def test_what_has_expired_of_a_partition_added_later_stops_as_configured() -> None:
     logs: dict[int, PartitionLog | str] = {0: PartitionLog(0, 6, 6), 1: NEW}
-    with pytest.raises(SourceError, match=r"partition=1\]; expected offset 0; found offsets 10 to 20; 10 are gone"):
+    with pytest.raises(
+        SourceError, match=r"partition=1\]; expected offset 0; found offsets 10 to 20; 10 offsets have expired"
+    ):
         plan_dataset(source(start="latest"), "t", logs, read_to("t", p0=4)["t"])
     skipping = source(start="latest", expired_offsets="skip")
     plan = plan_of(plan_dataset(skipping, "t", logs, read_to("t", p0=4)["t"]))

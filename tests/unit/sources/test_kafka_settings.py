@@ -43,7 +43,7 @@ def test_refused_client_settings_do_not_show_their_values(client: dict[str, str]
         client = {**client, "security.protocol": "ssl"}
     kafka = source(client=client)
     for act in (lambda: list(kafka.plan(everything, SourceState())), kafka.open):
-        with pytest.raises(ConfigurationError, match="refuses the client settings") as failure:
+        with pytest.raises(ConfigurationError, match="rejects the client settings") as failure:
             act()
         assert SECRET not in str(failure.value)
         assert failure.value.__cause__ is None

@@ -198,7 +198,7 @@ def test_what_another_reader_has_read_stops_until_it_is_put_back_or_a_person_say
     (plan,) = staged.plan(2, "c:integer of reader aaa")
     assert staged.read(plan) == [2]
     (told,) = staged.plan(2, "c:integer of reader bbb")
-    assert "expected format and options of reader bbb; found those of reader aaa" in told.error
+    assert "expected format and options of reader bbb; found format and options of reader aaa" in told.error
     assert told.remedy == ("set-watermark", "t", '{"": 2}')
     for by_hand_or_of_an_older_program in ("", "c:integer"):
         (plan,) = staged.plan(2, by_hand_or_of_an_older_program)
@@ -237,9 +237,9 @@ def settings(**changed: Any) -> SparkSource:
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({"watermark": "c"}, "watermark goes with lookback"),
-        ({"lookback": 1}, "lookback goes with watermark"),
-        ({"datasets": {"": {}}}, "can't name a dataset"),
+        ({"watermark": "c"}, "watermark needs lookback"),
+        ({"lookback": 1}, "lookback needs watermark"),
+        ({"datasets": {"": {}}}, "dataset name '' is invalid"),
         ({"datasets": {}}, "at least 1 item"),
     ],
 )
@@ -288,5 +288,5 @@ def test_positions_that_can_be_set(tmp_path: Path) -> None:
     assert list(snapshots.position_problems({"t": {"": -4}}))
     assert list(ranges.position_problems({"t": {"": "noon"}}))
     assert len(list(ranges.position_problems({"u": {"0": 1}}))) == 2
-    with pytest.raises(SourceError, match="nothing of what Spark reads is staged"):
+    with pytest.raises(SourceError, match="the rows that Spark reads are not staged"):
         snapshots.open()

@@ -1,0 +1,94 @@
+"""Operations that all file systems over a network share."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import posixpath
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
+
+from xxhash import xxh3_64
+
+from distcommit.core.ports import FileSystem, not_put
+from distcommit.core.support.parallel import in_flight
+from distcommit.protocol.paths.temporary import temporary_name
+
+
+class NetworkFileOperations(FileSystem, Protocol):
+    """Shared operations of file systems in which a completed call is as durable as it can be: there is nothing to sync,
+    and no link to see.
+
+    A client may repeat a request whose response was lost. Subclasses must not replace a file by `rename`.
+    """
+
+    def pieces(self, path: str) -> Iterator[bytes]:
+        """Yield the file's bytes in order."""
+        ...
+
+    def read(self, path: str) -> bytes:
+        return b"".join(self.pieces(path))
+
+    def checksum(self, path: str) -> int:
+        checksum = xxh3_64()
+        for piece in self.pieces(path):
+            checksum.update(piece)
+        return checksum.intdigest()
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        """See the port. Writes a temporary file in the same folder and renames it."""
+        folder, name = posixpath.split(path)
+        temporary = f"{folder}/{temporary_name(name, uuid.uuid4().hex)}"
+        try:
+            self._write_temporary(temporary, path, data)
+            self.rename(temporary, path)
+        except FileExistsError:
+            self.delete(temporary)
+            return False
+        except FileNotFoundError:
+            # The folder is missing, the temporary file was swept, or the client repeated a rename that was done.
+            return self.read(path) == data
+        except OSError as error:
+            is_rejected = self._surely_exists(temporary)
+            with contextlib.suppress(OSError):
+                self.delete(temporary)
+            raise (not_put(error, path) if is_rejected else error) from error
+        return True
+
+    def put_all_if_absent(self, files: Sequence[tuple[str, bytes]]) -> list[bool | OSError]:
+        def put(file: tuple[str, bytes]) -> bool | OSError:
+            try:
+                return self.put_if_absent(*file)
+            except OSError as error:
+                return error
+
+        return in_flight(self.parallel_calls, put, files)
+
+    def sync(self, folders: Iterable[str], root: str) -> None:
+        return
+
+    def sync_tree(self, root: str) -> None:
+        return
+
+    def real_path(self, path: str) -> str:
+        return posixpath.normpath(path)
+
+    def _surely_exists(self, path: str) -> bool:
+        try:
+            return self.status(path) is not None
+        except OSError:
+            return False
+
+    def _write_temporary(self, temporary: str, path: str, data: bytes) -> None:
+        try:
+            try:
+                writer = self.create(temporary)
+            except FileExistsError as error:  # the name is unique: the client repeated a request that was done
+                raise OSError(errno.EIO, "the response to the creation of a file was lost", temporary) from error
+            try:
+                writer.write(data)
+            finally:
+                writer.close_file(sync=True)
+        except OSError as error:
+            raise not_put(error, path) from error
