@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import ClassVar, Literal
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+from typing import ClassVar, Literal, Protocol, TypeVar
 
 import pyarrow as pa
 from pydantic import BaseModel
 
-from distcommit.constructs.columns import Columns, fields_of
+from distcommit.constructs.schemas.columns import Columns, fields_of
 from distcommit.core.interfaces.constructs import Converter, ForkOperator, RowChecker, TaskChecker
 
 Level = Literal["mandatory", "optional"]
@@ -103,3 +104,19 @@ class ForkOperatorSettings(ConstructSettings, ForkOperator, frozen=True, extra="
         wrong = [f"{branch} is no branch" for branch in sorted(named - there)]
         wrong += [f"{branch} is sent nothing" for branch in sorted(there - named)]
         raise ValueError(f"{self.type} names each branch, and no other: {', '.join(wrong)}")
+
+
+class Matching(Protocol):
+    """Settings of the datasets whose names match a pattern."""
+
+    @property
+    def match(self) -> str:
+        """The pattern, with `*` and `?`."""
+
+
+Own = TypeVar("Own", bound=Matching)
+
+
+def own_of(name: str, datasets: Iterable[Own]) -> Own | None:
+    """Return the first settings whose pattern matches the dataset; None if none does."""
+    return next((settings for settings in datasets if fnmatchcase(name, settings.match)), None)

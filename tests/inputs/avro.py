@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from distcommit.constructs.converters.json import JsonConverter
-from distcommit.constructs.converters.json_schema import _JsonSchemaDecoder
+from distcommit.constructs.converters.registry_formats.json_schema import _JsonSchemaDecoder
 from distcommit.constructs.registry.avro_datums import Datums
 from distcommit.constructs.registry.avro_schema import AvroReader, parse
 from distcommit.constructs.registry.client import FoundSchema

@@ -10,7 +10,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distcommit.constructs.columns import field_of
+from distcommit.constructs.schemas.columns import field_of
 from distcommit.core.errors import ConfigurationError
 
 Value = bool | int | float | str | datetime | date

@@ -10,11 +10,11 @@ import pyarrow.compute as pc
 from pydantic import Field, field_validator
 
 from distcommit.constructs.by_halves import Made, by_halves
-from distcommit.constructs.calendar import OUTSIDE, are_within_calendar, text_of
-from distcommit.constructs.column_types import ColumnType, arrow_type
-from distcommit.constructs.columns import UNKNOWN, Columns, field_of, replaced
 from distcommit.constructs.conditions.literals import is_text
+from distcommit.constructs.schemas.column_types import ColumnType, arrow_type
+from distcommit.constructs.schemas.columns import UNKNOWN, Columns, field_of, replaced
 from distcommit.constructs.settings import ConverterSettings
+from distcommit.constructs.times import OUTSIDE, are_within_calendar, text_of
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.constructs import Converted
 
@@ -145,6 +145,3 @@ def _check_floats(texts: pa.Array, numbers: pa.Array) -> None:
     long_texts, long_numbers = texts.filter(is_long).to_pylist(), numbers.filter(is_long).to_pylist()
     if any(int(text) != int(number) for text, number in zip(long_texts, long_numbers, strict=True)):
         raise pa.ArrowInvalid("a whole number with more digits than a floating-point number holds")
-
-
-SETTINGS = Cast

@@ -9,12 +9,11 @@ from typing import Any, Literal
 import pyarrow as pa
 from pydantic import BaseModel, Field, model_validator
 
-from distcommit.constructs.column_types import ColumnType
-from distcommit.constructs.columns import Columns, field_of, unique_names
 from distcommit.constructs.json.inferred_json import Evolution, InferredFields, columns_of, reader_of
 from distcommit.constructs.json.json_records import JsonRecords
-from distcommit.constructs.of_dataset import own_of
-from distcommit.constructs.settings import ConverterSettings
+from distcommit.constructs.schemas.column_types import ColumnType
+from distcommit.constructs.schemas.columns import Columns, field_of, unique_names
+from distcommit.constructs.settings import ConverterSettings, own_of
 from distcommit.core.interfaces.constructs import Converted, KeptSchemas
 
 
@@ -118,6 +117,3 @@ class JsonConverter(ConverterSettings, frozen=True, extra="forbid", ignored_type
 def _is_text(kind: pa.DataType) -> bool:
     t = pa.types
     return bool(t.is_binary(kind) or t.is_large_binary(kind) or t.is_string(kind) or t.is_large_string(kind))
-
-
-SETTINGS = JsonConverter

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from distcommit.constructs.by_halves import Made, by_halves
-from distcommit.constructs.columns import Columns, field_of, replaced
+from distcommit.constructs.schemas.columns import Columns, field_of, replaced
 from distcommit.constructs.settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
 
@@ -67,6 +67,3 @@ def _whole_numbers(keys: pa.Array) -> pa.Array:
         raise ValueError(f"a whole number is 4 or 8 bytes, found {max(lengths - {4, 8})}")
     found = [None if key is None else int.from_bytes(key, "big", signed=True) for key in keys.to_pylist()]
     return pa.array(found, pa.int64())
-
-
-SETTINGS = Key

@@ -9,10 +9,9 @@ from typing import Any, Literal
 import pyarrow as pa
 from pydantic import BaseModel, Field, model_validator
 
-from distcommit.constructs.columns import Columns, unique_names
-from distcommit.constructs.of_dataset import own_of
+from distcommit.constructs.schemas.columns import Columns, unique_names
 from distcommit.constructs.schemas.schema_policy import Evolution, HeldSchemas, OnIncompatible, read_as
-from distcommit.constructs.settings import ConverterSettings
+from distcommit.constructs.settings import ConverterSettings, own_of
 from distcommit.core.interfaces.constructs import Converted, KeptSchemas
 
 
@@ -96,6 +95,3 @@ class SchemaConverter(SchemaPolicy, ConverterSettings, frozen=True, extra="forbi
 
     def schemas_known(self) -> Sequence[int]:
         return tuple(self._held.ids)
-
-
-SETTINGS = SchemaConverter

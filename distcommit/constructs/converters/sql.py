@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from pydantic import Field, model_validator
 
 from distcommit.constructs.by_halves import Made, by_halves
-from distcommit.constructs.columns import Columns, replaced, unique_names
 from distcommit.constructs.conditions.sql_expressions import SqlExpressions
+from distcommit.constructs.schemas.columns import Columns, replaced, unique_names
 from distcommit.constructs.settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
 
@@ -100,6 +100,3 @@ class Sql(ConverterSettings, frozen=True, extra="forbid", ignored_types=(cached_
 
 def _reason(error: Exception, row: int) -> str:
     return str(error).partition("\n")[0][:500]
-
-
-SETTINGS = Sql

@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from distcommit.constructs.column_types import arrow_type, field_name
 from distcommit.constructs.json.json_fields import Fields, added, names_in, paths_in, typed, wire_schema
 from distcommit.constructs.json.json_records import JsonReader, JsonRecords
+from distcommit.constructs.schemas.column_types import arrow_type, field_name
 from distcommit.core.errors import NEW_FIELDS, RecordError
 from distcommit.core.interfaces.constructs import KeptSchemas
 

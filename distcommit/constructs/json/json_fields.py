@@ -1,4 +1,4 @@
-"""The fields of JSON objects as job files write them (`constructs.column_types`), as far as records show them.
+"""The fields of JSON objects as job files write them (`constructs.schemas.column_types`), as far as records show them.
 
 Whole numbers are `int64`, or `decimal(38, 0)` where one of them has more than 64 bits. Where one is no whole number
 they are `float64`, and a number that float64 does not hold to the last digit is rejected. Text is `string`, whatever it
@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from distcommit.constructs.column_types import arrow_type, field_name, written_name
+from distcommit.constructs.schemas.column_types import arrow_type, field_name, written_name
 
 Fields = Mapping[str, Any]
 """Name and written type of each."""

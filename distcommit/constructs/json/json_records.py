@@ -19,10 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from distcommit.constructs.calendar import OUTSIDE, are_within_calendar
-from distcommit.constructs.column_types import stored_type
-from distcommit.constructs.iso_times import are_alike_in_utc
 from distcommit.constructs.json.json_values import exact, python_type
+from distcommit.constructs.schemas.column_types import stored_type
+from distcommit.constructs.times import OUTSIDE, are_alike_in_utc, are_within_calendar
 from distcommit.decoding import json_decoder
 
 _NOT_FINITE = re.compile(rb"(NaN|Inf(inity)?)\s*[,\]}]")

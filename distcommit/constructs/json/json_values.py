@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypedDict
 import msgspec
 import pyarrow as pa
 
-from distcommit.constructs.column_types import JSON_TEXT
+from distcommit.constructs.schemas.column_types import JSON_TEXT
 from distcommit.decoding import json_decoder
 
 _FLOATS = json_decoder(float | None)

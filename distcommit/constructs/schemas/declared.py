@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 import pyarrow as pa
 from pydantic import Field
 
-from distcommit.constructs.column_types import ColumnType, arrow_type
 from distcommit.constructs.conditions.literals import plain_type
+from distcommit.constructs.schemas.column_types import ColumnType, arrow_type
 
 DeclaredColumns = Annotated[dict[str, ColumnType], Field(min_length=1)]
 ExtraColumns = Literal["allowed", "refused"]

@@ -12,8 +12,8 @@ import pytest
 from pydantic import ValidationError
 
 from distcommit.app.job_file.built_in import validated
-from distcommit.constructs.columns import Columns
 from distcommit.constructs.converters.schema import SchemaConverter
+from distcommit.constructs.schemas.columns import Columns
 from distcommit.core.errors import CorruptError, RecordError
 from tests.unit.constructs.test_inferred_json import Kept
 

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from distcommit.constructs.column_types import arrow_type
 from distcommit.constructs.converters.json import JsonConverter
 from distcommit.constructs.json.json_fields import added, fields_in, paths_in
 from distcommit.constructs.json.json_records import JsonReader
+from distcommit.constructs.schemas.column_types import arrow_type
 from distcommit.core.errors import RecordError
 from distcommit.core.interfaces.constructs import Converted
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distcommit.app.job_file.built_in import validated
-from distcommit.constructs.columns import UNKNOWN, Columns
+from distcommit.constructs.schemas.columns import UNKNOWN, Columns
 from distcommit.constructs.settings import ForkOperatorSettings
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.constructs import TaskCheck, TaskChecker

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from distcommit.constructs.converters.json_schema import JsonSchemaConverter
+from distcommit.constructs.converters.registry_formats.json_schema import JsonSchemaConverter
 from distcommit.constructs.registry.client import FoundSchema, UnusableSchemaError
 from distcommit.constructs.registry.wire import Framed
 

@@ -41,6 +41,3 @@ class ProtobufConverter(
                 todo="pip install 'distcommit[registry]'",
             ) from error
         return schema_of(writer, reader)
-
-
-SETTINGS = ProtobufConverter

@@ -85,6 +85,3 @@ def _widest(types: Sequence[pa.DataType]) -> pa.DataType | None:
 def _shown(value: pa.Scalar) -> str:
     text = ascii(str(value))[1:-1]
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
-
-
-SETTINGS = Unique

@@ -1,4 +1,4 @@
-"""Columns that say where records come from."""
+"""Converters that add columns behind the others."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 from typing import Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr, model_validator
 
-from distcommit.constructs.columns import Columns, field_of, unique_names
+from distcommit.constructs.schemas.columns import Columns, field_of, unique_names
 from distcommit.constructs.settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
 
@@ -17,13 +18,13 @@ _TIME = pa.timestamp("us", "UTC")
 
 
 class ProvenanceColumns(ConverterSettings, frozen=True, extra="forbid"):
-    """Adds columns behind the others.
+    """Converter that adds copies of columns, constants and the ingest time.
 
     Attributes:
-        copies: `{NEW: OLD}`: columns again, under other names, such as the offset that a later converter drops.
-        constants: `{NEW: VALUE}`: the same in each record: text, a whole number of 64 bits, a number, true or false.
-        ingest_time: a column for the time at which the record's batch came here, in UTC. It is another one in each
-            attempt at a work unit, and only that of the attempt that is committed is ever seen.
+        copies: `{NEW: OLD}`: copies of columns, such as of the offset that a later converter drops.
+        constants: `{NEW: VALUE}`: text, a 64-bit whole number, a number, true or false, the same in each record.
+        ingest_time: the name of a column for the time at which the attempt read the record's batch, in UTC. Each
+            attempt at a work unit has its own time. Only that of the committed attempt becomes visible.
     """
 
     type: Literal["provenance"]
@@ -37,7 +38,7 @@ class ProvenanceColumns(ConverterSettings, frozen=True, extra="forbid"):
             raise ValueError("name a column in copies, constants or ingest_time")
         for name, value in self.constants.items():
             if isinstance(value, int) and not -(2**63) <= value < 2**63:
-                raise ValueError(f"{name!r} is no number of 64 bits")
+                raise ValueError(f"constant {name!r} must be a number of at most 64 bits")
         return self
 
     def convert_columns(self, columns: Columns) -> Columns:
@@ -55,4 +56,27 @@ class ProvenanceColumns(ConverterSettings, frozen=True, extra="forbid"):
         yield Converted(pa.RecordBatch.from_arrays(columns, schema=schema))
 
 
-SETTINGS = ProvenanceColumns
+class Tombstones(ConverterSettings, frozen=True, extra="forbid"):
+    """Converter that adds a delete marker: a column that is true where `column` is null, else false.
+
+    Place it before a converter that drops `column`. Other converters keep a record whose value is null. So a tombstone
+    reaches the sink with its key and its marker, unless a condition filters it.
+
+    Attributes:
+        column: the column that is null in a tombstone.
+        marker: the name of the added column.
+    """
+
+    type: Literal["tombstones"]
+    column: str = "value"
+    marker: str = "is_deleted"
+
+    def convert_columns(self, columns: Columns) -> Columns:
+        field_of(columns, self.column, "tombstones")
+        marker = pa.field(self.marker, pa.bool_(), nullable=False)
+        return unique_names(columns.with_known([*columns.known, marker]), "tombstones")
+
+    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+        schema = self.made_of(batch.schema)
+        marked = pc.is_null(batch.column(self.column))
+        yield Converted(pa.RecordBatch.from_arrays([*batch.columns, marked], schema=schema))

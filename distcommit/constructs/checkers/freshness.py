@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from distcommit.constructs.columns import field_of
+from distcommit.constructs.schemas.columns import field_of
 from distcommit.constructs.settings import TaskCheckerSettings
 from distcommit.core.interfaces.constructs import BranchCounts, TaskCheck
 
@@ -98,6 +98,3 @@ def _time_type(schema: pa.Schema, column: str) -> pa.DataType:
 
 def _is_time(kind: pa.DataType) -> bool:
     return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
-
-
-SETTINGS = Freshness

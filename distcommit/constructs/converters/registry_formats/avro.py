@@ -49,6 +49,3 @@ class AvroConverter(
         ]
         assert parsed[0] is not None
         return _AvroDecoder(AvroReader(parsed[0], parsed[1], self.column))
-
-
-SETTINGS = AvroConverter

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distcommit.constructs.column_types import stored_type
 from distcommit.constructs.json.json_records import JsonReader
 from distcommit.constructs.registry.client import FoundSchema, UnusableSchemaError
 from distcommit.constructs.registry.converter import Decoded, Decoder, RegistryConverter
 from distcommit.constructs.registry.wire import Framed
+from distcommit.constructs.schemas.column_types import stored_type
 from distcommit.core.errors import ConfigurationError
 
 
@@ -71,6 +71,3 @@ class JsonSchemaConverter(
             check_readable(schema, pinned, required)
             schema = pinned
         return _JsonSchemaDecoder(schema, required)
-
-
-SETTINGS = JsonSchemaConverter

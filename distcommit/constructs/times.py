@@ -1,7 +1,8 @@
-"""Times that every reader holds: those of the years 1 to 9999, in UTC. Arrow's types hold others, too."""
+"""Times of the years 1 to 9999 in UTC, which all readers can hold, and times as ISO text."""
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -9,6 +10,9 @@ _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 _DAY_S = 86_400
 _UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _MOST = (1 << 63) - 1
+_ISO_SECONDS = b"0000-00-00T00:00:00"
+_ISO_LONGEST = 27
+"""Characters: with microseconds, and Z."""
 OUTSIDE = "a time is not within the years 1 to 9999 in UTC"
 
 
@@ -58,3 +62,30 @@ def _limits(kind: pa.DataType) -> tuple[int, int]:
     margin = _DAY_S * a_second
     first, end = _FIRST_DAY * margin, (_LAST_DAY + 1) * margin
     return max(first, -_MOST + margin), min(end - 1, _MOST - margin)
+
+
+def are_alike_in_utc(texts: pa.Array) -> bool:
+    """Whether all of them are times such as `2024-02-29T12:00:00.123456Z`, each with as many digits, of the years 1000
+    to 9899. Whether there is such a day is not looked at. If not, they may be times all the same.
+
+    Args:
+        texts: strings.
+    """
+    rows = len(texts)
+    if not rows or texts.null_count:
+        return False
+    bounds = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset : texts.offset + rows + 1]
+    size = int(bounds[-1] - bounds[0]) // rows
+    if size not in (len(_ISO_SECONDS) + 1, *range(len(_ISO_SECONDS) + 3, _ISO_LONGEST + 1)):
+        return False
+    if not np.array_equal(bounds[1:] - bounds[:-1], np.full(rows, size, np.int32)):
+        return False
+    text = np.frombuffer(texts.buffers()[2], np.uint8)[bounds[0] : bounds[-1]].reshape(rows, size)
+    form = _ISO_SECONDS + (b"." + b"0" * (size - 21) if size > len(_ISO_SECONDS) + 1 else b"") + b"Z"
+    above = text - np.frombuffer(form, np.uint8)  # what is below comes out as large numbers
+    most = np.array([9 if letter == ord("0") else 0 for letter in form], np.uint8)
+    most[[11, 14, 17]] = 2, 5, 5
+    if not (above <= most).all():
+        return False
+    centuries, hours = above[:, 0] * 10 + above[:, 1], above[:, 11] * 10 + above[:, 12]
+    return bool(centuries.min() >= 10 and centuries.max() <= 98 and hours.max() <= 23)
