@@ -1,4 +1,4 @@
-"""Finding the records that an operation on whole batches fails at, by trying ever smaller parts."""
+"""Conversion of a whole batch, which finds the bad records by bisection if it fails."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from distcommit.core.foreign_errors import ForeignError, foreign_errors
 from distcommit.core.interfaces.constructs import Converted
 
 Made = tuple[pa.RecordBatch, pa.Array | None]
-"""Records, and which row of what was given each is of; None: record i is of row i."""
+"""Converted records, and the input row of each; None: record i is of row i."""
 
 
 def by_halves(
@@ -21,23 +21,23 @@ def by_halves(
     reason: Callable[[Exception, int], str],
     cut: int = 0,
 ) -> Converted:
-    """Makes records of a whole batch, or, where that fails, of each half by itself, down to single rows.
+    """Convert a whole batch. If that fails, convert each half, down to single rows, and reject the rows that fail.
 
-    With k bad rows among n, it is tried at most about 2 k log2(n) times.
+    With k bad rows among n, `make` is called at most about 2 k log2(n) times.
 
     Args:
-        batch: what is given.
-        make: makes records of a part of it; for a single row it fails if that row is to blame.
-        schema: of what it makes.
-        failures: what it raises then, besides panics of native code; everything else is raised from here.
-        reason: why a row is rejected, from the error and the row.
-        cut: the first row of those that may be bad, where that is known: it is cut there first.
+        batch: the input records.
+        make: converts a part of the batch; fails for a single row only if the row is bad.
+        schema: the schema of the converted records.
+        failures: the errors of `make` that mean bad rows, besides panics of native code. Other errors are raised.
+        reason: returns the rejection reason of an error and a row.
+        cut: the first row that may be bad, if known: the first bisection is there.
     """
     caught: tuple[type[Exception], ...] = (
         (*failures, ForeignError) if isinstance(failures, tuple) else (failures, ForeignError)
     )
     parts = [(cut, batch.num_rows - cut), (0, cut)] if cut else [(0, batch.num_rows)]
-    made: list[pa.RecordBatch] = []
+    converted: list[pa.RecordBatch] = []
     rows: list[pa.Array] = []
     rejected: dict[int, str] = {}
     while parts:
@@ -46,7 +46,7 @@ def by_halves(
             continue
         try:
             with foreign_errors():
-                records, its_rows = make(batch.slice(start, length))
+                records, part_rows = make(batch.slice(start, length))
         except caught as error:
             half = length // 2
             if half:
@@ -55,10 +55,10 @@ def by_halves(
                 rejected[start] = reason(error, start)
             continue
         if length == batch.num_rows:
-            return Converted(records, its_rows)
-        made.append(records)
-        of = pa.array(range(length), pa.int64()) if its_rows is None else its_rows.cast(pa.int64())
-        rows.append(pa.array(of.to_numpy() + start))
-    table = pa.Table.from_batches(made, schema).combine_chunks()
+            return Converted(records, part_rows)
+        converted.append(records)
+        numbers = pa.array(range(length), pa.int64()) if part_rows is None else part_rows.cast(pa.int64())
+        rows.append(pa.array(numbers.to_numpy() + start))
+    table = pa.Table.from_batches(converted, schema).combine_chunks()
     records = table.to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist([], schema)
     return Converted(records, pa.chunked_array(rows, pa.int64()).combine_chunks(), rejected)

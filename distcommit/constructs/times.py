@@ -12,14 +12,14 @@ _UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _MOST = (1 << 63) - 1
 _ISO_SECONDS = b"0000-00-00T00:00:00"
 _ISO_LONGEST = 27
-"""Characters: with microseconds, and Z."""
+"""Characters of an ISO time with microseconds and Z."""
 OUTSIDE = "a time is not within the years 1 to 9999 in UTC"
 
 
 def are_within_calendar(array: pa.Array) -> bool:
-    """Return whether all dates and times of an array are of the years 1 to 9999 in UTC, at any depth.
+    """Return whether all dates and times of an array, at any depth, are in the years 1 to 9999 in UTC.
 
-    Times in nanoseconds that are within a day of their type's limits are not: Arrow gives them a wrong local day.
+    Nanosecond times within a day of their type's limits count as outside, because Arrow computes a wrong local day.
     """
     kind = array.type
     if isinstance(array, pa.ExtensionArray):
@@ -36,7 +36,7 @@ def are_within_calendar(array: pa.Array) -> bool:
 
 
 def text_of(array: pa.Array, row: int) -> str:
-    """Return a value as Python shows it, or as the number that is stored where Python does not hold it."""
+    """Return a value in Python's notation, or its stored number if Python can't represent it."""
     value = array[row]
     try:
         return repr(value.as_py())
@@ -47,15 +47,15 @@ def text_of(array: pa.Array, row: int) -> str:
 def _are_within(array: pa.Array) -> bool:
     kind = array.type
     numbers = array.view(pa.int32() if pa.types.is_date32(kind) else pa.int64())
-    found = pc.min_max(numbers).as_py()
-    if found["min"] is None:
+    ends = pc.min_max(numbers).as_py()
+    if ends["min"] is None:
         return True
     low, high = _limits(kind)
-    return bool(low <= found["min"] and found["max"] <= high)
+    return bool(low <= ends["min"] and ends["max"] <= high)
 
 
 def _limits(kind: pa.DataType) -> tuple[int, int]:
-    """The least and the greatest stored number."""
+    """Return the least and the greatest stored number."""
     if pa.types.is_date32(kind):
         return _FIRST_DAY, _LAST_DAY
     a_second = _UNITS["ms" if pa.types.is_date64(kind) else kind.unit]
@@ -65,8 +65,9 @@ def _limits(kind: pa.DataType) -> tuple[int, int]:
 
 
 def are_alike_in_utc(texts: pa.Array) -> bool:
-    """Whether all of them are times such as `2024-02-29T12:00:00.123456Z`, each with as many digits, of the years 1000
-    to 9899. Whether there is such a day is not looked at. If not, they may be times all the same.
+    """Return whether all texts look like `2024-02-29T12:00:00.123456Z`, with equal numbers of digits.
+
+    The years must be 1000 to 9899. Days are not checked. If the result is False, the texts may still be times.
 
     Args:
         texts: strings.
@@ -82,7 +83,7 @@ def are_alike_in_utc(texts: pa.Array) -> bool:
         return False
     text = np.frombuffer(texts.buffers()[2], np.uint8)[bounds[0] : bounds[-1]].reshape(rows, size)
     form = _ISO_SECONDS + (b"." + b"0" * (size - 21) if size > len(_ISO_SECONDS) + 1 else b"") + b"Z"
-    above = text - np.frombuffer(form, np.uint8)  # what is below comes out as large numbers
+    above = text - np.frombuffer(form, np.uint8)  # unsigned: smaller bytes wrap to large numbers
     most = np.array([9 if letter == ord("0") else 0 for letter in form], np.uint8)
     most[[11, 14, 17]] = 2, 5, 5
     if not (above <= most).all():

@@ -103,7 +103,7 @@ def json_schema(schema: Any, value: str) -> Run:
     return run
 
 
-ROUNDED = "has more digits than float64 holds"
+ROUNDED = "has more digits than float64 can represent"
 CASES: list[Case] = [
     Case(
         "inferred-json", '{"a": 9223372036854775808}', "a=9223372036854775808", inferred('{"a": 9223372036854775808}')

@@ -1,4 +1,4 @@
-"""Records that are not too old."""
+"""The task checker `freshness`."""
 
 from __future__ import annotations
 
@@ -19,13 +19,17 @@ _IN_A_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 class Freshness(TaskCheckerSettings, frozen=True, extra="forbid"):
-    """Passes a work unit whose newest (or oldest) time in `column` is at most `max_age_s` seconds old: by this
-    machine's clock when the attempt ends, or against the newest time in the column `record_time`, such as Kafka's.
+    """Check that the records of a work unit are not too old.
 
-    Times without a zone are UTC, days begin at midnight. Times to come are not too old; records without any are.
+    A time without a zone is in UTC; a date means its midnight. Future times pass. If the records have no times, the check
+    fails.
 
     Attributes:
-        of: which of its times counts.
+        column: the column of times.
+        max_age_s: the greatest age that passes, in seconds.
+        of: whether the newest or the oldest time counts.
+        record_time: the age is measured from the newest time in this column, such as Kafka's timestamp. Left out: from
+            the clock of the executor when the attempt ends.
     """
 
     type: Literal["freshness"] = "freshness"
@@ -54,11 +58,6 @@ class FreshnessCheck(TaskCheck):
         self._record_time: Fraction | None = None
 
     def see(self, batch: pa.RecordBatch) -> None:
-        """Takes note of a batch's times.
-
-        Raises:
-            ConfigurationError: if a column is missing, or has no times.
-        """
         of, record_time = self._settings.of, self._settings.record_time
         self._time = _extreme(self._time, batch, self._settings.column, of)
         if record_time is not None:
@@ -78,21 +77,21 @@ class FreshnessCheck(TaskCheck):
 
 
 def _extreme(known: Fraction | None, batch: pa.RecordBatch, column: str, of: str) -> Fraction | None:
-    """The newest or oldest of a time known and those of a column: seconds since 1970."""
+    """Return the newest or oldest of a known time and the times of a column, in seconds since 1970."""
     kind = _time_type(batch.schema, column)
     ends = pc.min_max(batch.column(column))
-    found = ends["max" if of == "newest" else "min"]
-    if not found.is_valid:
+    end = ends["max" if of == "newest" else "min"]
+    if not end.is_valid:
         return known
     if pa.types.is_date32(kind):
-        at = Fraction(found.value * 86_400)
+        at = Fraction(end.value * 86_400)
     else:
-        at = Fraction(found.value, _IN_A_SECOND[getattr(kind, "unit", "ms")])
+        at = Fraction(end.value, _IN_A_SECOND[getattr(kind, "unit", "ms")])
     return at if known is None else max(known, at) if of == "newest" else min(known, at)
 
 
 def _time_type(schema: pa.Schema, column: str) -> pa.DataType:
-    """The type of a column of times. Raises as `field_of`."""
+    """Return the type of a column of times. Errors as of `field_of`."""
     return field_of(schema, column, "freshness", _is_time, "timestamps or dates").type
 
 

@@ -1,4 +1,4 @@
-"""JSON objects into columns of declared types, or of such as are inferred and pinned."""
+"""The converter `json`."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from distcommit.core.interfaces.constructs import Converted, KeptSchemas
 
 
 class DatasetFields(BaseModel, frozen=True, extra="forbid"):
-    """What some datasets do with fields that are not known.
+    """The evolution of the datasets whose names match a pattern.
 
     Attributes:
-        match: their names, with `*` and `?`; the first that matches holds.
-        evolution: as that of the converter.
+        match: the pattern, with `*` and `?`. The first match applies.
+        evolution: as of the converter.
     """
 
     match: str = Field(min_length=1)
@@ -30,25 +30,26 @@ class DatasetFields(BaseModel, frozen=True, extra="forbid"):
 
 
 class JsonConverter(ConverterSettings, frozen=True, extra="forbid", ignored_types=(cached_property,)):
-    """Reads a column of JSON objects, bytes or text; each field becomes a column.
+    """Converter of JSON objects in a column of text or bytes. Each field becomes a column.
 
-    Absent and null fields, and null values, give null. Fields that are not declared are ignored; of a name that an
-    object has twice, the last counts, and each has to be of its type. Turned away is what is not UTF-8 or not one JSON
-    object, a field of another type or out of its type's range, `NaN` and `Infinity`, a decimal with more digits than
-    its column has, and what is nested about a thousand deep. Dates and timestamps are ISO 8601 text (`2024-02-29`,
-    `2024-02-29T12:00:00.5+01:00`); timestamps are in UTC where they name no zone, and digits beyond microseconds are
-    rounded. Decimals are numbers, or the text of them.
+    Missing fields, null fields and null values become null. Undeclared fields are ignored. If an object has a name
+    twice, the last value counts, but both must have the field's type. A record is rejected if its value is not UTF-8,
+    is not a single JSON object, has a field of a wrong type or out of range, contains `NaN` or `Infinity`, has a
+    decimal with too many digits, or is nested about a thousand deep. Dates and timestamps are ISO 8601 text
+    (`2024-02-29`, `2024-02-29T12:00:00.5+01:00`). A timestamp without a zone is in UTC; digits beyond microseconds are
+    rounded. Decimals are numbers or text.
 
-    Without declared fields they are inferred from the first batch of a dataset that has an object, and known to all
-    that read it in that run and, once what was read is published, in later ones.
+    Without `fields`, they are inferred from the first batch of a dataset that has an object. All tasks of the run use
+    them. Later runs use them once the records are published.
 
     Attributes:
-        fields: `{NAME: TYPE}` of each; left out: they are inferred.
-        evolution: what becomes of fields that are not among those inferred before: they become columns, too (`evolve`),
-            are ignored (`pin`), or fail the work unit (`fail`). A type never changes: another one is turned away.
-        datasets: the evolution of some datasets; the others have the one that stands beside.
-        column: the column that is read.
-        keep_column: whether it stays beside the fields.
+        fields: `{NAME: TYPE}`. Left out: the fields are inferred.
+        evolution: the policy for a field that was not inferred before: it becomes a column (`evolve`), is ignored
+            (`pin`), or fails the work unit (`fail`). A field's type never changes; records with another type are
+            rejected.
+        datasets: the evolution of some datasets. It precedes `evolution`.
+        column: the column of objects.
+        keep_column: whether this column stays beside the fields.
     """
 
     type: Literal["json"]
@@ -61,8 +62,8 @@ class JsonConverter(ConverterSettings, frozen=True, extra="forbid", ignored_type
     @model_validator(mode="after")
     def _has_types_of_json(self) -> JsonConverter:
         if self.fields is not None:
-            if said := sorted(self.model_fields_set & {"evolution", "datasets"}):
-                raise ValueError(f"{said[0]} is of fields that are inferred, and these are declared: leave one out")
+            if given := sorted(self.model_fields_set & {"evolution", "datasets"}):
+                raise ValueError(f"{given[0]} must not be set with fields: it applies to inferred fields only")
             reader_of(columns_of(self.fields))
         return self
 

@@ -1,11 +1,11 @@
-"""How a job file writes the type of a column, and what it is in Arrow.
+"""Types of columns as a job file writes them, and their Arrow types.
 
 id: int64
 price: decimal(18, 2)
 tags: [string]                          # a list
 address: {street: string, no: int32}    # a struct
-counts: {"*": int64}                    # a map: whatever names there are
-odd: {"**": int64}                      # a struct with a field `*`: names of stars alone have one more
+counts: {"*": int64}                    # a map with keys of any name
+odd: {"**": int64}                      # a struct with the field `*`: a name of stars only gets one more star
 
 """
 
@@ -29,33 +29,33 @@ _SCALARS = {
     "timestamp": pa.timestamp("us", "UTC"),
 }
 JSON_TEXT = pa.json_()
-"""The type of a JSON value that is kept as text, whatever it is; no job file writes it."""
+"""The type of a JSON value that is kept as text. It can't be written in a job file."""
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
 _DEEPEST = 50
 
 
 def field_name(written: str) -> str:
-    """Return the name of a field that is written so. As `*` is a map, names of stars alone have one star more."""
+    """Return the name of a field as written in a job file. A name of stars only has one more star there."""
     return written[1:] if len(written) > 1 and not written.strip("*") else written
 
 
 def written_name(name: str) -> str:
-    """Return how the name of a field is written."""
+    """Return a field's name as a job file writes it."""
     return f"{name}*" if name and not name.strip("*") else name
 
 
 def arrow_type(written: object, depth: int = 0) -> pa.DataType:
-    """The type that is written so.
+    """Parse a type.
 
     Args:
-        written: as in the module's examples.
-        depth: how many types it stands in.
+        written: the type as in the module's examples.
+        depth: the number of enclosing types.
 
     Raises:
-        ValueError: if it is none; with the types that there are.
+        ValueError: if it is not a type; lists the types.
     """
     if depth > _DEEPEST:
-        raise ValueError(f"types are nested more than {_DEEPEST} deep")
+        raise ValueError(f"types must not be nested more than {_DEEPEST} deep")
     match written:
         case str() if written in _SCALARS:
             return _SCALARS[written]
@@ -70,7 +70,7 @@ def arrow_type(written: object, depth: int = 0) -> pa.DataType:
         case Mapping() if written and all(isinstance(name, str) for name in written):
             return pa.struct([(field_name(name), arrow_type(below, depth + 1)) for name, below in written.items()])
     raise ValueError(
-        f"a type is one of {', '.join(_SCALARS)}, decimal(PRECISION, SCALE) of at most 38 digits, [TYPE] for a list,"
+        f"a type must be one of {', '.join(_SCALARS)}, decimal(PRECISION, SCALE) of at most 38 digits, [TYPE] for a list,"
         f' {{NAME: TYPE, ...}} for a struct, {{"*": TYPE}} for a map; found {written!r:.100}'
     )
 
@@ -81,11 +81,11 @@ def _checked(written: object) -> object:
 
 
 ColumnType = Annotated[Any, AfterValidator(_checked)]
-"""A type as a job file writes it."""
+"""A type in a job file."""
 
 
 def stored_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type of what is read: text in the place of `arrow.json`."""
+    """Return a type with text in place of each `arrow.json`."""
     if kind == JSON_TEXT:
         return pa.string()
     if pa.types.is_struct(kind):

@@ -200,9 +200,9 @@ def test_branches_that_are_named_are_fine(settings: dict[str, Any], branches: li
 )
 def test_branches_that_are_not_named_or_not_there_are_told(settings: dict[str, Any]) -> None:
     made = fork(settings)
-    with pytest.raises(ValueError, match=r"b is no branch, c is sent nothing"):
+    with pytest.raises(ValueError, match=r"b is not a branch, c receives nothing"):
         made.check_branches(["a", "c"])
-    with pytest.raises(ValueError, match=r"other: c is sent nothing"):
+    with pytest.raises(ValueError, match=r"other: c receives nothing"):
         made.check_branches(["a", "b", "c"])
 
 

@@ -1,4 +1,4 @@
-"""Avro messages whose schemas are in a registry."""
+"""The converter `avro`."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class _AvroDecoder:
 class AvroConverter(
     RegistryConverter, frozen=True, extra="forbid", ignored_types=(cached_property,), populate_by_name=True
 ):
-    """Reads Avro by a schema registry.
+    """Converter of Avro messages whose schemas are in a schema registry.
 
-    Turned away are also: datums that end too early, or have bytes left, text that is not UTF-8, decimals with more
-    digits than their precision, and times that are not within a day. With `evolution: pin`, records are resolved as
-    Avro's specification says: fields by name or alias, defaults for those that are missing, numbers made wider. Times
-    of another unit, whose numbers would be other times, are turned away.
+    A record is also rejected if its datum ends too early or has extra bytes, its text is not UTF-8, a decimal has more
+    digits than its precision, or a time of day is not within a day. With `evolution: pin`, records are resolved as
+    Avro's specification demands: fields by name or alias, defaults for missing fields, promotion to wider numbers. A
+    time of another unit is rejected, because its number would mean another time.
     """
 
     type: Literal["avro"]
@@ -44,8 +44,8 @@ class AvroConverter(
 
     def decoder(self, writer: FoundSchema, reader: FoundSchema | None) -> Decoder:
         parsed = [
-            parse(found.text, [text for _, text in found.references]) if found is not None else None
-            for found in (writer, reader)
+            parse(schema.text, [text for _, text in schema.references]) if schema is not None else None
+            for schema in (writer, reader)
         ]
         assert parsed[0] is not None
         return _AvroDecoder(AvroReader(parsed[0], parsed[1], self.column))

@@ -1,4 +1,4 @@
-"""JSON messages whose schemas are in a registry."""
+"""The converter `json_schema`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _JsonSchemaDecoder:
         try:
             self._reader = JsonReader(schema)
         except (ValueError, TypeError) as error:
-            raise UnusableSchemaError(f"it has no columns: {error}") from error
+            raise UnusableSchemaError(f"the schema has no columns: {error}") from error
 
     def decode(self, framed: Framed) -> Iterator[Decoded]:
         read = self._reader.read(framed.messages())
@@ -34,19 +34,18 @@ class _JsonSchemaDecoder:
         wrong = dict(read.rejected)
         for name in self._required:
             for number in numbers[np.asarray(pc.is_null(records.column(name)))].tolist():
-                wrong.setdefault(number, f"{name} is not there, and is required")
+                wrong.setdefault(number, f"{name} is missing, but required")
         yield Decoded(records, numbers, wrong)
 
 
 class JsonSchemaConverter(
     RegistryConverter, frozen=True, extra="forbid", ignored_types=(cached_property,), populate_by_name=True
 ):
-    """Reads JSON by a schema registry.
+    """Converter of JSON messages whose schemas are in a schema registry.
 
-    Types are checked, and that required properties of the message itself are there and not null, but for those that
-    null is a type of; no other rule of a schema is: what else has to hold, a row checker says. Otherwise as the
-    converter `json`.
-    With `evolution: pin`, a message is read with the pinned schema's columns.
+    It checks types, and that required properties at the top level exist; they must not be null unless null is one of
+    their types. Other rules of the schema are not checked: use row checkers. Values are read as by the converter
+    `json`. With `evolution: pin`, a message is read with the pinned schema's columns.
     """
 
     type: Literal["json_schema"]
@@ -60,7 +59,7 @@ class JsonSchemaConverter(
             )
         except ImportError as error:
             raise ConfigurationError(
-                "what reads JSON schemas is not installed",
+                "the reader of JSON schemas is not installed",
                 expected="distcommit[registry], on the driver's machine and on each executor's",
                 found=str(error),
                 todo="pip install 'distcommit[registry]'",

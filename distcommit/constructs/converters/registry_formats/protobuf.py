@@ -1,4 +1,4 @@
-"""Protobuf messages whose schemas are in a registry."""
+"""The converter `protobuf`."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from distcommit.core.errors import ConfigurationError
 class ProtobufConverter(
     RegistryConverter, frozen=True, extra="forbid", ignored_types=(cached_property,), populate_by_name=True
 ):
-    """Reads Protobuf by a schema registry, with the official parser and ptars.
+    """Converter of Protobuf messages whose schemas are in a schema registry, by the official parser and ptars.
 
-    A field without presence that a message does not have is its type's default, one with presence (`optional`, `oneof`,
-    messages, wrappers) is null. Timestamps and durations have microseconds; enums are text, a number without a name is
-    its digits; a message within itself, or without fields, is its bytes. Records of another message of the same file
-    come in a piece of their own.
+    A missing field without presence has its type's default. A missing field with presence (`optional`, `oneof`,
+    messages, wrappers) is null. Timestamps and durations have microseconds. Enums are text; a number without a name is
+    its digits. A message that contains itself, or has no fields, is its bytes. Records of different messages of one
+    file are returned separately.
 
-    Turned away are also: dates that are not whole, times beyond a day, timestamps and durations beyond the range that
-    Protobuf gives them, numbers that a closed enum does not have, and messages that lack a required field. A schema
-    with a group, or with an edition's delimited field, can't be read. With `evolution: pin`, a message is read as the
-    pinned version's of the same place: fields that this does not have are passed over, and a number that its type can't
-    hold is turned away.
+    A record is also rejected if it has an incomplete date, a time beyond a day, a timestamp or duration beyond
+    Protobuf's range, a number that a closed enum does not have, or lacks a required field. A schema with a group, or
+    with a delimited field of an edition, can't be read. With `evolution: pin`, a message is read as the message at the
+    same place in the pinned version: fields that it does not have are ignored, and a number that its type can't hold
+    rejects the record.
     """
 
     type: Literal["protobuf"]
@@ -35,7 +35,7 @@ class ProtobufConverter(
             from distcommit.constructs.registry.protobuf_schema import schema_of  # noqa: PLC0415 - an extra
         except ImportError as error:
             raise ConfigurationError(
-                "what reads Protobuf is not installed",
+                "the reader of Protobuf is not installed",
                 expected="distcommit[registry], on the driver's machine and on each executor's",
                 found=str(error),
                 todo="pip install 'distcommit[registry]'",
