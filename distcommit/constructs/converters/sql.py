@@ -77,7 +77,7 @@ class Sql(ConverterSettings, frozen=True, extra="forbid", ignored_types=(cached_
     def _one_by_one(
         self, batch: pa.RecordBatch, make: Callable[[pa.RecordBatch], Made], schema: pa.Schema
     ) -> Converted:
-        """Convert a batch in which an expression failed: first the rows that can't fail, then the others by bisection."""
+        """Convert a failed batch: first the rows that can't fail, then the others by bisection."""
         import duckdb  # noqa: PLC0415 - an extra of its own
 
         rows = pa.array(range(batch.num_rows), pa.int64())

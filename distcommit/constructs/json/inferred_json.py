@@ -102,8 +102,8 @@ class InferredFields:
                 "records have too many fields to infer columns",
                 expected=f"at most {_MOST_FIELDS}",
                 found=f"{len(paths)}, such as {paths[-1]!r:.100}",
-                todo="declare the converter's fields, with a map ({'*': TYPE}) for keys of any name; or, once some fields are"
-                " inferred, set evolution to pin",
+                todo="declare the converter's fields, with a map ({'*': TYPE}) for keys of any name;"
+                " or, once some fields are inferred, set evolution to pin",
             )
         if self.fields is not None and self.evolution == "fail":
             new = [path for path in paths if path not in set(known)]

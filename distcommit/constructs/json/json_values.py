@@ -59,9 +59,7 @@ def _exact_float(value: msgspec.Raw) -> float | None:
     """
     found: float | None = _FLOATS.decode(value)
     if found is not None and Decimal(repr(found)) != Decimal(text := bytes(value).strip().decode()):
-        raise ValueError(
-            f"{text[:50]} has more digits than float64 can represent: declare the field as a decimal or float64"
-        )
+        raise ValueError(f"{text[:50]} has more digits than float64 can represent: declare it as decimal or float64")
     return found
 
 
@@ -97,7 +95,7 @@ def python_type(kind: pa.DataType, exact_floats: bool) -> Any:
     """
     if pa.types.is_struct(kind):
         below = {f.name: _or_null(f.type, exact_floats) for f in kind}
-        # The decoder (0.22) takes a name that is not ASCII for the empty name, until its UTF-8 is cached. Encoding does.
+        # The decoder (0.22) takes a name that is not ASCII for the empty name, until encoding has cached its UTF-8.
         msgspec.json.encode(list(below))
         return TypedDict("Fields", below, total=False)  # type: ignore[operator]
     if pa.types.is_list(kind):

@@ -70,8 +70,8 @@ def arrow_type(written: object, depth: int = 0) -> pa.DataType:
         case Mapping() if written and all(isinstance(name, str) for name in written):
             return pa.struct([(field_name(name), arrow_type(below, depth + 1)) for name, below in written.items()])
     raise ValueError(
-        f"a type must be one of {', '.join(_SCALARS)}, decimal(PRECISION, SCALE) of at most 38 digits, [TYPE] for a list,"
-        f' {{NAME: TYPE, ...}} for a struct, {{"*": TYPE}} for a map; found {written!r:.100}'
+        f"a type must be one of {', '.join(_SCALARS)}, decimal(PRECISION, SCALE) of at most 38 digits, [TYPE] for a"
+        f' list, {{NAME: TYPE, ...}} for a struct, {{"*": TYPE}} for a map; found {written!r:.100}'
     )
 
 

@@ -14,7 +14,7 @@ from distcommit.custom_class import CustomClass
 class PythonSink(
     CustomClass, SinkSettings, interface=Sink, section="sink", unguarded=frozenset({"open_writer"}), frozen=True
 ):
-    """Writes to a custom sink: a subclass of `Sink`."""
+    """A custom sink: a subclass of `Sink`."""
 
     type: Literal["python"]
 

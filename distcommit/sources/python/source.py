@@ -19,7 +19,7 @@ class PythonSource(
     not_forwarded=frozenset({"named_by", "named_now"}),
     frozen=True,
 ):
-    """Reads from a custom source: a subclass of `Source`."""
+    """A custom source: a subclass of `Source`."""
 
     is_imported: ClassVar[bool] = True
     type: Literal["python"]
