@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
-from typing import ClassVar, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 import pyarrow as pa
 from pydantic import BaseModel
@@ -31,6 +31,13 @@ class ConverterSettings(ConstructSettings, Converter, frozen=True, extra="forbid
     """The section of a converter that computes its columns even if not all input columns are known."""
 
     groups_schemas: ClassVar[bool] = True
+    process_local: ClassVar[frozenset[str]] = frozenset()
+    """Cached properties that are not pickled: each process has its own."""
+
+    def __getstate__(self) -> dict[Any, Any]:
+        state = super().__getstate__()
+        cached = {name: value for name, value in state["__dict__"].items() if name not in self.process_local}
+        return {**state, "__dict__": cached}
 
     @abstractmethod
     def convert_columns(self, columns: Columns) -> Columns:

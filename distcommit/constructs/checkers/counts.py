@@ -57,10 +57,10 @@ class RowCountOfSource(_CountChecker, frozen=True, extra="forbid"):
     tolerance: float = Field(default=0, ge=0, allow_inf_nan=False)
 
     def outcome(self, counts: BranchCounts) -> tuple[bool, str]:
-        found = counts.written + counts.rejected + counts.filtered
+        total = counts.written + counts.rejected + counts.filtered
         about = f" within {self.tolerance:.4g} of it" if self.tolerance else ""
-        return abs(found - counts.read) <= Fraction(str(self.tolerance)) * counts.read, (
-            f"expected {counts.read:,} records as read{about}, found {found:,}:"
+        return abs(total - counts.read) <= Fraction(str(self.tolerance)) * counts.read, (
+            f"expected {counts.read:,} records as read{about}, found {total:,}:"
             f" {counts.written:,} written, {counts.rejected:,} rejected, {counts.filtered:,} filtered"
         )
 

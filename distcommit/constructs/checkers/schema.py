@@ -67,5 +67,5 @@ class SchemaCheck(TaskCheck):
             self._misfits.update(dict.fromkeys(self._settings.misfits(batch.schema)))
 
     def outcome(self, counts: BranchCounts) -> tuple[bool, str]:
-        found = "; ".join(self._misfits) or ("just that" if self._checked is not None else "no records")
-        return not self._misfits, f"expected columns {in_words(self._settings.columns)}, found {found}"
+        misfits = "; ".join(self._misfits) or ("just that" if self._checked is not None else "no records")
+        return not self._misfits, f"expected columns {in_words(self._settings.columns)}, found {misfits}"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any, Literal
+from typing import ClassVar, Literal
 
 import pyarrow as pa
 from pydantic import BaseModel, Field, model_validator
 
+from distcommit.constructs.conditions.literals import is_text
 from distcommit.constructs.json.inferred_json import Evolution, InferredFields, columns_of, reader_of
 from distcommit.constructs.json.json_records import JsonRecords
 from distcommit.constructs.schemas.column_types import ColumnType
@@ -52,6 +53,8 @@ class JsonConverter(ConverterSettings, frozen=True, extra="forbid", ignored_type
         keep_column: whether this column stays beside the fields.
     """
 
+    process_local: ClassVar[frozenset[str]] = frozenset({"_inferred"})
+
     type: Literal["json"]
     fields: dict[str, ColumnType] | None = Field(default=None, min_length=1)
     evolution: Evolution = "evolve"
@@ -75,24 +78,20 @@ class JsonConverter(ConverterSettings, frozen=True, extra="forbid", ignored_type
     def _inferred(self) -> InferredFields:
         return InferredFields(self.evolution)
 
-    def __getstate__(self) -> dict[Any, Any]:
-        state = super().__getstate__()
-        return {**state, "__dict__": {k: v for k, v in state["__dict__"].items() if k != "_inferred"}}
-
     def convert_columns(self, columns: Columns) -> Columns:
-        field_of(columns, self.column, "json", _is_text, "binary or string")
+        field_of(columns, self.column, "json", is_text, "binary or string")
         kept = columns.beside(self.column, self.keep_column)
         if self.fields is None:
             return Columns().with_known(kept.known)
         return unique_names(kept.with_known([*kept.known, *columns_of(self.fields)]), "json")
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
-        field_of(batch.schema, self.column, "json", _is_text, "binary or string")
+        field_of(batch.schema, self.column, "json", is_text, "binary or string")
         columns, read = self._read(batch.column(self.column))
         beside = Columns.of(batch.schema).beside(self.column, self.keep_column)
         schema = unique_names(Columns.of(pa.schema([*beside.known, *columns])), "json").known
-        kept = batch if self.keep_column else batch.drop_columns([self.column])
-        taken = kept.columns if read.rows is None else [column.take(read.rows) for column in kept.columns]
+        remaining = batch if self.keep_column else batch.drop_columns([self.column])
+        taken = remaining.columns if read.rows is None else [column.take(read.rows) for column in remaining.columns]
         yield Converted(pa.RecordBatch.from_arrays([*taken, *read.columns], schema=schema), read.rows, read.rejected)
 
     def begin_work_unit(self, dataset_urn: str) -> None:
@@ -113,8 +112,3 @@ class JsonConverter(ConverterSettings, frozen=True, extra="forbid", ignored_type
             return self._inferred.read(values)
         columns = columns_of(self.fields)
         return columns, reader_of(columns).read(values)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    t = pa.types
-    return bool(t.is_binary(kind) or t.is_large_binary(kind) or t.is_string(kind) or t.is_large_string(kind))

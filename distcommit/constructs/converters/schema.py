@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any, Literal
+from typing import ClassVar, Literal
 
 import pyarrow as pa
 from pydantic import BaseModel, Field, model_validator
@@ -58,16 +58,14 @@ class SchemaConverter(SchemaPolicy, ConverterSettings, frozen=True, extra="forbi
         datasets: the policies of some datasets. They precede the converter's own.
     """
 
+    process_local: ClassVar[frozenset[str]] = frozenset({"_held"})
+
     type: Literal["schema"]
     datasets: tuple[DatasetSchemaPolicy, ...] = ()
 
     @cached_property
     def _held(self) -> HeldSchemas:
         return HeldSchemas(self.evolution, self.on_incompatible)
-
-    def __getstate__(self) -> dict[Any, Any]:
-        state = super().__getstate__()
-        return {**state, "__dict__": {k: v for k, v in state["__dict__"].items() if k != "_held"}}
 
     def convert_columns(self, columns: Columns) -> Columns:
         pins = any(policy.evolution == "pin" for policy in (self, *self.datasets))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from importlib.util import find_spec
-from typing import Any, Literal
+from typing import ClassVar, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,6 +30,8 @@ class Sql(ConverterSettings, frozen=True, extra="forbid", ignored_types=(cached_
         columns: `{NAME: EXPRESSION}`. The result replaces the column of that name, or is added.
     """
 
+    process_local: ClassVar[frozenset[str]] = frozenset({"_expressions"})
+
     type: Literal["sql"]
     where: str = ""
     columns: dict[str, str] = Field(default_factory=dict)
@@ -45,10 +47,6 @@ class Sql(ConverterSettings, frozen=True, extra="forbid", ignored_types=(cached_
     @cached_property
     def _expressions(self) -> SqlExpressions:
         return SqlExpressions(self.where, self.columns)
-
-    def __getstate__(self) -> dict[Any, Any]:
-        state = super().__getstate__()
-        return {**state, "__dict__": {k: v for k, v in state["__dict__"].items() if k != "_expressions"}}
 
     def convert_columns(self, columns: Columns) -> Columns:
         unique_names(columns, "sql")

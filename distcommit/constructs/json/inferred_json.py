@@ -86,9 +86,9 @@ class InferredFields:
         columns = columns_of(self.fields or {})
         return columns, reader_of(columns, exact_floats=True).read(values)
 
-    def _take_in(self, found: Fields) -> None:
+    def _take_in(self, new: Fields) -> None:
         """Add the fields of records, and those that other tasks stored before."""
-        while (wanted := added(self.fields or {}, found)) != (self.fields or {}):
+        while (wanted := added(self.fields or {}, new)) != (self.fields or {}):
             if self.fields is not None and self.evolution == "pin":
                 return
             self._check(wanted)

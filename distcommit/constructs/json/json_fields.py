@@ -31,15 +31,15 @@ def fields_in(values: pa.Array) -> dict[str, Any]:
 
 def names_in(values: pa.Array) -> dict[str, Any]:
     """Return the fields of all objects, and names without a type yet: None, `[None]` or `{}`."""
-    found: Any = {}
+    names: Any = {}
     for value in values.to_pylist():
         try:
             record = msgspec.json.decode(value) if value is not None else None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
         if isinstance(record, dict):
-            found = _seen(found, record, 0)
-    return dict(found)
+            names = _seen(names, record, 0)
+    return dict(names)
 
 
 def typed(names: Fields) -> dict[str, Any]:
@@ -63,10 +63,10 @@ def _wire_type(written: Any) -> pa.DataType:
     return arrow_type(written)
 
 
-def added(known: Fields, found: Fields) -> dict[str, Any]:
+def added(known: Fields, new: Fields) -> dict[str, Any]:
     """Return the known fields unchanged, followed by further fields, at all levels."""
-    merged = {name: _added(written, found[name]) if name in found else written for name, written in known.items()}
-    return merged | {name: written for name, written in found.items() if name not in known}
+    merged = {name: _added(written, new[name]) if name in new else written for name, written in known.items()}
+    return merged | {name: written for name, written in new.items() if name not in known}
 
 
 def paths_in(fields: Fields, before: str = "") -> list[str]:
@@ -83,10 +83,10 @@ def _paths(written: Any, path: str) -> list[str]:
     return [path]
 
 
-def _added(known: Any, found: Any) -> Any:
-    match known, found:
+def _added(known: Any, new: Any) -> Any:
+    match known, new:
         case dict(), dict():
-            return added(known, found)
+            return added(known, new)
         case [below], [other]:
             return [_added(below, other)]
     return known

@@ -92,28 +92,28 @@ class JsonReader:
         return None if at_once is None else JsonRecords(at_once)
 
     def _one_by_one(self, values: pa.Array) -> JsonRecords:
-        made: list[Any] = []
+        records: list[Any] = []
         rows: list[int] = []
         rejected: dict[int, str] = {}
         for row, value in enumerate(values.to_pylist()):
             try:
                 record = {} if value is None else self._decoder.decode(_text(value))
-                made.append(exact(record, self._struct) if self._is_exact else record)
+                records.append(exact(record, self._struct) if self._is_exact else record)
                 rows.append(row)
             except _BY_RECORD as error:
                 rejected[row] = reason(error, value)
         try:
-            array = _within_calendar(made, self._stored)
+            array = _within_calendar(records, self._stored)
         except _BY_RECORD:
-            kept = []
-            for row, record in zip(rows, made, strict=True):
+            valid = []
+            for row, record in zip(rows, records, strict=True):
                 try:
                     _within_calendar([record], self._stored)
-                    kept.append((row, record))
+                    valid.append((row, record))
                 except _BY_RECORD as error:
                     rejected[row] = reason(error, values[row].as_py())
-            rows = [row for row, _ in kept]
-            array = pa.array([record for _, record in kept], self._stored)
+            rows = [row for row, _ in valid]
+            array = pa.array([record for _, record in valid], self._stored)
         return JsonRecords(array.flatten(), pa.array(rows, pa.int64()) if rejected else None, rejected)
 
     def _at_once(self, values: pa.Array, known: pa.Schema | None = None) -> list[pa.Array] | None:
@@ -229,7 +229,7 @@ def _may_hide(texts: pa.Array, joined: pa.Buffer) -> bool:
 
 def _may_be_deep(schema: pa.Schema) -> bool:
     """Return whether values of a schema may be nested deeper than both readers accept."""
-    return any(_levels(each.type) >= _SHALLOW for each in schema)
+    return any(_levels(column.type) >= _SHALLOW for column in schema)
 
 
 def _levels(kind: pa.DataType) -> int:
@@ -252,8 +252,8 @@ def _is_deep(texts: pa.Array, joined: pa.Buffer) -> bool:
 
 def _opens(text: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
     """Return by byte whether it is `{` or `[`, which differ by one bit."""
-    found: npt.NDArray[np.bool_] = (text | 0x20) == ord("{")
-    return found
+    opens: npt.NDArray[np.bool_] = (text | 0x20) == ord("{")
+    return opens
 
 
 def _has_tiny(text: pa.Buffer) -> bool:
@@ -279,10 +279,10 @@ def _contains(text: pa.Buffer, wanted: bytes) -> bool:
 
 def _has(part: npt.NDArray[np.uint8], wanted: bytes) -> bool:
     """Return whether the bytes contain a text. Ten times as fast as `in` if its first letter is rare."""
-    found = np.flatnonzero(part[: len(part) - len(wanted) + 1] == wanted[0])
+    positions = np.flatnonzero(part[: len(part) - len(wanted) + 1] == wanted[0])
     for index, letter in enumerate(wanted[1:], 1):
-        found = found[part[found + index] == letter]
-    return len(found) > 0
+        positions = positions[part[positions + index] == letter]
+    return len(positions) > 0
 
 
 def _parts(text: pa.Buffer, overlap: int = 0) -> Iterator[npt.NDArray[np.uint8]]:
@@ -326,8 +326,8 @@ def _typed(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _all_match(array: pa.Array, pattern: str) -> bool:
-    found: bool = pc.all(pc.match_substring_regex(array, pattern + "$"), min_count=0).as_py()
-    return found
+    matches: bool = pc.all(pc.match_substring_regex(array, pattern + "$"), min_count=0).as_py()
+    return matches
 
 
 def _wire_type(kind: pa.DataType) -> pa.DataType:

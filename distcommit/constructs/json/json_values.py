@@ -57,10 +57,10 @@ def _exact_float(value: msgspec.Raw) -> float | None:
         msgspec.DecodeError: if the value is not a number.
         ValueError: if float64 can't represent all of its digits.
     """
-    found: float | None = _FLOATS.decode(value)
-    if found is not None and Decimal(repr(found)) != Decimal(text := bytes(value).strip().decode()):
+    number: float | None = _FLOATS.decode(value)
+    if number is not None and Decimal(repr(number)) != Decimal(text := bytes(value).strip().decode()):
         raise ValueError(f"{text[:50]} has more digits than float64 can represent: declare it as decimal or float64")
-    return found
+    return number
 
 
 def _whole_numbers(bits: int) -> Any:
@@ -79,8 +79,8 @@ _PYTHON_TYPES: dict[pa.DataType, Any] = {
 
 
 def _or_null(kind: pa.DataType, exact_floats: bool) -> Any:
-    found = python_type(kind, exact_floats)
-    return found if found is msgspec.Raw else found | None
+    decoded = python_type(kind, exact_floats)
+    return decoded if decoded is msgspec.Raw else decoded | None
 
 
 def python_type(kind: pa.DataType, exact_floats: bool) -> Any:

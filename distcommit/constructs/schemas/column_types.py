@@ -59,8 +59,8 @@ def arrow_type(written: object, depth: int = 0) -> pa.DataType:
     match written:
         case str() if written in _SCALARS:
             return _SCALARS[written]
-        case str() if found := _DECIMAL.fullmatch(written):
-            precision, scale = int(found[1]), int(found[2])
+        case str() if digits := _DECIMAL.fullmatch(written):
+            precision, scale = int(digits[1]), int(digits[2])
             if 1 <= precision <= 38 and scale <= precision:
                 return pa.decimal128(precision, scale)
         case [items]:

@@ -74,7 +74,7 @@ def _is_narrower_scalar(kind: pa.DataType, declared: pa.DataType) -> bool:
         if bool(kind.tz) != bool(declared.tz):
             return False
         kind = pa.timestamp(kind.unit, declared.tz)  # zones affect only the display of times
-    both = [pa.schema([pa.field("", each)]) for each in (declared, kind)]
+    both = [pa.schema([pa.field("", side)]) for side in (declared, kind)]
     return bool(pa.unify_schemas(both, promote_options="permissive").field(0).type == declared)
 
 

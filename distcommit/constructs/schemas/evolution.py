@@ -37,18 +37,18 @@ class Compared:
     reasons: tuple[str, ...] = ()
 
 
-def compared(known: pa.Schema, found: pa.Schema) -> Compared:
+def compared(earlier: pa.Schema, later: pa.Schema) -> Compared:
     """Compare a schema with the earlier ones.
 
     Args:
-        known: the common schema of the earlier ones.
-        found: the new schema.
+        earlier: the common schema of the earlier ones.
+        later: the new schema.
     """
     reasons: list[str] = []
-    fields = _fields(list(known), list(found), "", reasons)
+    fields = _fields(list(earlier), list(later), "", reasons)
     if reasons:
         return Compared("incompatible", None, tuple(reasons))
-    same = {_bare(field) for field in known} == {_bare(field) for field in found}
+    same = {_bare(field) for field in earlier} == {_bare(field) for field in later}
     return Compared("identical" if same else "compatible", pa.schema(fields))
 
 
@@ -57,13 +57,13 @@ def nullable(schema: pa.Schema) -> pa.Schema:
 
     Then a column or field of only one of two schemas is compatible.
     """
-    return pa.schema([pa.field(each.name, _nullable(each.type)) for each in schema])
+    return pa.schema([pa.field(field.name, _nullable(field.type)) for field in schema])
 
 
 def _nullable(kind: pa.DataType) -> pa.DataType:
     of = pa.types
     if of.is_struct(kind):
-        return pa.struct([pa.field(each.name, _nullable(each.type)) for each in kind])
+        return pa.struct([pa.field(field.name, _nullable(field.type)) for field in kind])
     if of.is_list(kind):
         return pa.list_(_nullable_item(kind))
     if of.is_large_list(kind):
@@ -83,9 +83,9 @@ def _bare(field: pa.Field) -> pa.Field:
     return field.remove_metadata()
 
 
-def _fields(known: Sequence[pa.Field], found: Sequence[pa.Field], path: str, reasons: list[str]) -> list[pa.Field]:
-    """Return the fields of both, those of `known` first. Appends incompatibilities to `reasons`."""
-    before, now = {field.name: field for field in known}, {field.name: field for field in found}
+def _fields(earlier: Sequence[pa.Field], later: Sequence[pa.Field], path: str, reasons: list[str]) -> list[pa.Field]:
+    """Return the fields of both, those of `earlier` first. Appends incompatibilities to `reasons`."""
+    before, now = {field.name: field for field in earlier}, {field.name: field for field in later}
     merged = []
     for name in dict.fromkeys((*before, *now)):
         old, new = before.get(name), now.get(name)

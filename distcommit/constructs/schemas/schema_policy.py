@@ -52,7 +52,7 @@ class HeldSchemas:
         """The schema that records are converted to; None before the first record, and without `pin`."""
         return self.newest if self.evolution == "pin" else None
 
-    def admit(self, found: pa.Schema) -> str:
+    def admit(self, schema: pa.Schema) -> str:
         """Accept the records of a schema, or return their rejection reason.
 
         Raises:
@@ -61,34 +61,34 @@ class HeldSchemas:
         """
         if self.newest is None and self.ids and self.kept is not None:
             self.newest = _read(self.kept.schema(self.ids[-1]))
-        if found not in self._answers:
-            self._answers[found] = self._take_in(found)
-        return self._answers[found]
+        if schema not in self._answers:
+            self._answers[schema] = self._take_in(schema)
+        return self._answers[schema]
 
-    def _take_in(self, found: pa.Schema) -> str:
+    def _take_in(self, schema: pa.Schema) -> str:
         while self.newest is None or self.evolution != "pin":
-            wanted, reason = self._with(found)
+            wanted, reason = self._with(schema)
             if reason or (self.newest is not None and wanted.equals(self.newest)):
                 return reason
             self._put(wanted)
         return ""
 
-    def _with(self, found: pa.Schema) -> tuple[pa.Schema, str]:
+    def _with(self, schema: pa.Schema) -> tuple[pa.Schema, str]:
         """Return the common schema of the earlier ones and this one, or a rejection reason."""
         if self.newest is None:
-            return found, ""
-        both = compared(self.newest, found)
+            return schema, ""
+        both = compared(self.newest, schema)
         if self.evolution == "fail" and both.kind != "identical":
             problem = "records have other columns than earlier records, and evolution is fail"
-            raise _failed(problem, self.newest, both.reasons or _changes(self.newest, found))
+            raise _failed(problem, self.newest, both.reasons or _changes(self.newest, schema))
         if both.merged is not None:
             return both.merged, ""
         if self.on_incompatible == "accept":
-            return found, ""
+            return schema, ""
         if self.on_incompatible == "fail":
             problem = "records are not compatible with earlier records, and on_incompatible is fail"
             raise _failed(problem, self.newest, both.reasons)
-        return found, f"not compatible with earlier records: {_listed(both.reasons)}"
+        return schema, f"not compatible with earlier records: {_listed(both.reasons)}"
 
     def _put(self, wanted: pa.Schema) -> None:
         if self.kept is None:
@@ -103,8 +103,8 @@ def read_as(batch: pa.RecordBatch, pinned: pa.Schema) -> tuple[pa.RecordBatch, s
     """Convert records to the pinned schema. If that fails, return them unchanged with a rejection reason."""
     columns, reasons = [], []
     for wanted in pinned:
-        found = batch.schema.get_all_field_indices(wanted.name)
-        column = batch.column(found[0]) if len(found) == 1 else pa.nulls(batch.num_rows, wanted.type)
+        indices = batch.schema.get_all_field_indices(wanted.name)
+        column = batch.column(indices[0]) if len(indices) == 1 else pa.nulls(batch.num_rows, wanted.type)
         if column.null_count and not wanted.nullable:
             reasons.append(f"{wanted.name} is missing, and is not nullable")
         elif column.type != wanted.type and not is_narrower(column.type, wanted.type):
@@ -124,9 +124,9 @@ def _listed(reasons: Sequence[str]) -> str:
     return f"{'; '.join(reasons[:_SHOWN_REASONS])}{more}"
 
 
-def _changes(known: pa.Schema, found: pa.Schema) -> list[str]:
+def _changes(old: pa.Schema, new: pa.Schema) -> list[str]:
     """Return the differences between compatible columns."""
-    before, now = ({each.name: each.remove_metadata() for each in schema} for schema in (known, found))
+    before, now = ({column.name: column.remove_metadata() for column in schema} for schema in (old, new))
     changes = [f"{name} is new" for name in now if name not in before]
     changes += [f"{name} is missing" for name in before if name not in now]
     both = [name for name in now if name in before and now[name] != before[name]]
@@ -148,7 +148,7 @@ def _failed(problem: str, known: pa.Schema, reasons: Sequence[str]) -> RecordErr
 
 def _written(schema: pa.Schema) -> Mapping[str, Any]:
     """Return a schema as plain data, with readable columns beside Arrow's bytes."""
-    columns = {each.name: f"{each.type}{'' if each.nullable else ' not null'}" for each in schema}
+    columns = {column.name: _in_words(column) for column in schema}
     return {"columns": columns, "arrow": b64encode(schema.serialize()).decode()}
 
 

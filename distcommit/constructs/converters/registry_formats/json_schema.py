@@ -21,7 +21,7 @@ from distcommit.core.errors import ConfigurationError
 class _JsonSchemaDecoder:
     def __init__(self, schema: pa.Schema, required: frozenset[str]) -> None:
         self._required = sorted(required)
-        self.schema = pa.schema([(each.name, stored_type(each.type)) for each in schema])
+        self.schema = pa.schema([(field.name, stored_type(field.type)) for field in schema])
         try:
             self._reader = JsonReader(schema)
         except (ValueError, TypeError) as error:
