@@ -67,7 +67,8 @@ class CustomClass(BaseModel, frozen=True, extra="forbid"):
         Raises:
             ConfigurationError: if the class can't be imported or made, or is not a subclass of the interface.
         """
-        made = make_named(self._interface, self._section, self.class_name, with_secret_files_in(self.options))
+        options = with_secret_files_in(self.options)
+        made = make_named(self._interface, self._section, self.class_name, options)
         self.check_made(made)
         return made
 

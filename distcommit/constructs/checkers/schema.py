@@ -41,7 +41,8 @@ class SchemaRowChecker(_Declared, RowCheckerSettings, frozen=True, extra="forbid
         return pa.repeat(not self.misfits(batch.schema), batch.num_rows)
 
     def describe(self) -> str:
-        return f"the schema has {in_words(self.columns)}" + (", and no other column" if self.extra == "refused" else "")
+        others = ", and no other column" if self.extra == "refused" else ""
+        return f"the schema has {in_words(self.columns)}{others}"
 
 
 class SchemaTaskChecker(_Declared, TaskCheckerSettings, frozen=True, extra="forbid"):

@@ -40,7 +40,8 @@ def check_comparable(schema: pa.Schema, name: str, construct: str) -> pa.DataTyp
     Raises:
         ConfigurationError: as of `field_of`.
     """
-    return plain_type(field_of(schema, name, construct, comparable, "numbers, text, bytes, booleans or times").type)
+    field = field_of(schema, name, construct, comparable, "numbers, text, bytes, booleans or times")
+    return plain_type(field.type)
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:

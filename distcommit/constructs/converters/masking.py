@@ -81,8 +81,10 @@ class Mask(_Masking, frozen=True, extra="forbid"):
 
     def convert_columns(self, columns: Columns) -> Columns:
         for name in self.columns:
-            field = field_of(columns, name, "mask", _is_string if self.keep_last else _is_any, "string, with keep_last")
-            columns = replaced(columns, name, field.type, nullable=field.nullable or not _is_string(field.type))
+            wanted = _is_string if self.keep_last else _is_any
+            field = field_of(columns, name, "mask", wanted, "string, with keep_last")
+            nullable = field.nullable or not _is_string(field.type)
+            columns = replaced(columns, name, field.type, nullable=nullable)
         return columns
 
     def _hidden(self, column: pa.Array) -> pa.Array:

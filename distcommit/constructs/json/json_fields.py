@@ -125,9 +125,9 @@ def _typed(seen: Any) -> Any:
     """Return a type without names that have no type."""
     match seen:
         case [below]:
-            typed = _typed(below)
-            return _NO_TYPE if typed is _NO_TYPE else [typed]
+            kind = _typed(below)
+            return _NO_TYPE if kind is _NO_TYPE else [kind]
         case dict():
-            fields = {name: typed for name, below in seen.items() if (typed := _typed(below)) is not _NO_TYPE}
+            fields = {name: kind for name, below in seen.items() if (kind := _typed(below)) is not _NO_TYPE}
             return fields or _NO_TYPE
     return seen
