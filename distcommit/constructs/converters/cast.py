@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, field_validator
 
-from distcommit.constructs.by_halves import Made, by_halves
+from distcommit.constructs.bisection import Made, by_halves
 from distcommit.constructs.conditions.literals import is_text
 from distcommit.constructs.schemas.column_types import ColumnType, arrow_type
 from distcommit.constructs.schemas.columns import UNKNOWN, Columns, field_of, replaced

@@ -8,7 +8,7 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distcommit.constructs.by_halves import Made, by_halves
+from distcommit.constructs.bisection import Made, by_halves
 from distcommit.constructs.schemas.columns import Columns, field_of, replaced
 from distcommit.constructs.settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted

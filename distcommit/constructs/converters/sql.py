@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, model_validator
 
-from distcommit.constructs.by_halves import Made, by_halves
+from distcommit.constructs.bisection import Made, by_halves
 from distcommit.constructs.conditions.sql_expressions import SqlExpressions
 from distcommit.constructs.schemas.columns import Columns, replaced, unique_names
 from distcommit.constructs.settings import ConverterSettings
