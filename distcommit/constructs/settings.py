@@ -130,9 +130,9 @@ class Matching(Protocol):
         """The pattern, with `*` and `?`."""
 
 
-Own = TypeVar("Own", bound=Matching)
+Settings = TypeVar("Settings", bound=Matching)
 
 
-def own_of(name: str, datasets: Iterable[Own]) -> Own | None:
+def own_of(name: str, datasets: Iterable[Settings]) -> Settings | None:
     """Return the first settings whose pattern matches the dataset; None if none does."""
     return next((settings for settings in datasets if fnmatchcase(name, settings.match)), None)

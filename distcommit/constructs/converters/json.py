@@ -10,10 +10,11 @@ import pyarrow as pa
 from pydantic import BaseModel, Field, model_validator
 
 from distcommit.constructs.conditions.literals import is_text
-from distcommit.constructs.json.inferred_json import Evolution, InferredFields, columns_of, reader_of
+from distcommit.constructs.json.inferred_json import InferredFields, columns_of, reader_of
 from distcommit.constructs.json.json_records import JsonRecords
 from distcommit.constructs.schemas.column_types import ColumnType
 from distcommit.constructs.schemas.columns import Columns, field_of, unique_names
+from distcommit.constructs.schemas.schema_policy import Evolution
 from distcommit.constructs.settings import ConverterSettings, own_of
 from distcommit.core.interfaces.constructs import Converted, KeptSchemas
 

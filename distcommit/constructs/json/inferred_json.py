@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 
 from distcommit.constructs.json.json_fields import Fields, added, names_in, paths_in, typed, wire_schema
 from distcommit.constructs.json.json_records import JsonReader, JsonRecords
 from distcommit.constructs.schemas.column_types import arrow_type, field_name
+from distcommit.constructs.schemas.schema_policy import Evolution
 from distcommit.core.errors import NEW_FIELDS, RecordError
 from distcommit.core.interfaces.constructs import KeptSchemas
-
-Evolution = Literal["evolve", "pin", "fail"]
 
 _MOST_FIELDS = 1000
 _SHOWN_FIELDS = 3

@@ -15,7 +15,9 @@ from distcommit.core.errors import CorruptError, RecordError
 from distcommit.core.interfaces.constructs import KeptSchemas
 
 Evolution = Literal["evolve", "pin", "fail"]
+"""The policy for records with other columns than earlier records."""
 OnIncompatible = Literal["reject", "fail", "accept"]
+"""The policy of `evolve` for incompatible records."""
 _SHOWN_REASONS = 3
 
 
