@@ -263,7 +263,7 @@ def test_objects_with_names_for_data_are_refused() -> None:
 
 def test_declared_fields_have_no_evolution() -> None:
     for told in ({"evolution": "pin"}, {"datasets": [{"match": "a", "evolution": "pin"}]}):
-        with pytest.raises(ValidationError, match="leave one out"):
+        with pytest.raises(ValidationError, match="must not be set with fields"):
             JsonConverter.model_validate({"type": "json", "fields": {"a": "int64"}, **told})
 
 
