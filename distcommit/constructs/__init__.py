@@ -1,6 +1,59 @@
-"""What a job file can put between source and sinks: converters, row checkers, task checkers, fork operators.
+"""Constructs between source and sinks: converters, row and task checkers, fork operators.
 
-Each type is a module of one of the packages here, named as a job file names it; its `SETTINGS` is the class of its
-section, which is the construct itself. Must not know sources, sinks, stores or Spark. Start reading at
-`core.interfaces.constructs`, the interface, then `settings`, then any converter.
+`TYPES` lists them by the section and type that a job file names. The class of a section is the construct itself.
+Must not know sources, sinks, stores or Spark. Start reading at `core.interfaces.constructs`, then `settings`, then
+`converters.projection`.
 """
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+TYPES: Mapping[str, Mapping[str, str]] = {
+    "converter": {
+        "avro": "converters.registry_formats.avro:AvroConverter",
+        "cast": "converters.cast:Cast",
+        "drop": "converters.projection:Drop",
+        "explode": "converters.nested:Explode",
+        "filter": "converters.filter:Filter",
+        "flatten": "converters.nested:Flatten",
+        "hash": "converters.masking:Hash",
+        "json": "converters.json:JsonConverter",
+        "json_schema": "converters.registry_formats.json_schema:JsonSchemaConverter",
+        "key": "converters.key:Key",
+        "mask": "converters.masking:Mask",
+        "protobuf": "converters.registry_formats.protobuf:ProtobufConverter",
+        "provenance": "converters.added_columns:ProvenanceColumns",
+        "python": "custom:PythonConverter",
+        "rename": "converters.projection:Rename",
+        "schema": "converters.schema:SchemaConverter",
+        "select": "converters.projection:Select",
+        "sql": "converters.sql:Sql",
+        "tombstones": "converters.added_columns:Tombstones",
+    },
+    "row_checker": {
+        "in_set": "checkers.row_values:InSet",
+        "not_null": "checkers.row_values:NotNull",
+        "python": "custom:PythonRowChecker",
+        "range": "checkers.row_values:Range",
+        "regex": "checkers.row_values:Regex",
+        "schema": "checkers.schema:SchemaRowChecker",
+    },
+    "task_checker": {
+        "fraction_rejected": "checkers.counts:FractionRejected",
+        "freshness": "checkers.freshness:Freshness",
+        "python": "custom:PythonTaskChecker",
+        "row_count": "checkers.counts:RowCount",
+        "row_count_of_source": "checkers.counts:RowCountOfSource",
+        "schema": "checkers.schema:SchemaTaskChecker",
+        "unique": "checkers.unique:Unique",
+    },
+    "fork": {
+        "all": "forks.by_schema:AllBranches",
+        "by_schema": "forks.by_schema:BySchema",
+        "every_match": "forks.by_condition:EveryMatch",
+        "first_match": "forks.by_condition:FirstMatch",
+        "python": "custom:PythonFork",
+    },
+}
+"""By section and type: the module below this package, and its class. Only the classes that a job names are imported."""

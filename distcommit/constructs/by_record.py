@@ -1,4 +1,4 @@
-"""Converters that take records one at a time, as dicts: for who prefers that to Arrow, at its price."""
+"""Base class of custom converters that take one record at a time, as a dict. They are slower than Arrow batches."""
 
 from __future__ import annotations
 
@@ -16,22 +16,24 @@ Record = dict[str, Any]
 
 
 class RecordConverter(Converter):
-    """A converter that is given one record at a time."""
+    """A converter of single records."""
 
     makes_several: ClassVar[bool] = True
 
     @abstractmethod
     def schema_of(self, schema: pa.Schema) -> pa.Schema:
-        """The schema of what `convert_record` returns for records of that schema. Raises as `convert_schema`."""
+        """Return the schema of the converted records. Errors as of `convert_schema`."""
 
     @abstractmethod
     def convert_record(self, record: Record) -> Record | Iterable[Record] | None:
-        """What comes of a record: one, several, or None for nothing. A field that one does not have is null. A field
-        that the schema does not have, or a null where it has none, turns the record away.
+        """Convert a record to one record, to several, or to None, which filters it.
+
+        A missing field is null. A field that is not in the schema, or a null in a field that is not nullable, rejects
+        the record.
 
         Raises:
-            RecordError, ValueError: with the reason for which it can't be converted. Any other error turns the record
-                away as well, with its kind in front of its text.
+            RecordError, ValueError: with the rejection reason. Any other error also rejects the record; its type
+                precedes its text in the reason.
         """
 
     def convert_schema(self, schema: pa.Schema) -> pa.Schema:
@@ -39,7 +41,7 @@ class RecordConverter(Converter):
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         schema, records = self.schema_of(batch.schema), _records(batch)
-        made: list[Record] = []
+        converted: list[Record] = []
         rows: list[int] = []
         rejected: dict[int, str] = {}
         for row in range(batch.num_rows):
@@ -52,24 +54,24 @@ class RecordConverter(Converter):
                 continue
             except DistcommitError:
                 raise
-            except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to the record
+            except Exception as error:  # noqa: BLE001 - a custom class may raise anything; it belongs to the record
                 rejected[row] = error_text(error)
                 continue
-            made += new
+            converted += new
             rows += [row] * len(new)
-        yield Converted(pa.RecordBatch.from_pylist(made, schema=schema), pa.array(rows, pa.int64()), rejected)
+        yield Converted(pa.RecordBatch.from_pylist(converted, schema=schema), pa.array(rows, pa.int64()), rejected)
 
     def _converted(self, record: Record, schema: pa.Schema) -> list[Record]:
-        found = self.convert_record(record)
-        new = [] if found is None else [found] if isinstance(found, dict) else list(found)
+        result = self.convert_record(record)
+        new = [] if result is None else [result] if isinstance(result, dict) else list(result)
         pa.RecordBatch.from_pylist(new, schema=schema)
-        if why := "; ".join(each for one in new for each in _misfits(one, schema, "")):
-            raise ValueError(why)
+        if reasons := "; ".join(misfit for converted in new for misfit in _misfits(converted, schema, "")):
+            raise ValueError(reasons)
         return new
 
 
 def _records(batch: pa.RecordBatch) -> list[Record] | None:
-    """All records; None if Python does not hold a time of one of them."""
+    """Return all records; None if Python can't represent a time of one of them."""
     try:
         return list(batch.to_pylist())
     except (OverflowError, ValueError):
@@ -77,9 +79,9 @@ def _records(batch: pa.RecordBatch) -> list[Record] | None:
 
 
 def _misfits(record: Mapping[str, Any], fields: Iterable[pa.Field], path: str) -> Iterator[str]:
-    """What of a record Arrow would leave out, or take though the schema does not allow it, at any depth."""
+    """Yield what Arrow would silently drop, or accept against the schema, at any depth."""
     of_name = {field.name: field for field in fields}
-    yield from (f"{path}{name} is not in the schema of what is made" for name in record if name not in of_name)
+    yield from (f"{path}{name} is not in the converter's schema" for name in record if name not in of_name)
     for name, field in of_name.items():
         yield from _misfit(record.get(name), field, f"{path}{name}")
 
@@ -88,7 +90,7 @@ def _misfit(value: Any, field: pa.Field, path: str) -> Iterator[str]:
     kind, of = field.type, pa.types
     if value is None:
         if not field.nullable:
-            yield f"{path} is null or missing, and can't be"
+            yield f"{path} must not be null or missing"
     elif of.is_struct(kind) and isinstance(value, Mapping):
         yield from _misfits(value, kind, f"{path}.")
     elif of.is_map(kind):

@@ -1,15 +1,16 @@
-"""What the sections of all constructs have in common."""
+"""Base classes of the sections of constructs, and settings by dataset."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import ClassVar, Literal
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 import pyarrow as pa
 from pydantic import BaseModel
 
-from distcommit.constructs.columns import Columns, fields_of
+from distcommit.constructs.schemas.columns import Columns, fields_of
 from distcommit.core.interfaces.constructs import Converter, ForkOperator, RowChecker, TaskChecker
 
 Level = Literal["mandatory", "optional"]
@@ -17,65 +18,81 @@ OnFailure = Literal["divert", "drop", "fail"]
 
 
 class ConstructSettings(BaseModel, frozen=True, extra="forbid"):
-    """The section of a construct."""
+    """The section of a construct.
+
+    Attributes:
+        type: the type of the construct.
+    """
 
     type: str
 
 
 class ConverterSettings(ConstructSettings, Converter, frozen=True, extra="forbid"):
-    """The section of a converter that says what it makes of columns, also where not all of them are known."""
+    """The section of a converter that computes its columns even if not all input columns are known."""
 
     groups_schemas: ClassVar[bool] = True
+    process_local: ClassVar[frozenset[str]] = frozenset()
+    """Cached properties that are not pickled: each process has its own."""
+
+    def __getstate__(self) -> dict[Any, Any]:
+        state = super().__getstate__()
+        cached = {name: value for name, value in state["__dict__"].items() if name not in self.process_local}
+        return {**state, "__dict__": cached}
 
     @abstractmethod
     def convert_columns(self, columns: Columns) -> Columns:
-        """What is known of the columns that it makes.
+        """Return the converter's columns, as far as they are known.
 
         Raises:
-            ConfigurationError: if records with such columns can't be converted for sure: a column is missing, or has
-                another type.
+            ConfigurationError: if records with these columns can't be converted: a column is missing, or has a wrong
+                type.
         """
 
     def convert_schema(self, schema: pa.Schema) -> pa.Schema | None:
         return self.convert_columns(Columns.of(schema)).whole()
 
     def made_of(self, schema: pa.Schema) -> pa.Schema:
-        """The same, of a converter that makes known columns of known ones."""
+        """Return the schema that records of a schema are converted to, if it does not depend on the records."""
         return self.convert_columns(Columns.of(schema)).known
 
 
 class CheckerSettings(ConstructSettings, frozen=True, extra="forbid"):
-    """The section of a row or task checker."""
+    """The section of a row or task checker.
+
+    Attributes:
+        level: the effect of a failed check; `optional`: it is only counted or logged.
+    """
 
     groups_schemas: ClassVar[bool] = True
     level: Level = "mandatory"
 
     def asked_columns(self) -> Sequence[str]:
-        """The names of the columns that it looks at, if they are the same for all records."""
+        """Return the columns that the checker needs of every record."""
         return ()
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """Raises ConfigurationError if records of that schema can't be checked."""
+        """Raise ConfigurationError if records of the schema can't be checked."""
 
     def check_columns(self, columns: Columns) -> None:
-        """As `check_schema`, where not all columns are known."""
+        """Check a schema as far as its columns are known. Errors as of `check_schema`."""
         schema = columns.whole() or fields_of(columns, self.asked_columns(), self.type)
         if schema:
             self.check_schema(schema)
 
 
 class RowCheckerSettings(CheckerSettings, RowChecker, frozen=True, extra="forbid"):
-    """The section of a row checker.
+    """The section of a row checker. An optional checker only counts the records that fail.
 
-    A record that does not pass a mandatory one goes to the error branch (`divert`), is dropped and counted (`drop`), or
-    fails its work unit (`fail`); an optional one only counts.
+    Attributes:
+        on_failure: the fate of a record that fails a mandatory check: it goes to the error branch (`divert`), is
+            dropped and counted (`drop`), or fails its work unit (`fail`).
     """
 
     on_failure: OnFailure = "divert"
 
 
 class TaskCheckerSettings(CheckerSettings, TaskChecker, frozen=True, extra="forbid"):
-    """The section of a task checker. A mandatory one that does not pass fails the attempt; an optional one is told."""
+    """The section of a task checker. A failed check fails the attempt if it is mandatory; else it is logged."""
 
 
 class ForkOperatorSettings(ConstructSettings, ForkOperator, frozen=True, extra="forbid"):
@@ -85,21 +102,37 @@ class ForkOperatorSettings(ConstructSettings, ForkOperator, frozen=True, extra="
 
     @abstractmethod
     def named_branches(self) -> frozenset[str] | None:
-        """The branches that the section names; None: it takes any."""
+        """Return the branches that the section names; None: it takes any."""
 
     def may_accept(self, branch: str, columns: Columns) -> bool:
-        """Whether the branch takes any records with such columns.
+        """Return whether the branch may take records with these columns.
 
         Raises:
-            ConfigurationError: if it can't be told of such records, whatever their other columns.
+            ConfigurationError: if the columns that are known leave the question without an answer.
         """
         schema = columns.whole()
         return schema is None or self.accepts(branch, schema)
 
     def check_branches(self, branches: Sequence[str]) -> None:
-        named, there = self.named_branches(), frozenset(branches)
-        if named is None or named == there:
+        named, declared = self.named_branches(), frozenset(branches)
+        if named is None or named == declared:
             return
-        wrong = [f"{branch} is no branch" for branch in sorted(named - there)]
-        wrong += [f"{branch} is sent nothing" for branch in sorted(there - named)]
-        raise ValueError(f"{self.type} names each branch, and no other: {', '.join(wrong)}")
+        problems = [f"{branch} is not a branch" for branch in sorted(named - declared)]
+        problems += [f"{branch} receives nothing" for branch in sorted(declared - named)]
+        raise ValueError(f"{self.type} must name each branch, and no other: {', '.join(problems)}")
+
+
+class Matching(Protocol):
+    """Settings of the datasets whose names match a pattern."""
+
+    @property
+    def match(self) -> str:
+        """The pattern, with `*` and `?`."""
+
+
+Settings = TypeVar("Settings", bound=Matching)
+
+
+def own_of(name: str, datasets: Iterable[Settings]) -> Settings | None:
+    """Return the first settings whose pattern matches the dataset; None if none does."""
+    return next((settings for settings in datasets if fnmatchcase(name, settings.match)), None)

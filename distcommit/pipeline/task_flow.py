@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from distcommit.constructs.columns import Columns, typed_of
+from distcommit.constructs.schemas.columns import Columns, typed_of
 from distcommit.constructs.settings import CheckerSettings, ConverterSettings, ForkOperatorSettings
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.committer import OpensCommitter

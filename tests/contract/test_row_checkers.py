@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 from distcommit.app.job_file.built_in import types_of, validated
-from distcommit.constructs.columns import field_of
+from distcommit.constructs.schemas.columns import field_of
 from distcommit.core.interfaces.constructs import RowChecker
 from distcommit.testing.contracts import RowCheckerContract
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from distcommit.constructs.converters.json import JsonConverter
-from distcommit.constructs.converters.json_schema import _JsonSchemaDecoder
+from distcommit.constructs.converters.registry_formats.json_schema import _JsonSchemaDecoder
 from distcommit.constructs.registry.avro_datums import Datums
 from distcommit.constructs.registry.avro_schema import AvroReader, parse
 from distcommit.constructs.registry.client import FoundSchema
@@ -103,7 +103,7 @@ def json_schema(schema: Any, value: str) -> Run:
     return run
 
 
-ROUNDED = "has more digits than float64 holds"
+ROUNDED = "has more digits than float64 can represent"
 CASES: list[Case] = [
     Case(
         "inferred-json", '{"a": 9223372036854775808}', "a=9223372036854775808", inferred('{"a": 9223372036854775808}')

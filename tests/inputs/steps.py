@@ -14,8 +14,8 @@ from pyspark.errors import PySparkRuntimeError
 
 from distcommit.core.errors import ConfigurationError, DistcommitError, LostError
 from distcommit.core.interfaces.constructs import Converter
-from distcommit.core.interfaces.custom_class import make_named
 from distcommit.core.interfaces.steps import CommitStep, Lost, StepContext, Verification
+from distcommit.custom_class import make_named
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.fs.posix_calls.posix import RealPosixCalls
 from distcommit.protocol.paths.staging import bucket_folder

@@ -207,7 +207,7 @@ def test_columns_of_files_go_by_their_dataset_s_policy_whoever_is_killed(tmp_pat
     reasons = {reason["subject"]: reason["text"] for reason in json.loads(done.stdout)["totals"]["reasons"]}
     assert set(reasons) == {"stops"}
     assert "evolution is fail" in reasons["stops"]
-    assert "found new is new; name is not there" in reasons["stops"]
+    assert "found new is new; name is missing" in reasons["stops"]
     audit = Job.from_file(inbox.path).audit(deep=True)
     assert (audit.exact, audit.records, audit.rejected) == (True, 34 * 10 + 20, 10)
     first = ("id int64", "name string")
@@ -219,7 +219,7 @@ def test_columns_of_files_go_by_their_dataset_s_policy_whoever_is_killed(tmp_pat
     }
     rejected = ds.dataset(str(tmp_path / "output" / "_rejected" / "diverts")).to_table()
     assert set(rejected["error_reason"].to_pylist()) == {
-        "not compatible with the records before: id is string here, and int64 before"
+        "not compatible with earlier records: id is string here, and int64 before"
     }
     known = {row.dataset: len(row.schemas["schema"]) for row in Job.from_file(inbox.path).status().datasets}
     assert {name: known[name] for name in names} == {"evolves": 2, "diverts": 1, "pins": 1, "stops": 1}

@@ -227,7 +227,7 @@ def test_columns_of_what_a_converter_makes_of_topics_go_by_each_policy_whoever_i
         reasons = {each.subject: each.text for each in Job.from_file(job.path, session=spark).run().totals.reasons}
         assert set(reasons) == {"stops", "fails"}
         assert "evolution is fail" in reasons["stops"]
-        assert "found new is new; name is not there" in reasons["stops"]
+        assert "found new is new; name is missing" in reasons["stops"]
         assert "on_incompatible is fail" in reasons["fails"]
         audit = job.audit()
         assert (audit.exact, audit.rejected) == (True, 1), audit

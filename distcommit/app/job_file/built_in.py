@@ -1,7 +1,7 @@
 """Sources, sinks and constructs by the type that a job file names. Only what a job names is imported.
 
 A source or a sink is a package below `distcommit.sources` or `.sinks`, whose `SETTINGS` names the class of its section
-as `module:Class` in it; a construct is a module below `distcommit.constructs`, whose `SETTINGS` is the class.
+as `module:Class` in it. `distcommit.constructs.TYPES` lists constructs by section and type.
 """
 
 from __future__ import annotations
@@ -14,16 +14,13 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
+from distcommit import constructs
 from distcommit.core.errors import ConfigurationError
 
 Section = Literal["source", "sink", "converter", "row_checker", "task_checker", "fork"]
 _PACKAGES: dict[Section, str] = {
     "source": "distcommit.sources",
     "sink": "distcommit.sinks",
-    "converter": "distcommit.constructs.converters",
-    "row_checker": "distcommit.constructs.row_checkers",
-    "task_checker": "distcommit.constructs.task_checkers",
-    "fork": "distcommit.constructs.forks",
 }
 
 
@@ -34,12 +31,14 @@ def types_of(section: Section) -> tuple[str, ...]:
     Raises:
         ConfigurationError: if two places have one of the same name: an import would take the first and hide the other.
     """
-    package, of_packages = import_module(_PACKAGES[section]), section in ("source", "sink")
+    if section in constructs.TYPES:
+        return tuple(sorted(constructs.TYPES[section]))
+    package = import_module(_PACKAGES[section])
     shared = getattr(package, "SHARED", ())
     places: dict[str, str] = {}
     for place in dict.fromkeys(package.__path__):
         for module in pkgutil.iter_modules([place]):
-            if module.ispkg != of_packages or module.name.startswith("_") or module.name in shared:
+            if not module.ispkg or module.name.startswith("_") or module.name in shared:
                 continue
             if module.name in places:
                 raise ConfigurationError(
@@ -55,12 +54,13 @@ def types_of(section: Section) -> tuple[str, ...]:
 @cache
 def settings_class(section: Section, name: str) -> type[BaseModel]:
     """The class that holds the settings of a type, and is the source, sink or construct itself."""
-    module = import_module(f"{_PACKAGES[section]}.{name}")
-    named = module.SETTINGS
-    if isinstance(named, str):
-        submodule, _, class_name = named.partition(":")
-        named = getattr(import_module(f"{module.__name__}.{submodule}"), class_name)
-    found: type[BaseModel] = named
+    if section in constructs.TYPES:
+        package, place = constructs.__name__, constructs.TYPES[section][name]
+    else:
+        package = f"{_PACKAGES[section]}.{name}"
+        place = import_module(package).SETTINGS
+    module, _, class_name = place.partition(":")
+    found: type[BaseModel] = getattr(import_module(f"{package}.{module}"), class_name)
     return found
 
 

@@ -11,7 +11,7 @@ import yaml
 from pydantic import BaseModel
 
 from distcommit.app.job_file.config import JobConfig
-from distcommit.constructs.columns import UNKNOWN, Columns
+from distcommit.constructs.schemas.columns import UNKNOWN, Columns
 from distcommit.core.interfaces.constructs import Converter
 from distcommit.pipeline.task_flow import Branch, Reached, Stage, TaskFlow
 

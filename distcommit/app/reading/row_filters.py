@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import reduce
@@ -13,16 +13,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from distcommit.constructs.conditions.condition import COMPARISONS
 from distcommit.core.errors import ConfigurationError
 
-_COMPARED: Mapping[str, Callable[[Any, Any], pc.Expression]] = {
-    "=": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
+_COMPARED = {"=" if name == "==" else name: function for name, function in COMPARISONS.items()}
 _AMONG = ("in", "not in")
 _MOST_DIGITS = 76  # of Arrow's widest decimal
 _NO_USE = ("!=", "not in")
@@ -49,7 +43,8 @@ class RowFilter:
         if self.compared in _AMONG:
             among = column.isin(pa.array([value.as_py() for value in values], values[0].type))
             return (among if self.compared == "in" else ~among) & column.is_valid()
-        return _COMPARED[self.compared](column, values[0])
+        compared: pc.Expression = _COMPARED[self.compared](column, values[0])
+        return compared
 
 
 @dataclass(frozen=True, slots=True)

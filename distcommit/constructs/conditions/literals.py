@@ -1,4 +1,4 @@
-"""Values of a job file, and columns that they are compared with."""
+"""Literals of a job file, and the columns that they are compared with."""
 
 from __future__ import annotations
 
@@ -10,41 +10,42 @@ from decimal import Decimal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distcommit.constructs.columns import field_of
+from distcommit.constructs.schemas.columns import field_of
 from distcommit.core.errors import ConfigurationError
 
 Value = bool | int | float | str | datetime | date
-"""What YAML has. A time without a zone is UTC."""
+"""A scalar of YAML. A time without a zone is UTC."""
 
 _NOT_COMPARED = (pa.types.is_nested, pa.types.is_null, pa.types.is_interval)
 
 
 def comparable(kind: pa.DataType) -> bool:
-    """Whether a type's values can be compared with one another and with literals."""
+    """Return whether values of a type can be compared with one another and with literals."""
     return not any(refused(plain_type(kind)) for refused in _NOT_COMPARED)
 
 
 def comparable_column(batch: pa.RecordBatch, name: str, construct: str) -> pa.Array:
-    """A column whose values can be compared, as `plain`.
+    """Return a comparable column, as `plain` does.
 
     Raises:
-        ConfigurationError: as `field_of`.
+        ConfigurationError: as of `field_of`.
     """
     check_comparable(batch.schema, name, construct)
     return plain(batch.column(name))
 
 
 def check_comparable(schema: pa.Schema, name: str, construct: str) -> pa.DataType:
-    """The type of a column whose values can be compared, as `plain_type`.
+    """Return the plain type of a comparable column.
 
     Raises:
-        ConfigurationError: as `field_of`.
+        ConfigurationError: as of `field_of`.
     """
-    return plain_type(field_of(schema, name, construct, comparable, "numbers, text, bytes, booleans or times").type)
+    field = field_of(schema, name, construct, comparable, "numbers, text, bytes, booleans or times")
+    return plain_type(field.type)
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The type that says the same and that all of Arrow's functions take."""
+    """Return the equivalent type that all Arrow functions accept."""
     if isinstance(kind, pa.BaseExtensionType):
         return plain_type(kind.storage_type)
     if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
@@ -54,7 +55,7 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def plain(column: pa.Array) -> pa.Array:
-    """A column as `plain_type`, without floats that are minus zero: they equal zero, and look another to a hash."""
+    """Cast a column to its plain type, with 0.0 for -0.0: they are equal, but have different hashes."""
     if isinstance(column, pa.ExtensionArray):
         return plain(column.storage)
     if pa.types.is_run_end_encoded(column.type):
@@ -66,7 +67,7 @@ def plain(column: pa.Array) -> pa.Array:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Whether a plain type is text or bytes."""
+    """Return whether a plain type is text or bytes."""
     types = pa.types
     return any(
         is_it(kind) for is_it in (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
@@ -74,32 +75,32 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def literal_of(value: Value, kind: pa.DataType, construct: str, column: str) -> pa.Scalar:
-    """A value as one of a column.
+    """Convert a literal to the type of a column.
 
     Args:
-        value: as the job file says it.
-        kind: the column's type, a plain one.
-        construct: who asks, for messages.
+        value: the literal.
+        kind: the column's plain type.
+        construct: the construct that has the literal, for messages.
         column: the column's name, for messages.
 
     Raises:
-        ConfigurationError: if no value of that type is just this one (floats: next to this one).
+        ConfigurationError: if the type has no equal value. A float may be rounded.
     """
     try:
         return _literal(value, kind)
     except (pa.ArrowException, ArithmeticError, TypeError, ValueError) as error:
         raise ConfigurationError(
-            "a construct's value is none that the column can have",
+            "a construct's value is not valid for the column",
             construct=construct,
             column=column,
             expected=f"a value of type {kind}",
             found=f"{value!r} ({error})",
-            todo="correct the value, or cast the column before",
+            todo="correct the value, or cast the column before this construct",
         ) from error
 
 
 def array_of(values: Iterable[Value], kind: pa.DataType, construct: str, column: str) -> pa.Array:
-    """Values as those of a column. Raises as `literal_of`."""
+    """Convert literals to an array of a column's type. Errors as of `literal_of`."""
     return plain(pa.array([literal_of(value, kind, construct, column) for value in values], kind))
 
 
@@ -111,10 +112,10 @@ def _literal(value: Value, kind: pa.DataType) -> pa.Scalar:
         case int() | float() if types.is_integer(kind) and not isinstance(value, bool) and value == int(value):
             return pa.scalar(int(value), kind)
         case int() | float() if types.is_floating(kind) and not isinstance(value, bool) and not math.isnan(value):
-            made = pa.scalar(float(value), pa.float64()).cast(kind)
-            if math.isinf(made.as_py()) != math.isinf(value):
-                raise ValueError("out of its range")
-            return made
+            number = pa.scalar(float(value), pa.float64()).cast(kind)
+            if math.isinf(number.as_py()) != math.isinf(value):
+                raise ValueError("out of range")
+            return number
         case int() | float() if types.is_decimal(kind) and not isinstance(value, bool):
             return pa.scalar(Decimal(str(value)), kind)
         case str() if is_text(kind) or types.is_temporal(kind) or types.is_decimal(kind):
@@ -125,4 +126,4 @@ def _literal(value: Value, kind: pa.DataType) -> pa.Scalar:
             return pa.scalar(value, kind)
         case date() if types.is_timestamp(kind) and not isinstance(value, datetime):
             return _literal(datetime(value.year, value.month, value.day), kind)
-    raise TypeError(f"of type {type(value).__name__}")
+    raise TypeError(f"a {type(value).__name__}")

@@ -1,5 +1,5 @@
-"""Converters by the type that a job file names: each module without a leading `_` is one, by its `SETTINGS`.
+"""Converters: each makes records of one schema out of records of another.
 
-They say of each record, by its row, what becomes of it, and must not know where it came from. Start reading
-at `drop`, then `cast`.
+They must not know where records came from; each result names the row that it was made of. Start reading at
+`projection`, then `cast`.
 """

@@ -1,4 +1,4 @@
-"""Columns as other types."""
+"""The converter `cast`."""
 
 from __future__ import annotations
 
@@ -9,33 +9,36 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, field_validator
 
-from distcommit.constructs.by_halves import Made, by_halves
-from distcommit.constructs.calendar import OUTSIDE, are_within_calendar, text_of
-from distcommit.constructs.column_types import ColumnType, arrow_type
-from distcommit.constructs.columns import UNKNOWN, Columns, field_of, replaced
+from distcommit.constructs.bisection import Made, by_halves
 from distcommit.constructs.conditions.literals import is_text
+from distcommit.constructs.schemas.column_types import ColumnType, arrow_type
+from distcommit.constructs.schemas.columns import UNKNOWN, Columns, field_of, replaced
 from distcommit.constructs.settings import ConverterSettings
+from distcommit.constructs.times import OUTSIDE, are_within_calendar, text_of
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.constructs import Converted
 
 _PLAIN = r"^[+-]?\d{0,38}(\.\d{0,38})?$"
-"""Text that Arrow can be given as a decimal: of `1e-999999999` the process dies (26.0)."""
+"""Text that Arrow can cast to a decimal. `1e-999999999` kills the process (26.0)."""
 _INFINITY = r"^[+-]?(?i:inf(inity)?)$"
 _NOT_ZERO = r"^[^eE]*[1-9]"
 _LONG = r"^[+-]?\d{16,310}$"
 _MOST_DIGITS = 20
-"""Those of a 64-bit integer."""
+"""Digits of a 64-bit integer, at most."""
 
 
 class Cast(ConverterSettings, frozen=True, extra="forbid"):
-    """Casts columns to other types, where they stand: `columns: {NAME: TYPE}`.
+    """Converter that casts columns in place.
 
-    A value that the other type does not hold turns its record away: text that is no number or no date, numbers out of
-    range, decimals with more digits, fractions as whole numbers, whole numbers that a `float64` would round, numbers
-    other than 0 and 1 as `bool`, times outside the years 1 to 9999. Text that becomes a timestamp names its zone, text
-    that becomes a decimal has no exponent, and whole numbers are not hexadecimal. Fractions are rounded as text or
-    decimals that become `float64`, and as floating-point numbers that become decimals. Of timestamps as dates the day
-    in their zone stays.
+    A record is rejected if a value does not fit its new type. Such values are: text that is not a number or a date,
+    numbers out of range, decimals with too many digits, fractions as whole numbers, whole numbers that `float64` would
+    round, numbers other than 0 and 1 as `bool`, times outside the years 1 to 9999. Text of a timestamp must name its
+    zone, text of a decimal must not have an exponent, text of a whole number must not be hexadecimal. Fractions are
+    rounded if text or a decimal becomes `float64`, or a floating-point number becomes a decimal. A timestamp becomes
+    the date in its own zone.
+
+    Attributes:
+        columns: `{NAME: TYPE}`, without lists, structs and maps.
     """
 
     type: Literal["cast"]
@@ -46,7 +49,7 @@ class Cast(ConverterSettings, frozen=True, extra="forbid"):
     def _are_scalars(cls, columns: dict[str, object]) -> dict[str, object]:
         for name, written in columns.items():
             if pa.types.is_nested(arrow_type(written)):
-                raise ValueError(f"{name!r}: to a list, a struct or a map nothing is cast")
+                raise ValueError(f"{name!r} must not be cast to a list, a struct or a map")
         return columns
 
     def convert_columns(self, columns: Columns) -> Columns:
@@ -62,7 +65,7 @@ class Cast(ConverterSettings, frozen=True, extra="forbid"):
                     column=name,
                     expected=str(kind),
                     found=f"{field.type} ({error})",
-                    todo="correct the type, or cast to another one in between",
+                    todo="correct the type, or cast to an intermediate type first",
                 ) from error
             columns = replaced(columns, name, kind)
         return columns
@@ -82,7 +85,7 @@ class Cast(ConverterSettings, frozen=True, extra="forbid"):
 
 
 class _CastError(Exception):
-    """A value of a column is not one of the type. `column`: its name."""
+    """A value of the column does not fit the type. `column`: the column's name."""
 
     def __init__(self, field: pa.Field, why: object) -> None:
         super().__init__(f"column {field.name!r} as {field.type}: {why}")
@@ -102,7 +105,7 @@ def _exact(column: pa.Array, kind: pa.DataType) -> pa.Array:
     """Cast a column.
 
     Raises:
-        pa.ArrowException: if a value of it is not one of the type.
+        pa.ArrowException: if a value does not fit the type.
     """
     t, types = column.type, pa.types
     is_number = types.is_integer(t) or types.is_floating(t) or types.is_decimal(t)
@@ -116,14 +119,14 @@ def _exact(column: pa.Array, kind: pa.DataType) -> pa.Array:
             raise pa.ArrowInvalid("not a number without exponent")
     elif types.is_integer(kind) and is_text(t) and pc.any(pc.match_substring_regex(column, "[xX]")).as_py():
         raise pa.ArrowInvalid("not a decimal number")
-    made = column.cast(kind)
+    cast = column.cast(kind)
     if types.is_floating(kind) and is_text(t):
-        _check_floats(column.cast(pa.string()), made)
+        _check_floats(column.cast(pa.string()), cast)
     if types.is_boolean(kind) and is_number and not pc.all(_are_bits(column), min_count=0).as_py():
         raise pa.ArrowInvalid("neither 0 nor 1")
-    if not are_within_calendar(made):
+    if not are_within_calendar(cast):
         raise pa.ArrowInvalid(OUTSIDE)
-    return made
+    return cast
 
 
 def _are_bits(numbers: pa.Array) -> pa.Array:
@@ -131,10 +134,10 @@ def _are_bits(numbers: pa.Array) -> pa.Array:
 
 
 def _check_floats(texts: pa.Array, numbers: pa.Array) -> None:
-    """Compare numbers with the text that they were read from.
+    """Compare numbers with the text that they were cast from.
 
     Raises:
-        pa.ArrowInvalid: if one is infinity or zero, or has lost digits, and its text says another number.
+        pa.ArrowInvalid: if a number became infinity or zero, or lost digits.
     """
     finite = pc.invert(pc.match_substring_regex(texts, _INFINITY))
     if pc.any(pc.and_(pc.is_inf(numbers), finite)).as_py():
@@ -144,7 +147,4 @@ def _check_floats(texts: pa.Array, numbers: pa.Array) -> None:
     is_long = pc.fill_null(pc.match_substring_regex(texts, _LONG), False)
     long_texts, long_numbers = texts.filter(is_long).to_pylist(), numbers.filter(is_long).to_pylist()
     if any(int(text) != int(number) for text, number in zip(long_texts, long_numbers, strict=True)):
-        raise pa.ArrowInvalid("a whole number with more digits than a floating-point number holds")
-
-
-SETTINGS = Cast
+        raise pa.ArrowInvalid("a whole number with more digits than a floating-point number can represent")

@@ -1,4 +1,4 @@
-"""Records that meet a condition, without a query engine."""
+"""The converter `filter`, which needs no query engine."""
 
 from __future__ import annotations
 
@@ -8,33 +8,29 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distcommit.constructs.columns import Columns, fields_of
-from distcommit.constructs.conditions.arrow_conditions import Condition
+from distcommit.constructs.conditions.condition import Condition
+from distcommit.constructs.schemas.columns import Columns, fields_of
 from distcommit.constructs.settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
 
 
 class Filter(ConverterSettings, frozen=True, extra="forbid"):
-    """Keeps the records that meet a condition, as a fork's branches have them; the others are filtered.
+    """Converter that keeps the records that meet a condition. The others are filtered.
 
     Attributes:
-        when: the condition. It is not met by a null that is compared. A column that the records do not have is an
-            error.
+        when: the condition, written as a fork's. A comparison with null is not met. A missing column is an error.
     """
 
     type: Literal["filter"]
     when: Condition
 
     def convert_columns(self, columns: Columns) -> Columns:
-        asked = fields_of(columns, sorted(self.when.columns()), self.type)
-        if asked is not None:
-            self.when.check_schema(asked, self.type)
+        compared = fields_of(columns, sorted(self.when.columns()), self.type)
+        if compared is not None:
+            self.when.check_schema(compared, self.type)
         return columns
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         self.when.check_schema(batch.schema, self.type)
-        rows = pc.indices_nonzero(pc.fill_null(self.when.answers(batch, self.type), False))
+        rows = pc.indices_nonzero(self.when.is_met(batch, self.type))
         yield Converted(batch if len(rows) == batch.num_rows else batch.take(rows), rows)
-
-
-SETTINGS = Filter

@@ -1,29 +1,30 @@
-"""JSON objects into columns of declared types, or of such as are inferred and pinned."""
+"""The converter `json`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any, Literal
+from typing import ClassVar, Literal
 
 import pyarrow as pa
 from pydantic import BaseModel, Field, model_validator
 
-from distcommit.constructs.column_types import ColumnType
-from distcommit.constructs.columns import Columns, field_of, unique_names
-from distcommit.constructs.json.inferred_json import Evolution, InferredFields, columns_of, reader_of
+from distcommit.constructs.conditions.literals import is_text
+from distcommit.constructs.json.inferred_json import InferredFields, columns_of, reader_of
 from distcommit.constructs.json.json_records import JsonRecords
-from distcommit.constructs.of_dataset import own_of
-from distcommit.constructs.settings import ConverterSettings
+from distcommit.constructs.schemas.column_types import ColumnType
+from distcommit.constructs.schemas.columns import Columns, field_of, unique_names
+from distcommit.constructs.schemas.schema_policy import Evolution
+from distcommit.constructs.settings import ConverterSettings, own_of
 from distcommit.core.interfaces.constructs import Converted, KeptSchemas
 
 
 class DatasetFields(BaseModel, frozen=True, extra="forbid"):
-    """What some datasets do with fields that are not known.
+    """The evolution of the datasets whose names match a pattern.
 
     Attributes:
-        match: their names, with `*` and `?`; the first that matches holds.
-        evolution: as that of the converter.
+        match: the pattern, with `*` and `?`. The first match applies.
+        evolution: as of the converter.
     """
 
     match: str = Field(min_length=1)
@@ -31,26 +32,29 @@ class DatasetFields(BaseModel, frozen=True, extra="forbid"):
 
 
 class JsonConverter(ConverterSettings, frozen=True, extra="forbid", ignored_types=(cached_property,)):
-    """Reads a column of JSON objects, bytes or text; each field becomes a column.
+    """Converter of JSON objects in a column of text or bytes. Each field becomes a column.
 
-    Absent and null fields, and null values, give null. Fields that are not declared are ignored; of a name that an
-    object has twice, the last counts, and each has to be of its type. Turned away is what is not UTF-8 or not one JSON
-    object, a field of another type or out of its type's range, `NaN` and `Infinity`, a decimal with more digits than
-    its column has, and what is nested about a thousand deep. Dates and timestamps are ISO 8601 text (`2024-02-29`,
-    `2024-02-29T12:00:00.5+01:00`); timestamps are in UTC where they name no zone, and digits beyond microseconds are
-    rounded. Decimals are numbers, or the text of them.
+    Missing fields, null fields and null values become null. Undeclared fields are ignored. If an object has a name
+    twice, the last value counts, but both must have the field's type. A record is rejected if its value is not UTF-8,
+    is not a single JSON object, has a field of a wrong type or out of range, contains `NaN` or `Infinity`, has a
+    decimal with too many digits, or is nested about a thousand deep. Dates and timestamps are ISO 8601 text
+    (`2024-02-29`, `2024-02-29T12:00:00.5+01:00`). A timestamp without a zone is in UTC; digits beyond microseconds are
+    rounded. Decimals are numbers or text.
 
-    Without declared fields they are inferred from the first batch of a dataset that has an object, and known to all
-    that read it in that run and, once what was read is published, in later ones.
+    Without `fields`, they are inferred from the first batch of a dataset that has an object. All tasks of the run use
+    them. Later runs use them once the records are published.
 
     Attributes:
-        fields: `{NAME: TYPE}` of each; left out: they are inferred.
-        evolution: what becomes of fields that are not among those inferred before: they become columns, too (`evolve`),
-            are ignored (`pin`), or fail the work unit (`fail`). A type never changes: another one is turned away.
-        datasets: the evolution of some datasets; the others have the one that stands beside.
-        column: the column that is read.
-        keep_column: whether it stays beside the fields.
+        fields: `{NAME: TYPE}`. Left out: the fields are inferred.
+        evolution: the policy for a field that was not inferred before: it becomes a column (`evolve`), is ignored
+            (`pin`), or fails the work unit (`fail`). A field's type never changes; records with another type are
+            rejected.
+        datasets: the evolution of some datasets. It precedes `evolution`.
+        column: the column of objects.
+        keep_column: whether this column stays beside the fields.
     """
+
+    process_local: ClassVar[frozenset[str]] = frozenset({"_inferred"})
 
     type: Literal["json"]
     fields: dict[str, ColumnType] | None = Field(default=None, min_length=1)
@@ -62,8 +66,8 @@ class JsonConverter(ConverterSettings, frozen=True, extra="forbid", ignored_type
     @model_validator(mode="after")
     def _has_types_of_json(self) -> JsonConverter:
         if self.fields is not None:
-            if said := sorted(self.model_fields_set & {"evolution", "datasets"}):
-                raise ValueError(f"{said[0]} is of fields that are inferred, and these are declared: leave one out")
+            if given := sorted(self.model_fields_set & {"evolution", "datasets"}):
+                raise ValueError(f"{given[0]} must not be set with fields: it applies to inferred fields only")
             reader_of(columns_of(self.fields))
         return self
 
@@ -75,24 +79,20 @@ class JsonConverter(ConverterSettings, frozen=True, extra="forbid", ignored_type
     def _inferred(self) -> InferredFields:
         return InferredFields(self.evolution)
 
-    def __getstate__(self) -> dict[Any, Any]:
-        state = super().__getstate__()
-        return {**state, "__dict__": {k: v for k, v in state["__dict__"].items() if k != "_inferred"}}
-
     def convert_columns(self, columns: Columns) -> Columns:
-        field_of(columns, self.column, "json", _is_text, "binary or string")
+        field_of(columns, self.column, "json", is_text, "binary or string")
         kept = columns.beside(self.column, self.keep_column)
         if self.fields is None:
             return Columns().with_known(kept.known)
         return unique_names(kept.with_known([*kept.known, *columns_of(self.fields)]), "json")
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
-        field_of(batch.schema, self.column, "json", _is_text, "binary or string")
+        field_of(batch.schema, self.column, "json", is_text, "binary or string")
         columns, read = self._read(batch.column(self.column))
         beside = Columns.of(batch.schema).beside(self.column, self.keep_column)
         schema = unique_names(Columns.of(pa.schema([*beside.known, *columns])), "json").known
-        kept = batch if self.keep_column else batch.drop_columns([self.column])
-        taken = kept.columns if read.rows is None else [column.take(read.rows) for column in kept.columns]
+        remaining = batch if self.keep_column else batch.drop_columns([self.column])
+        taken = remaining.columns if read.rows is None else [column.take(read.rows) for column in remaining.columns]
         yield Converted(pa.RecordBatch.from_arrays([*taken, *read.columns], schema=schema), read.rows, read.rejected)
 
     def begin_work_unit(self, dataset_urn: str) -> None:
@@ -113,11 +113,3 @@ class JsonConverter(ConverterSettings, frozen=True, extra="forbid", ignored_type
             return self._inferred.read(values)
         columns = columns_of(self.fields)
         return columns, reader_of(columns).read(values)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    t = pa.types
-    return bool(t.is_binary(kind) or t.is_large_binary(kind) or t.is_string(kind) or t.is_large_string(kind))
-
-
-SETTINGS = JsonConverter

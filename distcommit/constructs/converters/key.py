@@ -1,4 +1,4 @@
-"""The keys of records, from the bytes that Kafka's own serializers make of them."""
+"""The converter `key`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distcommit.constructs.by_halves import Made, by_halves
-from distcommit.constructs.columns import Columns, field_of, replaced
+from distcommit.constructs.bisection import Made, by_halves
+from distcommit.constructs.schemas.columns import Columns, field_of, replaced
 from distcommit.constructs.settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
 
@@ -17,15 +17,14 @@ _TYPES = {"utf8": pa.string(), "int": pa.int64()}
 
 
 class Key(ConverterSettings, frozen=True, extra="forbid"):
-    """Decodes a column of bytes, the key unless `column` names another, where it stands; null stays null.
+    """Converter that decodes a column of bytes in place. Null stays null; other bytes reject their record.
 
-    `utf8` makes text of it; `int` makes an int64 of 4 or 8 bytes, big-endian, as Kafka's IntegerSerializer and
-    LongSerializer write them. Other bytes turn their record away. Keys that are JSON objects are for the converter
-    `json` with `column: key`.
+    For keys that are JSON objects, use the converter `json` with `column: key`.
 
     Attributes:
-        format: of the bytes.
-        column: which one.
+        format: `utf8` gives text. `int` gives an int64 from 4 or 8 bytes, big-endian, as Kafka's IntegerSerializer and
+            LongSerializer write them.
+        column: the column.
     """
 
     type: Literal["key"]
@@ -57,16 +56,13 @@ def _is_binary(kind: pa.DataType) -> bool:
 
 
 def _whole_numbers(keys: pa.Array) -> pa.Array:
-    """Big-endian numbers of 4 or 8 bytes.
+    """Decode big-endian numbers.
 
     Raises:
-        ValueError: if one has another length.
+        ValueError: if a key does not have 4 or 8 bytes.
     """
     lengths = set(pc.unique(pc.binary_length(keys)).to_pylist()) - {None}
     if lengths - {4, 8}:
-        raise ValueError(f"a whole number is 4 or 8 bytes, found {max(lengths - {4, 8})}")
-    found = [None if key is None else int.from_bytes(key, "big", signed=True) for key in keys.to_pylist()]
-    return pa.array(found, pa.int64())
-
-
-SETTINGS = Key
+        raise ValueError(f"a whole number must have 4 or 8 bytes, found {max(lengths - {4, 8})}")
+    numbers = [None if key is None else int.from_bytes(key, "big", signed=True) for key in keys.to_pylist()]
+    return pa.array(numbers, pa.int64())

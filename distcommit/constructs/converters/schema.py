@@ -1,30 +1,29 @@
-"""Records held to the columns that their dataset has had before, whatever made them."""
+"""The converter `schema`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any, Literal
+from typing import ClassVar, Literal
 
 import pyarrow as pa
 from pydantic import BaseModel, Field, model_validator
 
-from distcommit.constructs.columns import Columns, unique_names
-from distcommit.constructs.of_dataset import own_of
+from distcommit.constructs.schemas.columns import Columns, unique_names
 from distcommit.constructs.schemas.schema_policy import Evolution, HeldSchemas, OnIncompatible, read_as
-from distcommit.constructs.settings import ConverterSettings
+from distcommit.constructs.settings import ConverterSettings, own_of
 from distcommit.core.interfaces.constructs import Converted, KeptSchemas
 
 
 class SchemaPolicy(BaseModel, frozen=True, extra="forbid"):
-    """A policy.
+    """A policy for schemas.
 
     Attributes:
-        evolution: what becomes of records with other columns than those before: `evolve` takes them as they come, if
-            both can be read as one table; `pin` makes the columns of those before of them, and rejects what does not
-            fit; `fail` fails the work unit.
-        on_incompatible: of `evolve`, what becomes of records that are not compatible: they are rejected (`reject`: as
-            `on_rejected` says), fail the work unit (`fail`), or are taken as they come (`accept`).
+        evolution: the policy for records with other columns than earlier records. `evolve` accepts them unchanged if
+            both can be read as one table. `pin` converts them to the earlier columns, and rejects those that do not
+            fit. `fail` fails the work unit.
+        on_incompatible: the policy of `evolve` for incompatible records: `reject` them (as `on_rejected` says), `fail`
+            the work unit, or `accept` them unchanged.
     """
 
     evolution: Evolution = "evolve"
@@ -33,31 +32,33 @@ class SchemaPolicy(BaseModel, frozen=True, extra="forbid"):
     @model_validator(mode="after")
     def _settings_go_together(self) -> SchemaPolicy:
         if self.evolution != "evolve" and "on_incompatible" in self.model_fields_set:
-            raise ValueError(f"on_incompatible is of evolution: evolve, and this is {self.evolution}")
+            raise ValueError(f"on_incompatible must not be set with evolution: {self.evolution}; it applies to evolve")
         return self
 
 
 class DatasetSchemaPolicy(SchemaPolicy, frozen=True, extra="forbid"):
-    """The policy of some datasets.
+    """The policy of the datasets whose names match a pattern.
 
     Attributes:
-        match: their names, with `*` and `?`; the first that matches holds.
+        match: the pattern, with `*` and `?`. The first match applies.
     """
 
     match: str = Field(min_length=1)
 
 
 class SchemaConverter(SchemaPolicy, ConverterSettings, frozen=True, extra="forbid", ignored_types=(cached_property,)):
-    """Holds records to the columns that the dataset's records have had before, at this place of the chain.
+    """Converter that applies a policy to columns which differ from those of the dataset's earlier records.
 
-    For columns that a source has of its own, such as a table's or a file's, and for those of a converter of yours. The
-    first records' are taken as they are, and known to all that read the dataset in that run and, once what was read is
-    published, in later ones. Of `pin`, columns that are new are left out, those that are not there are null, and
-    narrower types are widened; if the policy is changed to it, the newest columns are pinned.
+    It suits sources with columns of their own, such as tables or files, and custom converters. The first records are
+    accepted unchanged. All tasks of the run use their columns. Later runs use them once the records are published. With
+    `pin`, new columns are dropped, missing columns are null, and narrower types are widened. If the policy becomes
+    `pin` later, the newest columns are pinned.
 
     Attributes:
-        datasets: policies of some datasets; the others have the one that stands beside.
+        datasets: the policies of some datasets. They precede the converter's own.
     """
+
+    process_local: ClassVar[frozenset[str]] = frozenset({"_held"})
 
     type: Literal["schema"]
     datasets: tuple[DatasetSchemaPolicy, ...] = ()
@@ -66,12 +67,8 @@ class SchemaConverter(SchemaPolicy, ConverterSettings, frozen=True, extra="forbi
     def _held(self) -> HeldSchemas:
         return HeldSchemas(self.evolution, self.on_incompatible)
 
-    def __getstate__(self) -> dict[Any, Any]:
-        state = super().__getstate__()
-        return {**state, "__dict__": {k: v for k, v in state["__dict__"].items() if k != "_held"}}
-
     def convert_columns(self, columns: Columns) -> Columns:
-        pins = any(each.evolution == "pin" for each in (self, *self.datasets))
+        pins = any(policy.evolution == "pin" for policy in (self, *self.datasets))
         return Columns() if pins else unique_names(columns, "schema")
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
@@ -96,6 +93,3 @@ class SchemaConverter(SchemaPolicy, ConverterSettings, frozen=True, extra="forbi
 
     def schemas_known(self) -> Sequence[int]:
         return tuple(self._held.ids)
-
-
-SETTINGS = SchemaConverter

@@ -1,34 +1,36 @@
-"""Filter and computed columns by expressions of SQL."""
+"""The converter `sql`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from importlib.util import find_spec
-from typing import Any, Literal
+from typing import ClassVar, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, model_validator
 
-from distcommit.constructs.by_halves import Made, by_halves
-from distcommit.constructs.columns import Columns, replaced, unique_names
+from distcommit.constructs.bisection import Made, by_halves
 from distcommit.constructs.conditions.sql_expressions import SqlExpressions
+from distcommit.constructs.schemas.columns import Columns, replaced, unique_names
 from distcommit.constructs.settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
 
 
 class Sql(ConverterSettings, frozen=True, extra="forbid", ignored_types=(cached_property,)):
-    """Keeps the records for which `where` is true, and computes `columns` for them: expressions of DuckDB's SQL.
+    """Converter that keeps the records for which `where` is true, and computes columns, by DuckDB's SQL expressions.
 
-    Expressions see the columns of the records that come in, and one record at a time: no subqueries, aggregates or
-    window functions, no files and no network. A record for which one fails, such as by a number out of range, is turned
-    away with the reason; `TRY(expression)` makes null of that. Null is not true.
+    An expression uses the input columns of one record: no subqueries, aggregates, window functions, files or network. A
+    record is rejected if an expression fails for it, such as by a number out of range. `TRY(expression)` gives null
+    instead. Null is not true. For comparisons with literals, the converter `filter` is faster.
 
     Attributes:
-        where: which records stay; empty: all. The others are filtered.
-        columns: `{NAME: EXPRESSION}`; where there is a column of that name its values are replaced, else it is added.
+        where: the condition of the records that stay; the others are filtered. Empty: all stay.
+        columns: `{NAME: EXPRESSION}`. The result replaces the column of that name, or is added.
     """
+
+    process_local: ClassVar[frozenset[str]] = frozenset({"_expressions"})
 
     type: Literal["sql"]
     where: str = ""
@@ -37,18 +39,14 @@ class Sql(ConverterSettings, frozen=True, extra="forbid", ignored_types=(cached_
     @model_validator(mode="after")
     def _are_expressions(self) -> Sql:
         if not self.where and not self.columns:
-            raise ValueError("where or columns is needed")
-        if find_spec("duckdb"):  # who only looks at a job needs no engine
+            raise ValueError("an sql converter must have where, columns, or both")
+        if find_spec("duckdb"):  # commands that only inspect a job need no engine
             self._expressions.close()
         return self
 
     @cached_property
     def _expressions(self) -> SqlExpressions:
         return SqlExpressions(self.where, self.columns)
-
-    def __getstate__(self) -> dict[Any, Any]:
-        state = super().__getstate__()
-        return {**state, "__dict__": {k: v for k, v in state["__dict__"].items() if k != "_expressions"}}
 
     def convert_columns(self, columns: Columns) -> Columns:
         unique_names(columns, "sql")
@@ -77,21 +75,21 @@ class Sql(ConverterSettings, frozen=True, extra="forbid", ignored_types=(cached_
     def _one_by_one(
         self, batch: pa.RecordBatch, make: Callable[[pa.RecordBatch], Made], schema: pa.Schema
     ) -> Converted:
-        """The same where an expression has failed for some record: first for those for which it surely does not."""
+        """Convert a failed batch: first the rows that can't fail, then the others by bisection."""
         import duckdb  # noqa: PLC0415 - an extra of its own
 
         rows = pa.array(range(batch.num_rows), pa.int64())
         try:
             suspects = self._expressions.suspects(batch)
-        except duckdb.Error:  # such as an expression that TRY does not take
+        except duckdb.Error:  # such as an expression that TRY does not accept
             suspects = rows
-        fine = rows.filter(pc.invert(pc.is_in(rows, suspects)))
-        order = pa.concat_arrays([fine, suspects])
-        found = by_halves(batch.take(order), make, schema, duckdb.Error, _reason, len(fine))
-        of = order.take(found.rows)
-        again = pc.sort_indices(of)
-        rejected = {order[row].as_py(): why for row, why in found.rejected.items()}
-        return Converted(found.records.take(again), of.take(again), rejected)
+        safe = rows.filter(pc.invert(pc.is_in(rows, suspects)))
+        order = pa.concat_arrays([safe, suspects])
+        result = by_halves(batch.take(order), make, schema, duckdb.Error, _reason, len(safe))
+        result_rows = order.take(result.rows)
+        in_order = pc.sort_indices(result_rows)
+        rejected = {order[row].as_py(): reason for row, reason in result.rejected.items()}
+        return Converted(result.records.take(in_order), result_rows.take(in_order), rejected)
 
     def close(self) -> None:
         if "_expressions" in self.__dict__:
@@ -100,6 +98,3 @@ class Sql(ConverterSettings, frozen=True, extra="forbid", ignored_types=(cached_
 
 def _reason(error: Exception, row: int) -> str:
     return str(error).partition("\n")[0][:500]
-
-
-SETTINGS = Sql

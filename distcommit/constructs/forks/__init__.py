@@ -1,5 +1,4 @@
-"""Fork operators by the type that a job file names: each module without a leading `_` is one, by its `SETTINGS`.
+"""Fork operators: they choose the branches of each record.
 
-They choose, and must not change records, nor look at what branches do with them. Start reading at
-`first_match`.
+They must not change records, nor look at what branches do with them. Start reading at `by_condition`.
 """

@@ -1,4 +1,4 @@
-"""Records to the branches that their schema suits."""
+"""Fork operators that send whole batches: to every branch, or to those that their schema suits."""
 
 from __future__ import annotations
 
@@ -8,12 +8,28 @@ from typing import Literal
 import pyarrow as pa
 from pydantic import Field
 
-from distcommit.constructs.columns import Columns
+from distcommit.constructs.schemas.columns import Columns
 from distcommit.constructs.settings import ForkOperatorSettings
 
 
+class AllBranches(ForkOperatorSettings, frozen=True, extra="forbid"):
+    """Fork that sends every record to every branch."""
+
+    type: Literal["all"] = "all"
+
+    def named_branches(self) -> frozenset[str] | None:
+        return None
+
+    def choose(self, batch: pa.RecordBatch, branches: Sequence[str]) -> Mapping[str, pa.BooleanArray | None]:
+        return dict.fromkeys(branches)
+
+
 class BySchema(ForkOperatorSettings, frozen=True, extra="forbid"):
-    """Sends records to every branch whose `requires` are columns of their schema; with none it takes all of them."""
+    """Fork that sends records to each branch whose required columns they have.
+
+    Attributes:
+        requires: by branch, its required columns. A branch that requires none takes all records.
+    """
 
     type: Literal["by_schema"] = "by_schema"
     requires: dict[str, frozenset[str]] = Field(min_length=1)
@@ -29,6 +45,3 @@ class BySchema(ForkOperatorSettings, frozen=True, extra="forbid"):
 
     def choose(self, batch: pa.RecordBatch, branches: Sequence[str]) -> Mapping[str, pa.BooleanArray | None]:
         return dict.fromkeys(branches)
-
-
-SETTINGS = BySchema

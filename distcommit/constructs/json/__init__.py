@@ -1,4 +1,4 @@
-"""JSON records: their columns given or inferred, and their values exact or refused.
+"""JSON records: declared or inferred columns, exact values.
 
-Must not round a value. Start reading at `json_records`.
+Must not round a value silently. Start reading at `json_records`.
 """

@@ -1,28 +1,27 @@
-"""JSON objects into columns that are inferred from them, and pinned with their dataset."""
+"""Columns inferred from JSON objects, and fixed for their dataset."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 
-from distcommit.constructs.column_types import arrow_type, field_name
 from distcommit.constructs.json.json_fields import Fields, added, names_in, paths_in, typed, wire_schema
 from distcommit.constructs.json.json_records import JsonReader, JsonRecords
+from distcommit.constructs.schemas.column_types import arrow_type, field_name
+from distcommit.constructs.schemas.schema_policy import Evolution
 from distcommit.core.errors import NEW_FIELDS, RecordError
 from distcommit.core.interfaces.constructs import KeptSchemas
 
-Evolution = Literal["evolve", "pin", "fail"]
-
 _MOST_FIELDS = 1000
-_FIELDS_TOLD = 3
+_SHOWN_FIELDS = 3
 
 
 def columns_of(fields: Fields) -> pa.Schema:
-    """The columns of written fields. Raises ValueError."""
+    """Return the columns of fields as a job file writes them. Raises ValueError."""
     return pa.schema([(field_name(name), arrow_type(written)) for name, written in fields.items()])
 
 
@@ -30,11 +29,11 @@ reader_of = lru_cache(64)(JsonReader)
 
 
 @dataclass(slots=True)
-class _KeptNowhere:
-    """Where there is no store: each work unit for itself."""
+class _NoSchemaStore:
+    """Replacement for a schema store: each work unit has its own schemas."""
 
     def schema(self, schema_id: int) -> Mapping[str, Any]:
-        raise RecordError("there is no store to read a schema from", found=f"schema {schema_id}")
+        raise RecordError("a schema can't be read without a store", found=f"schema {schema_id}")
 
     def put_next(self, after: int, schema: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]]:
         return after + 1, schema
@@ -42,34 +41,35 @@ class _KeptNowhere:
 
 @dataclass(slots=True)
 class InferredFields:
-    """The fields of one dataset's objects: those that are pinned, or of the first batch with an object, and with
-    `evolve` those of later ones. It is not sent to other processes.
+    """The inferred fields of one dataset. Not picklable.
 
-    Each set of fields is put where all tasks of the run find it before anything is read by it, and has those before it
-    in it. So two tasks that infer at once go by the same: the second takes what the first has put, and may put more.
+    They are inferred from the first batch with an object, and with `evolve` also from later batches. Each set of fields
+    is stored before it is used, and contains the sets before it. If two tasks infer at once, the second uses the set
+    that the first stored, and may store a larger one.
 
     Attributes:
-        evolution: what becomes of fields that are not known.
-        ids: those of the sets that are known, the newest last.
-        fields: the newest one; None: not looked at yet, or there is none.
-        names: these, and those that were only ever null or empty, so that records are not searched for them again.
+        evolution: the policy for unknown fields.
+        kept: the schema store.
+        ids: the ids of the known sets, the newest last.
+        fields: the newest set; None: not read yet, or none exists.
+        names: the fields, and names that were always null or empty, so that records are not searched for them again.
     """
 
     evolution: Evolution
-    kept: KeptSchemas = field(default_factory=_KeptNowhere)
+    kept: KeptSchemas = field(default_factory=_NoSchemaStore)
     ids: list[int] = field(default_factory=list)
     fields: Fields | None = None
     names: Fields = field(default_factory=dict)
 
     def know(self, ids: Sequence[int]) -> None:
-        """Takes in those that the dataset's published records are of."""
+        """Set the ids of the sets of the dataset's published records."""
         self.ids, self.fields, self.names = sorted(ids), None, {}
 
     def read(self, values: pa.Array) -> tuple[pa.Schema, JsonRecords]:
-        """Reads one object from each value, by what is known once they were looked at; also the columns that it made.
+        """Read one object from each value, after inferring fields from them. Return the columns and the records.
 
         Raises:
-            RecordError: if the work unit is to fail: with `fail` for a field that is not known, or for too many.
+            RecordError: if there are too many fields, or with `fail` an unknown field.
         """
         if self.fields is None and self.ids:
             self.fields = self.names = self.kept.schema(self.ids[-1])
@@ -85,9 +85,9 @@ class InferredFields:
         columns = columns_of(self.fields or {})
         return columns, reader_of(columns, exact_floats=True).read(values)
 
-    def _take_in(self, found: Fields) -> None:
-        """Takes in what records have, and what other tasks have found before."""
-        while (wanted := added(self.fields or {}, found)) != (self.fields or {}):
+    def _take_in(self, new: Fields) -> None:
+        """Add the fields of records, and those that other tasks stored before."""
+        while (wanted := added(self.fields or {}, new)) != (self.fields or {}):
             if self.fields is not None and self.evolution == "pin":
                 return
             self._check(wanted)
@@ -98,18 +98,18 @@ class InferredFields:
         paths, known = paths_in(wanted), paths_in(self.fields or {})
         if len(paths) > _MOST_FIELDS:
             raise RecordError(
-                "records have more fields than are made columns without being asked for",
+                "records have too many fields to infer columns",
                 expected=f"at most {_MOST_FIELDS}",
                 found=f"{len(paths)}, such as {paths[-1]!r:.100}",
-                todo="declare the converter's fields, with a map ({'*': TYPE}) for those of any name; or, once some are"
-                " pinned, set evolution to pin",
+                todo="declare the converter's fields, with a map ({'*': TYPE}) for keys of any name;"
+                " or, once some fields are inferred, set evolution to pin",
             )
         if self.fields is not None and self.evolution == "fail":
             new = [path for path in paths if path not in set(known)]
             raise RecordError(
                 NEW_FIELDS,
                 expected=f"at most the fields of schema {self.ids[-1]}",
-                found=", ".join(f"{path!r:.100}" for path in new[:_FIELDS_TOLD])
-                + (f", and {len(new) - _FIELDS_TOLD} more" if len(new) > _FIELDS_TOLD else ""),
-                todo="look at what the producer has changed; evolve takes such fields in, and pin passes over them",
+                found=", ".join(f"{path!r:.100}" for path in new[:_SHOWN_FIELDS])
+                + (f", and {len(new) - _SHOWN_FIELDS} more" if len(new) > _SHOWN_FIELDS else ""),
+                todo="check what the producer changed; `evolve` adds new fields, `pin` ignores them",
             )

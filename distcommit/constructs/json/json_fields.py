@@ -1,9 +1,9 @@
-"""The fields of JSON objects as job files write them (`constructs.column_types`), as far as records show them.
+"""Inference of the fields of JSON objects, as job files write them (`constructs.schemas.column_types`).
 
-Whole numbers are `int64`, or `decimal(38, 0)` where one of them has more than 64 bits. Where one is no whole number
-they are `float64`, and a number that float64 does not hold to the last digit is rejected. Text is `string`, whatever it
-says; objects are structs and lists are lists. What was only ever null, or empty, has no type yet and is no field. Of
-kinds that do not go together (text and numbers) the first one counts.
+Whole numbers are `int64`, or `decimal(38, 0)` if one has more than 64 bits. Numbers with fractions are `float64`; a
+number that float64 can't represent exactly is rejected later. All text is `string`. Objects are structs, lists are
+lists. A name whose values are null or empty has no type yet and is not a field. If kinds conflict (text and numbers),
+the first one counts.
 """
 
 from __future__ import annotations
@@ -14,41 +14,41 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from distcommit.constructs.column_types import arrow_type, field_name, written_name
+from distcommit.constructs.schemas.column_types import arrow_type, field_name, written_name
 
 Fields = Mapping[str, Any]
-"""Name and written type of each."""
+"""Types by name, as in a job file."""
 
 _DEEPEST = 20
-"""Levels of objects and lists in which fields are looked for: what lies below is left out."""
+"""Levels of objects and lists that are searched for fields. Deeper fields are ignored."""
 _NO_TYPE = None
 
 
 def fields_in(values: pa.Array) -> dict[str, Any]:
-    """The fields of all objects in the values, each of which is bytes, text or null; what is no object has none."""
+    """Return the fields of all objects among the values, which are bytes, text or null."""
     return typed(names_in(values))
 
 
 def names_in(values: pa.Array) -> dict[str, Any]:
-    """The same, and those that have no type yet: None, `[None]` or `{}`."""
-    found: Any = {}
+    """Return the fields of all objects, and names without a type yet: None, `[None]` or `{}`."""
+    names: Any = {}
     for value in values.to_pylist():
         try:
             record = msgspec.json.decode(value) if value is not None else None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
         if isinstance(record, dict):
-            found = _seen(found, record, 0)
-    return dict(found)
+            names = _seen(names, record, 0)
+    return dict(names)
 
 
 def typed(names: Fields) -> dict[str, Any]:
-    """The same without those that have no type."""
+    """Return the fields without names that have no type."""
     return _typed(names) or {}
 
 
 def wire_schema(names: Fields) -> pa.Schema:
-    """What Arrow's reader of JSON is to expect of these names; of one without a type, null and empty alone."""
+    """Return the schema for Arrow's JSON reader. It accepts only null and empty values for names without a type."""
     return pa.schema([(field_name(name), _wire_type(written)) for name, written in names.items()])
 
 
@@ -63,14 +63,14 @@ def _wire_type(written: Any) -> pa.DataType:
     return arrow_type(written)
 
 
-def added(known: Fields, found: Fields) -> dict[str, Any]:
-    """The known fields as they are, and behind them those that were found besides, at all levels."""
-    merged = {name: _added(written, found[name]) if name in found else written for name, written in known.items()}
-    return merged | {name: written for name, written in found.items() if name not in known}
+def added(known: Fields, new: Fields) -> dict[str, Any]:
+    """Return the known fields unchanged, followed by further fields, at all levels."""
+    merged = {name: _added(written, new[name]) if name in new else written for name, written in known.items()}
+    return merged | {name: written for name, written in new.items() if name not in known}
 
 
 def paths_in(fields: Fields, before: str = "") -> list[str]:
-    """The paths of all fields that hold values: `buyer.name`, `tags`, `items[].price`."""
+    """Return the paths of all fields that hold values: `buyer.name`, `tags`, `items[].price`."""
     return [path for name, written in fields.items() for path in _paths(written, f"{before}{name}")]
 
 
@@ -83,17 +83,17 @@ def _paths(written: Any, path: str) -> list[str]:
     return [path]
 
 
-def _added(known: Any, found: Any) -> Any:
-    match known, found:
+def _added(known: Any, new: Any) -> Any:
+    match known, new:
         case dict(), dict():
-            return added(known, found)
+            return added(known, new)
         case [below], [other]:
             return [_added(below, other)]
     return known
 
 
 def _seen(known: Any, value: object, depth: int) -> Any:
-    """What is known of a field once it has had that value. Lists and objects that are known are changed."""
+    """Return the type of a field after one more value. Changes known lists and objects in place."""
     match value:
         case None:
             return known
@@ -122,12 +122,12 @@ def _seen(known: Any, value: object, depth: int) -> Any:
 
 
 def _typed(seen: Any) -> Any:
-    """The same without what has no type."""
+    """Return a type without names that have no type."""
     match seen:
         case [below]:
-            typed = _typed(below)
-            return _NO_TYPE if typed is _NO_TYPE else [typed]
+            kind = _typed(below)
+            return _NO_TYPE if kind is _NO_TYPE else [kind]
         case dict():
-            fields = {name: typed for name, below in seen.items() if (typed := _typed(below)) is not _NO_TYPE}
+            fields = {name: kind for name, below in seen.items() if (kind := _typed(below)) is not _NO_TYPE}
             return fields or _NO_TYPE
     return seen

@@ -1,8 +1,8 @@
-"""JSON text into columns of given types.
+"""Reader of JSON text into columns of given types.
 
-What comes of a record is what the decoder by record says (msgspec). Arrow's own reader takes three quarters of its time
-for flat records and half for nested ones, so whole batches are given to it where it is known to say the same; where it
-fails, or might say another thing, the batch is decoded record by record.
+The result is always that of msgspec, which decodes record by record. Arrow's JSON reader takes three quarters of its
+time for flat records and half for nested ones. So it reads a whole batch if its result is known to be equal. If it
+fails, or its result might differ, msgspec decodes the batch.
 """
 
 from __future__ import annotations
@@ -19,29 +19,34 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from distcommit.constructs.calendar import OUTSIDE, are_within_calendar
-from distcommit.constructs.column_types import stored_type
-from distcommit.constructs.iso_times import are_alike_in_utc
 from distcommit.constructs.json.json_values import exact, python_type
+from distcommit.constructs.schemas.column_types import stored_type
+from distcommit.constructs.times import OUTSIDE, are_alike_in_utc, are_within_calendar
 from distcommit.decoding import json_decoder
 
 _NOT_FINITE = re.compile(rb"(NaN|Inf(inity)?)\s*[,\]}]")
 _TINY = re.compile(rb'[:,\[\s"][-+]?[\d.]+[eE]-\d{2,}\s*[,}\]"]')
 _UNDERFLOW = re.compile(rb"[eE]-\d{3}")
 _SURE_DIGITS = 15
-"""Digits that a float64 holds, whatever they are."""
-_DATE = r"^([1-8]\d|9[0-8])\d\d-\d\d-\d\d"  # no zone makes another year of these than both readers know
+"""Every number of at most so many digits is exact in float64."""
+_DATE = r"^([1-8]\d|9[0-8])\d\d-\d\d-\d\d"  # with any zone, the year stays in the range of both readers
 _NAIVE = _DATE + r"T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?"
 _ZONED = _NAIVE + r"(Z|[+-](0\d|1[0-4]):[0-5]\d)"
 _SHALLOW = 300
-"""Levels of nesting that both readers can take, whatever stands on the stack."""
+"""Levels of nesting that both readers accept at any stack depth."""
 _PART_BYTES = 256 << 10
 _BY_RECORD = (msgspec.DecodeError, pa.ArrowException, OverflowError, RecursionError, ValueError)
 
 
 @dataclass(frozen=True, slots=True)
 class JsonRecords:
-    """What was read: a column for each field, and which row each record is of; None: row i is record i."""
+    """Decoded records.
+
+    Attributes:
+        columns: a column for each field.
+        rows: the input row of each record; None: record i is of row i.
+        rejected: rejection reasons by row.
+    """
 
     columns: list[pa.Array]
     rows: pa.Array | None = None
@@ -49,14 +54,14 @@ class JsonRecords:
 
 
 class JsonReader:
-    """Reads JSON objects with the fields of a schema. Not picklable: made where it is used.
+    """A reader of JSON objects with the fields of a schema. Not picklable.
 
     Args:
-        schema: of types that `column_types` has, and `arrow.json` for values that are kept as JSON text.
-        exact_floats: whether a number is rejected that float64 would round; else it is rounded.
+        schema: the columns, of the types in `column_types`, or `arrow.json` for values that are kept as JSON text.
+        exact_floats: whether to reject a number that float64 would round; else it is rounded.
 
     Raises:
-        ValueError: if JSON has no such type: binary.
+        ValueError: if JSON has no such type, such as binary.
     """
 
     def __init__(self, schema: pa.Schema, *, exact_floats: bool = False) -> None:
@@ -72,60 +77,57 @@ class JsonReader:
         self._has_others = False
 
     def read(self, values: pa.Array) -> JsonRecords:
-        """Reads one object from each value; of a null value all fields are null.
-
-        Args:
-            values: binary or text.
-        """
+        """Read one object from each value, which is binary or text. All fields of a null value are null."""
         at_once = None if self._has_map or not len(values) else self._at_once(values)
         return JsonRecords(at_once) if at_once is not None else self._one_by_one(values)
 
     def read_if_all_known(self, values: pa.Array, known: pa.Schema) -> JsonRecords | None:
-        """As `read`; None if a field may be there, at any level, that is not known. Costs no more than `read`.
+        """Read like `read`, or return None if there may be an unknown field at any level. Costs no more than `read`.
 
         Args:
             values: as of `read`.
-            known: the fields that are read and, behind them, those of which only null and empty values are known.
+            known: the fields of the schema, followed by fields whose known values are null or empty.
         """
         at_once = None if self._has_map or not len(values) else self._at_once(values, known)
         return None if at_once is None else JsonRecords(at_once)
 
     def _one_by_one(self, values: pa.Array) -> JsonRecords:
-        made: list[Any] = []
+        records: list[Any] = []
         rows: list[int] = []
         rejected: dict[int, str] = {}
         for row, value in enumerate(values.to_pylist()):
             try:
                 record = {} if value is None else self._decoder.decode(_text(value))
-                made.append(exact(record, self._struct) if self._is_exact else record)
+                records.append(exact(record, self._struct) if self._is_exact else record)
                 rows.append(row)
             except _BY_RECORD as error:
                 rejected[row] = reason(error, value)
         try:
-            array = _within_calendar(made, self._stored)
+            array = _within_calendar(records, self._stored)
         except _BY_RECORD:
-            kept = []
-            for row, record in zip(rows, made, strict=True):
+            valid = []
+            for row, record in zip(rows, records, strict=True):
                 try:
                     _within_calendar([record], self._stored)
-                    kept.append((row, record))
+                    valid.append((row, record))
                 except _BY_RECORD as error:
                     rejected[row] = reason(error, values[row].as_py())
-            rows = [row for row, _ in kept]
-            array = pa.array([record for _, record in kept], self._stored)
+            rows = [row for row, _ in valid]
+            array = pa.array([record for _, record in valid], self._stored)
         return JsonRecords(array.flatten(), pa.array(rows, pa.int64()) if rejected else None, rejected)
 
     def _at_once(self, values: pa.Array, known: pa.Schema | None = None) -> list[pa.Array] | None:
-        """All values by Arrow's reader; None where it can't say, or might say another thing than the decoder; or where
-        there is a field that is not in `known`, if that is given.
+        """Read all values by Arrow's reader. Return None if its result might differ from the decoder's.
 
-        Its reader takes the objects of a text as they come, whether one to a line or not. That each line is one object
-        is known by this: no line break can stand within a string, or the reader fails; so every value, which begins
-        with `{` and ends with `}`, ends outside of strings; what it leaves open would have to go on with `{` after `}`,
-        at which the reader fails; so each value holds one object or several, and there are as many as values.
+        Also return None if there is a field outside `known`, if that is given.
 
-        Where no other fields are than those that are asked for, Arrow's reader says so. Then what is in none of the
-        columns, such as `NaN` or what is nested too deep, is nowhere, and nobody has to look for it in the text.
+        Arrow's reader ignores line breaks between objects. Each line is exactly one object for these reasons. A line
+        break within a string makes the reader fail. So every value, which begins with `{` and ends with `}`, ends
+        outside of strings. An object left open would continue with `{` after `}`, which makes the reader fail. So each
+        value holds one or more objects, and there are as many objects as values.
+
+        With "error", Arrow's reader fails at fields outside the schema. If it succeeds, nothing is hidden in ignored
+        fields, such as `NaN` or deep nesting, so the text need not be searched for it.
         """
         try:
             texts, text = _joined(values)
@@ -138,7 +140,7 @@ class JsonReader:
             if not (self._has_others or _may_be_deep(self._wire)):
                 try:
                     return self._by_arrow(text, self._wire, "error", len(values))
-                except pa.ArrowException:  # which says in words alone whether it is for another field
+                except pa.ArrowException:  # only its text would show whether another field is the reason
                     pass
             if _may_hide(texts, text):
                 return None
@@ -151,10 +153,11 @@ class JsonReader:
     def _by_arrow(
         self, text: pa.Buffer, wire: pa.Schema, others: Literal["error", "ignore"], rows: int
     ) -> list[pa.Array] | None:
-        """The columns; None if there are not as many objects as there should be. `others`: what becomes of others.
+        """Return the columns; None if the number of objects is not `rows`.
 
         Raises:
-            pa.ArrowException, _MightDifferError: if it can't say, or the decoder may say another thing.
+            pa.ArrowException: if Arrow's reader fails.
+            _MightDifferError: if the decoder's result might differ.
         """
         read = pj.read_json(
             pa.BufferReader(text),
@@ -167,14 +170,14 @@ class JsonReader:
 
 
 class _MightDifferError(Exception):
-    """Arrow's reader has taken a value that the decoder may not take, or not so."""
+    """Arrow's reader accepted a value that the decoder might reject or read otherwise."""
 
 
 def _within_calendar(records: list[Any], kind: pa.DataType) -> pa.Array:
-    """Records as an array.
+    """Return records as an array.
 
     Raises:
-        ValueError: if a time of them is not of the years 1 to 9999 in UTC, which its zone can make of it.
+        ValueError: if a time is not in the years 1 to 9999 in UTC, such as by its zone.
     """
     array = pa.array(records, kind)
     if not are_within_calendar(array):
@@ -183,7 +186,7 @@ def _within_calendar(records: list[Any], kind: pa.DataType) -> pa.Array:
 
 
 def reason(error: Exception, value: object) -> str:
-    """Why a value was turned away, with its first 100 characters."""
+    """Return a rejection reason with the first 100 characters of the value."""
     return f"{error}: {value[:100]!r}" if isinstance(value, bytes | str) else f"{error}: {str(value)[:100]}"
 
 
@@ -192,11 +195,10 @@ def _text(value: bytes | str) -> str:
 
 
 def _joined(values: pa.Array) -> tuple[pa.Array, pa.Buffer | None]:
-    """The values as they are read, and all of them in one text, each on a line; no text if Arrow's reader and the
-    decoder don't take them alike.
+    """Return the values, and one text with a value on each line; no text if the two readers might disagree on it.
 
     Raises:
-        pa.ArrowInvalid: if one is not UTF-8.
+        pa.ArrowInvalid: if a value is not UTF-8.
     """
     texts = values.cast(pa.binary())
     if texts.null_count:
@@ -205,29 +207,29 @@ def _joined(values: pa.Array) -> tuple[pa.Array, pa.Buffer | None]:
         return texts, None
     one = pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts)
     _, bounds, data = pc.binary_join(one, b"\n").buffers()
-    joined = data.slice(0, int(np.frombuffer(bounds, np.int32)[1]))  # as a scalar it would be copied
+    joined = data.slice(0, int(np.frombuffer(bounds, np.int32)[1]))  # a scalar would copy the text
     text = np.frombuffer(joined, np.uint8)
     if text.view(np.int8).min() <= 0:
-        if not text.all():  # Behind a NUL, Arrow's reader reads nothing: it says so (26.0), and need not.
+        if not text.all():  # Arrow's reader (26.0) stops at a NUL, with an error that is not documented
             return texts, None
         texts.cast(pa.string())
     return texts, joined
 
 
 def _may_hide(texts: pa.Array, joined: pa.Buffer) -> bool:
-    """Whether there may be what the decoder does not take in a field that Arrow's reader ignores."""
+    """Return whether an ignored field may hold a value that the decoder rejects."""
     opened, is_finite = 0, True
     for part in _parts(joined, 2):
         opened += int(np.count_nonzero(_opens(part)))
         is_finite = is_finite and not (_has(part, b"NaN") or _has(part, b"Inf"))
     if not is_finite and _NOT_FINITE.search(joined):
         return True
-    return opened - (len(texts) - 1) > _SHALLOW and _is_deep(texts, joined)  # each opens one at least
+    return opened - (len(texts) - 1) > _SHALLOW and _is_deep(texts, joined)  # each value opens at least one
 
 
 def _may_be_deep(schema: pa.Schema) -> bool:
-    """Whether what has these columns alone may be nested deeper than both readers can take."""
-    return any(_levels(each.type) >= _SHALLOW for each in schema)
+    """Return whether values of a schema may be nested deeper than both readers accept."""
+    return any(_levels(column.type) >= _SHALLOW for column in schema)
 
 
 def _levels(kind: pa.DataType) -> int:
@@ -236,7 +238,10 @@ def _levels(kind: pa.DataType) -> int:
 
 
 def _is_deep(texts: pa.Array, joined: pa.Buffer) -> bool:
-    """Whether one opens more than `_SHALLOW` objects and lists (26.0's `count_substring` takes four times as long)."""
+    """Return whether a value opens more than `_SHALLOW` objects and lists.
+
+    Arrow's `count_substring` (26.0) takes four times as long.
+    """
     lengths = pc.binary_length(texts).to_numpy()
     if lengths.max() <= 2 * _SHALLOW:
         return False
@@ -246,18 +251,21 @@ def _is_deep(texts: pa.Array, joined: pa.Buffer) -> bool:
 
 
 def _opens(text: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
-    """By byte whether it is `{` or `[`, which differ by one bit."""
-    found: npt.NDArray[np.bool_] = (text | 0x20) == ord("{")
-    return found
+    """Return by byte whether it is `{` or `[`, which differ by one bit."""
+    opens: npt.NDArray[np.bool_] = (text | 0x20) == ord("{")
+    return opens
 
 
 def _has_tiny(text: pa.Buffer) -> bool:
-    """Whether there is a number near zero, of which Arrow's reader makes zero as a decimal, or the process dies."""
+    """Return whether there is a number near zero.
+
+    As a decimal, Arrow's reader reads it as zero, or kills the process.
+    """
     return (_contains(text, b"e-") or _contains(text, b"E-")) and bool(_TINY.search(text))
 
 
 def _may_be_rounded(text: pa.Buffer) -> bool:
-    """Whether there may be a number with more digits than float64 holds for sure, or one that it makes zero."""
+    """Return whether float64 might round a number of the text, also to zero."""
     for part in _parts(text, _SURE_DIGITS + 1):
         between = np.flatnonzero((part - ord("0") > 9) & (part != ord(".")))
         if np.diff(between, prepend=-1, append=len(part)).max() > _SURE_DIGITS + 1:
@@ -266,21 +274,19 @@ def _may_be_rounded(text: pa.Buffer) -> bool:
 
 
 def _contains(text: pa.Buffer, wanted: bytes) -> bool:
-    """Whether it stands in a text."""
     return any(_has(part, wanted) for part in _parts(text, len(wanted) - 1))
 
 
 def _has(part: npt.NDArray[np.uint8], wanted: bytes) -> bool:
-    """Whether it stands in these bytes: ten times as fast as `in` where its first letter is rare."""
-    found = np.flatnonzero(part[: len(part) - len(wanted) + 1] == wanted[0])
+    """Return whether the bytes contain a text. Ten times as fast as `in` if its first letter is rare."""
+    positions = np.flatnonzero(part[: len(part) - len(wanted) + 1] == wanted[0])
     for index, letter in enumerate(wanted[1:], 1):
-        found = found[part[found + index] == letter]
-    return len(found) > 0
+        positions = positions[part[positions + index] == letter]
+    return len(positions) > 0
 
 
 def _parts(text: pa.Buffer, overlap: int = 0) -> Iterator[npt.NDArray[np.uint8]]:
-    """The bytes of a text in parts that stay in the processor's cache, with what is made of them; each but the last has
-    so many bytes of the next one, too."""
+    """Yield a text in parts that fit the processor's cache, each with the first `overlap` bytes of the next part."""
     data = np.frombuffer(text, np.uint8)
     for begin in range(0, len(data), _PART_BYTES):
         yield data[begin : begin + _PART_BYTES + overlap]
@@ -291,10 +297,10 @@ def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _typed(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """What Arrow's reader has read as the type of the column.
+    """Cast the result of Arrow's reader to the type of the column.
 
     Raises:
-        _MightDifferError, pa.ArrowInvalid: if the decoder may say another thing.
+        _MightDifferError, pa.ArrowInvalid: if the decoder's result might differ.
     """
     if pa.types.is_struct(kind):
         below = [_typed(array.field(index), f.type) for index, f in enumerate(kind)]
@@ -304,10 +310,10 @@ def _typed(array: pa.Array, kind: pa.DataType) -> pa.Array:
         return pa.ListArray.from_arrays(array.offsets, items, type=kind, mask=array.is_null())
     if pa.types.is_floating(kind):
         numbers = array.drop_null().to_numpy()
-        if not np.isfinite(numbers).all() or np.any((numbers == 0) & np.signbit(numbers)):  # it makes 0.0 of -0
+        if not np.isfinite(numbers).all() or np.any((numbers == 0) & np.signbit(numbers)):  # it reads -0 as 0.0
             raise _MightDifferError
     if pa.types.is_decimal(kind):
-        array.validate(full=True)  # Arrow's reader takes more digits than there is room for
+        array.validate(full=True)  # Arrow's reader accepts too many digits
     if pa.types.is_temporal(kind):
         if (pa.types.is_timestamp(kind) and are_alike_in_utc(array)) or _all_match(
             array, _DATE if pa.types.is_date(kind) else _ZONED
@@ -320,12 +326,12 @@ def _typed(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _all_match(array: pa.Array, pattern: str) -> bool:
-    found: bool = pc.all(pc.match_substring_regex(array, pattern + "$"), min_count=0).as_py()
-    return found
+    matches: bool = pc.all(pc.match_substring_regex(array, pattern + "$"), min_count=0).as_py()
+    return matches
 
 
 def _wire_type(kind: pa.DataType) -> pa.DataType:
-    """The type that Arrow's reader is to read; dates and times as text, as it takes other forms of them."""
+    """Return the type for Arrow's reader: text for dates and times, of which it accepts other forms."""
     if pa.types.is_struct(kind):
         return pa.struct([(f.name, _wire_type(f.type)) for f in kind])
     if pa.types.is_list(kind):
@@ -334,6 +340,6 @@ def _wire_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _holds(kind: pa.DataType, wanted: Callable[[pa.DataType], bool]) -> bool:
-    """Whether it is such a type, or one is in it."""
+    """Return whether a type, or one within it, is wanted."""
     below = [kind.field(index).type for index in range(kind.num_fields)] if pa.types.is_nested(kind) else []
     return wanted(kind) or any(_holds(inner, wanted) for inner in below)

@@ -1,4 +1,4 @@
-"""Values of JSON on their way from the decoder to Arrow: exact, or refused."""
+"""Conversion of decoded JSON values for Arrow: exact, or rejected."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Annotated, Any, TypedDict
 import msgspec
 import pyarrow as pa
 
-from distcommit.constructs.column_types import JSON_TEXT
+from distcommit.constructs.schemas.column_types import JSON_TEXT
 from distcommit.decoding import json_decoder
 
 _FLOATS = json_decoder(float | None)
 
 
 def exact(value: Any, kind: pa.DataType) -> Any:
-    """Return the value as Arrow takes it.
+    """Return a value for Arrow, which must not be given a decimal with too many digits.
 
-    Of decimals far from their column's digits Arrow makes others, or the process dies (26.0).
+    Arrow (26.0) changes such a decimal, or kills the process.
 
     Raises:
         ValueError: if a number has more digits than its column.
@@ -43,7 +43,7 @@ def exact(value: Any, kind: pa.DataType) -> Any:
             return Decimal(0)
         if exponent >= -kind.scale and len(shortened) + exponent <= kind.precision - kind.scale:
             return Decimal((sign, tuple(map(int, shortened)), exponent))
-    raise ValueError(f"{str(value)[:50]} is no {kind}")
+    raise ValueError(f"{str(value)[:50]} is not a {kind}")
 
 
 def _json_text(value: msgspec.Raw) -> str | None:
@@ -54,13 +54,13 @@ def _exact_float(value: msgspec.Raw) -> float | None:
     """Return a number.
 
     Raises:
-        msgspec.DecodeError: if it is no number.
-        ValueError: if a float64 does not hold all of its digits.
+        msgspec.DecodeError: if the value is not a number.
+        ValueError: if float64 can't represent all of its digits.
     """
-    found: float | None = _FLOATS.decode(value)
-    if found is not None and Decimal(repr(found)) != Decimal(text := bytes(value).strip().decode()):
-        raise ValueError(f"{text[:50]} has more digits than float64 holds: declare the field, as a decimal or float64")
-    return found
+    number: float | None = _FLOATS.decode(value)
+    if number is not None and Decimal(repr(number)) != Decimal(text := bytes(value).strip().decode()):
+        raise ValueError(f"{text[:50]} has more digits than float64 can represent: declare it as decimal or float64")
+    return number
 
 
 def _whole_numbers(bits: int) -> Any:
@@ -79,17 +79,23 @@ _PYTHON_TYPES: dict[pa.DataType, Any] = {
 
 
 def _or_null(kind: pa.DataType, exact_floats: bool) -> Any:
-    found = python_type(kind, exact_floats)
-    return found if found is msgspec.Raw else found | None
+    decoded = python_type(kind, exact_floats)
+    return decoded if decoded is msgspec.Raw else decoded | None
 
 
 def python_type(kind: pa.DataType, exact_floats: bool) -> Any:
-    """Return what msgspec decodes to, for `exact` to take. `exact_floats`: whether floating point numbers are kept as
-    text until then."""
+    """Return the type that msgspec decodes to, as input of `exact`.
+
+    Args:
+        kind: the Arrow type.
+        exact_floats: whether floating-point numbers stay text until `exact`.
+
+    Raises:
+        ValueError: if JSON has no such type.
+    """
     if pa.types.is_struct(kind):
         below = {f.name: _or_null(f.type, exact_floats) for f in kind}
-        # Of a name that is not ASCII the decoder (0.22) sees nothing until something has asked for its UTF-8, and takes
-        # it for the empty one; what is encoded has been asked.
+        # The decoder (0.22) takes a name that is not ASCII for the empty name, until encoding has cached its UTF-8.
         msgspec.json.encode(list(below))
         return TypedDict("Fields", below, total=False)  # type: ignore[operator]
     if pa.types.is_list(kind):
@@ -99,5 +105,5 @@ def python_type(kind: pa.DataType, exact_floats: bool) -> Any:
     if kind == JSON_TEXT or (exact_floats and pa.types.is_floating(kind)):
         return msgspec.Raw
     if kind not in _PYTHON_TYPES and not pa.types.is_decimal(kind):
-        raise ValueError(f"JSON has no {kind}")
+        raise ValueError(f"JSON has no type {kind}")
     return _PYTHON_TYPES.get(kind, Decimal)

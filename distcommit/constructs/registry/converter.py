@@ -12,8 +12,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from distcommit.constructs.columns import Columns, field_of, unique_names
-from distcommit.constructs.of_dataset import own_of
 from distcommit.constructs.registry.client import (
     FoundSchema,
     Registry,
@@ -26,7 +24,8 @@ from distcommit.constructs.registry.decoded_rows import DecodedRows, last_schema
 from distcommit.constructs.registry.policy import DatasetEvolution, EvolutionSettings, KnownSchemas
 from distcommit.constructs.registry.schema_bounds import check_size
 from distcommit.constructs.registry.wire import Framed, split
-from distcommit.constructs.settings import ConverterSettings
+from distcommit.constructs.schemas.columns import Columns, field_of, unique_names
+from distcommit.constructs.settings import ConverterSettings, own_of
 from distcommit.core.errors import ConfigurationError, DistcommitError, RecordError, error_text
 from distcommit.core.foreign_errors import foreign_errors
 from distcommit.core.interfaces.constructs import Converted, KeptSchemas

@@ -23,9 +23,9 @@ from referencing import Resource as Reference
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT7
 
-from distcommit.constructs.column_types import JSON_TEXT
 from distcommit.constructs.registry.client import FoundSchema, UnusableSchemaError
 from distcommit.constructs.registry.schema_bounds import Expansion
+from distcommit.constructs.schemas.column_types import JSON_TEXT
 
 _SCALARS = {"string": pa.string(), "integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
 _FORMATS = {"date": pa.date32(), "date-time": pa.timestamp("us", "UTC")}

@@ -10,7 +10,7 @@ import pyarrow as pa
 from google.protobuf.descriptor import Descriptor, FileDescriptor
 from numpy.typing import NDArray
 
-from distcommit.constructs.by_halves import by_halves
+from distcommit.constructs.bisection import by_halves
 from distcommit.constructs.registry.client import FoundSchema, UnusableSchemaError
 from distcommit.constructs.registry.converter import Decoded
 from distcommit.constructs.registry.protobuf_batches import BatchParser

@@ -1,4 +1,4 @@
-"""Which schemas the records of a dataset may have.
+"""Columns and schemas of records: types in a job file, declared columns, compatibility, and policies for new schemas.
 
-Must not store them: `stores.schemas` does. Start reading at `evolution`.
+Must not store schemas: `stores.schemas` does. Start reading at `columns`, then `evolution`.
 """

@@ -1,4 +1,4 @@
-"""Columns that a job file declares by name and type, and schemas that are compatible with them."""
+"""Columns that a job file declares, and their compatibility with schemas."""
 
 from __future__ import annotations
 
@@ -8,44 +8,44 @@ from typing import Annotated, Literal
 import pyarrow as pa
 from pydantic import Field
 
-from distcommit.constructs.column_types import ColumnType, arrow_type
 from distcommit.constructs.conditions.literals import plain_type
+from distcommit.constructs.schemas.column_types import ColumnType, arrow_type
 
 DeclaredColumns = Annotated[dict[str, ColumnType], Field(min_length=1)]
 ExtraColumns = Literal["allowed", "refused"]
 _types = pa.types
 _FAMILIES = (_types.is_floating, _types.is_decimal, _types.is_time, _types.is_duration, _types.is_timestamp)
-"""Types of which the wider one has all values of the narrower one."""
+"""Families of types in which a wider type has all values of a narrower one."""
 
 
 def misfits(schema: pa.Schema, columns: Mapping[str, object], extra: ExtraColumns) -> Iterator[str]:
-    """Why records of a schema are not compatible with declared columns; nothing if they are.
+    """Yield the reasons why a schema is not compatible with declared columns.
 
-    A column is compatible if it is there once, and its type is the declared one or a narrower one: each of its values
-    is one of the declared type. What is declared says nothing of nulls: an all-null column is compatible.
+    A column is compatible if it exists once, and its type is the declared one or a narrower one. Nulls are always
+    allowed, so an all-null column is compatible.
 
     Args:
-        schema: of the records.
-        columns: types as a job file writes them, by column.
-        extra: whether other columns may be there.
+        schema: the schema of records.
+        columns: the declared types by column, as in a job file.
+        extra: whether other columns are allowed.
     """
     for name, written in columns.items():
-        found, declared = schema.get_all_field_indices(name), arrow_type(written)
-        if len(found) != 1:
-            yield f"{name} is missing" if not found else f"{name} is there {len(found)} times"
-        elif not is_narrower(schema.field(found[0]).type, declared):
-            yield f"{name} is {schema.field(found[0]).type}, not {declared}"
+        indices, declared = schema.get_all_field_indices(name), arrow_type(written)
+        if len(indices) != 1:
+            yield f"{name} is missing" if not indices else f"{name} exists {len(indices)} times"
+        elif not is_narrower(schema.field(indices[0]).type, declared):
+            yield f"{name} is {schema.field(indices[0]).type}, not {declared}"
     if extra == "refused":
         yield from (f"{name} is not declared" for name in schema.names if name not in columns)
 
 
 def in_words(columns: Mapping[str, object]) -> str:
-    """Declared columns as Arrow shows them."""
+    """Return declared columns in Arrow's notation."""
     return ", ".join(f"{name} {arrow_type(written)}" for name, written in columns.items())
 
 
 def is_narrower(kind: pa.DataType, declared: pa.DataType) -> bool:
-    """Whether each value of a type is one of another. Structs may have fields beside those of the other."""
+    """Return whether each value of a type is also a value of the declared type. A struct may have further fields."""
     kind, declared = plain_type(kind), plain_type(declared)
     if _types.is_null(kind) or kind == declared:
         return True
@@ -73,8 +73,8 @@ def _is_narrower_scalar(kind: pa.DataType, declared: pa.DataType) -> bool:
     if _types.is_timestamp(kind):
         if bool(kind.tz) != bool(declared.tz):
             return False
-        kind = pa.timestamp(kind.unit, declared.tz)  # zones are how times are shown
-    both = [pa.schema([pa.field("", each)]) for each in (declared, kind)]
+        kind = pa.timestamp(kind.unit, declared.tz)  # zones affect only the display of times
+    both = [pa.schema([pa.field("", side)]) for side in (declared, kind)]
     return bool(pa.unify_schemas(both, promote_options="permissive").field(0).type == declared)
 
 

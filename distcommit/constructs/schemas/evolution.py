@@ -1,12 +1,12 @@
-"""Which schemas files of one dataset may have: those that a reader finds to be one table.
+"""Compatibility of the schemas of one dataset, whose files must be readable as one table.
 
-Two are compatible if there is a schema that both can be read as without losing anything: columns that only one of them
-has may be null, and types of the same column are the same or one is wider. The relation does not depend on the order in
-which schemas come, so an older producer beside a newer one is no other case than the newer one alone.
+Two schemas are compatible if both can be read as a common schema without loss. A column of only one schema must be
+nullable. The types of a common column must be equal, or one must be wider. The relation is symmetric, so an older
+producer may run beside a newer one.
 
-Wider are: integers of more bits (signed and unsigned by themselves), floating point of more bits, float64 for integers
-of at most 32 bits, decimals of more digits before the point, timestamps of a finer unit. Lists, maps and structs go by
-what they hold. A dictionary is its values.
+A wider type is: an integer with more bits (signed and unsigned separately), a floating-point type with more bits,
+float64 for integers of at most 32 bits, a decimal with more digits before the point, a timestamp with a finer unit.
+Lists, maps and structs are compared by their contents, dictionaries by their values.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ import pyarrow as pa
 
 _UNITS = ("s", "ms", "us", "ns")
 _EXACT_BITS = 32
-"""Integers of so many bits are floating point numbers, too."""
+"""Integers of at most this many bits are exact in float64."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Two schemas side by side.
+    """The comparison of two schemas.
 
     Attributes:
-        kind: `incompatible` if there are reasons; `identical` if both have the same columns, in any order.
-        merged: what both can be read as; None if they are incompatible.
-        reasons: why they are, by the paths of columns: `buyer.name is string here, and int64 before`.
+        kind: `identical` if both have the same columns, in any order.
+        merged: the common schema; None if they are incompatible.
+        reasons: the incompatibilities, with the paths of columns: `buyer.name is string here, and int64 before`.
     """
 
     kind: Literal["identical", "compatible", "incompatible"]
@@ -37,31 +37,33 @@ class Compared:
     reasons: tuple[str, ...] = ()
 
 
-def compared(known: pa.Schema, found: pa.Schema) -> Compared:
-    """What a schema is to the ones before it.
+def compared(earlier: pa.Schema, later: pa.Schema) -> Compared:
+    """Compare a schema with the earlier ones.
 
     Args:
-        known: the schema that those before can be read as.
-        found: the other one.
+        earlier: the common schema of the earlier ones.
+        later: the new schema.
     """
     reasons: list[str] = []
-    fields = _fields(list(known), list(found), "", reasons)
+    fields = _fields(list(earlier), list(later), "", reasons)
     if reasons:
         return Compared("incompatible", None, tuple(reasons))
-    same = {_bare(field) for field in known} == {_bare(field) for field in found}
+    same = {_bare(field) for field in earlier} == {_bare(field) for field in later}
     return Compared("identical" if same else "compatible", pa.schema(fields))
 
 
 def nullable(schema: pa.Schema) -> pa.Schema:
-    """The same with columns that may be null, and so may all that is within them, but for the keys of maps. Then what
-    else one of two schemas has, at any depth, is compatible, and files of both can be read as one table."""
-    return pa.schema([pa.field(each.name, _nullable(each.type)) for each in schema])
+    """Return a schema with nullable columns, at all depths except the keys of maps.
+
+    Then a column or field of only one of two schemas is compatible.
+    """
+    return pa.schema([pa.field(field.name, _nullable(field.type)) for field in schema])
 
 
 def _nullable(kind: pa.DataType) -> pa.DataType:
     of = pa.types
     if of.is_struct(kind):
-        return pa.struct([pa.field(each.name, _nullable(each.type)) for each in kind])
+        return pa.struct([pa.field(field.name, _nullable(field.type)) for field in kind])
     if of.is_list(kind):
         return pa.list_(_nullable_item(kind))
     if of.is_large_list(kind):
@@ -81,9 +83,9 @@ def _bare(field: pa.Field) -> pa.Field:
     return field.remove_metadata()
 
 
-def _fields(known: Sequence[pa.Field], found: Sequence[pa.Field], path: str, reasons: list[str]) -> list[pa.Field]:
-    """The fields of both, those of `known` first."""
-    before, now = {field.name: field for field in known}, {field.name: field for field in found}
+def _fields(earlier: Sequence[pa.Field], later: Sequence[pa.Field], path: str, reasons: list[str]) -> list[pa.Field]:
+    """Return the fields of both, those of `earlier` first. Appends incompatibilities to `reasons`."""
+    before, now = {field.name: field for field in earlier}, {field.name: field for field in later}
     merged = []
     for name in dict.fromkeys((*before, *now)):
         old, new = before.get(name), now.get(name)
@@ -93,7 +95,7 @@ def _fields(known: Sequence[pa.Field], found: Sequence[pa.Field], path: str, rea
         only = old or new
         assert only is not None
         if not only.nullable:
-            reasons.append(f"{path}{name} {'is new' if old is None else 'is not there'}, and can't be null")
+            reasons.append(f"{path}{name} {'is new' if old is None else 'is missing'}, and is not nullable")
         merged.append(_bare(only))
     return merged
 
@@ -108,7 +110,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 def _type(old: pa.DataType, new: pa.DataType, path: str, reasons: list[str]) -> pa.DataType:
-    """What both can be read as; says so if there is nothing."""
+    """Return the common type. Appends an incompatibility to `reasons`."""
     of = pa.types
     if of.is_struct(old) and of.is_struct(new):
         return pa.struct(_fields(list(old), list(new), f"{path}.", reasons))
@@ -124,7 +126,7 @@ def _type(old: pa.DataType, new: pa.DataType, path: str, reasons: list[str]) -> 
 
 
 def _wider(old: pa.DataType, new: pa.DataType) -> pa.DataType | None:
-    """The narrowest type that holds all values of both; None if there is none."""
+    """Return the narrowest type that holds all values of both; None if none does."""
     of = pa.types
     for is_kind in (of.is_signed_integer, of.is_unsigned_integer, of.is_floating):
         if is_kind(old) and is_kind(new):

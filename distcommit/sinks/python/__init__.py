@@ -1,6 +1,6 @@
-"""A sink of the user's own: a class that the executors can import.
+"""A custom sink.
 
-Must not answer for the class: all that the interface has is handed on. Start reading at `sink`.
+Must not answer for the class: the section forwards each member of the interface. Start reading at `sink`.
 """
 
 SETTINGS = "sink:PythonSink"

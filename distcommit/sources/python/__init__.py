@@ -1,6 +1,6 @@
-"""A source of the user's own: a class that the executors can import.
+"""A custom source.
 
-Must not answer for the class: what the interface has is handed on. Start reading at `source`.
+Must not answer for the class: the section forwards each member of the interface. Start reading at `source`.
 """
 
 SETTINGS = "source:PythonSource"

@@ -20,8 +20,8 @@ import distcommit
 from distcommit.app.job_file.built_in import Section, settings_class, types_of
 from distcommit.app.job_file.config import JobConfig
 from distcommit.app.job_file.secrets import PLACES
-from distcommit.constructs.column_types import ColumnType
-from distcommit.constructs.conditions.arrow_conditions import Condition
+from distcommit.constructs.conditions.condition import Condition
+from distcommit.constructs.schemas.column_types import ColumnType
 
 PAGE = Path(distcommit.__file__).parents[1] / "conf" / "configuration.md"
 

@@ -42,15 +42,15 @@ def converted(made: Any) -> tuple[list[Any], dict[int, str]]:
 @pytest.mark.parametrize(
     ("made", "why"),
     [
-        ({"id": 1, "nots": "x"}, "nots is not in the schema of what is made"),
-        ({"note": "x"}, "id is null or missing, and can't be"),
-        ({"id": None}, "id is null or missing, and can't be"),
-        ([{"id": 1}, {"id": 1, "more": 1}], "more is not in the schema of what is made"),
-        ({"id": 1, "lines": [{"sku": "a"}, {"n": 1}]}, "lines[].sku is null or missing, and can't be"),
-        ({"id": 1, "lines": [{"sku": "a", "m": 1}]}, "lines[].m is not in the schema of what is made"),
-        ({"id": 1, "by_name": {"k": None}}, "by_name.k is null or missing, and can't be"),
-        ({"id": 1, "by_name": [("k", None)]}, "by_name.k is null or missing, and can't be"),
-        ({"ib": 1}, "ib is not in the schema of what is made; id is null or missing, and can't be"),
+        ({"id": 1, "nots": "x"}, "nots is not in the converter's schema"),
+        ({"note": "x"}, "id must not be null or missing"),
+        ({"id": None}, "id must not be null or missing"),
+        ([{"id": 1}, {"id": 1, "more": 1}], "more is not in the converter's schema"),
+        ({"id": 1, "lines": [{"sku": "a"}, {"n": 1}]}, "lines[].sku must not be null or missing"),
+        ({"id": 1, "lines": [{"sku": "a", "m": 1}]}, "lines[].m is not in the converter's schema"),
+        ({"id": 1, "by_name": {"k": None}}, "by_name.k must not be null or missing"),
+        ({"id": 1, "by_name": [("k", None)]}, "by_name.k must not be null or missing"),
+        ({"ib": 1}, "ib is not in the converter's schema; id must not be null or missing"),
     ],
 )
 def test_a_record_that_does_not_fit_is_turned_away_and_the_others_are_not(made: Any, why: str) -> None:

@@ -166,7 +166,7 @@ def test_sql_sees_no_other_columns_of_a_part_of_structs() -> None:
 def test_sql_refuses_names_that_differ_in_case_only_where_it_is_asked_for_them() -> None:
     columns = {"a": [1], "A": [2], "b": [3]}
     assert convert(columns, type="sql", where="b = 3").records.num_rows == 1
-    with pytest.raises(ConfigurationError, match="same for SQL"):
+    with pytest.raises(ConfigurationError, match="same name in SQL"):
         convert(columns, type="sql", where="a = 1")
 
 

@@ -9,10 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from distcommit.constructs.converters.python import PythonConverter
-from distcommit.constructs.forks.python import PythonFork
-from distcommit.constructs.row_checkers.python import PythonRowChecker
-from distcommit.constructs.task_checkers.python import PythonTaskChecker
+from distcommit.constructs.custom import PythonConverter, PythonFork, PythonRowChecker, PythonTaskChecker
 from distcommit.core.errors import ConfigurationError, DistcommitError, TransientError
 from distcommit.core.interfaces.constructs import Converter, ForkOperator, RowChecker, TaskChecker
 from distcommit.core.interfaces.sink import Sink

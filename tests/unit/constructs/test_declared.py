@@ -76,7 +76,7 @@ def test_a_type_is_compatible_with_itself(kind: pa.DataType) -> None:
 def test_columns_that_do_not_fit_are_told() -> None:
     schema = pa.schema([("a", pa.int64()), ("b", pa.int8()), ("b", pa.int8()), ("c", pa.int8())])
     found = list(misfits(schema, {"b": "int64", "d": "string", "a": "int32"}, "refused"))
-    assert found == ["b is there 2 times", "d is missing", "a is int64, not int32", "c is not declared"]
+    assert found == ["b exists 2 times", "d is missing", "a is int64, not int32", "c is not declared"]
     assert list(misfits(schema, {"c": "int32"}, "allowed")) == []
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distcommit.app.job_file.built_in import validated
-from distcommit.constructs.conditions.arrow_conditions import Condition
+from distcommit.constructs.conditions.condition import Condition
 from distcommit.constructs.settings import ForkOperatorSettings
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.constructs import ForkOperator
@@ -160,16 +160,16 @@ def test_a_condition_that_can_not_be_answered_is_an_error(name: str, condition: 
 @pytest.mark.parametrize(
     ("condition", "said"),
     [
-        ({}, "a condition has all or any or not; found nothing"),
-        ({"column": "a"}, "has column and op and value; found column"),
-        ({"op": "is_null"}, "has column and op; found op"),
-        ({"column": "a", "op": "is_null", "value": 1}, "has column and op; found column and op and value"),
-        ({"column": "a", "op": "in", "value": 1}, "has column and op and values; found column and op and value"),
+        ({}, "a condition must have all or any or not; found nothing"),
+        ({"column": "a"}, "must have column and op and value; found column"),
+        ({"op": "is_null"}, "must have column and op; found op"),
+        ({"column": "a", "op": "is_null", "value": 1}, "must have column and op; found column and op and value"),
+        ({"column": "a", "op": "in", "value": 1}, "must have column and op and values; found column and op and value"),
         ({"column": "a", "op": "in", "values": []}, "at least 1"),
         ({"column": "a", "op": "like", "value": "x"}, "'is_null'"),
         ({"column": "a", "op": "is_null", "not": {"column": "a", "op": "is_null"}}, "found column and not and op"),
         ({"all": []}, "at least 1"),
-        ({"all": [{"column": "a"}]}, "has column and op and value"),
+        ({"all": [{"column": "a"}]}, "must have column and op and value"),
         ({"not": {"colum": "a"}}, "colum"),
     ],
 )
@@ -200,14 +200,14 @@ def test_branches_that_are_named_are_fine(settings: dict[str, Any], branches: li
 )
 def test_branches_that_are_not_named_or_not_there_are_told(settings: dict[str, Any]) -> None:
     made = fork(settings)
-    with pytest.raises(ValueError, match=r"b is no branch, c is sent nothing"):
+    with pytest.raises(ValueError, match=r"b is not a branch, c receives nothing"):
         made.check_branches(["a", "c"])
-    with pytest.raises(ValueError, match=r"other: c is sent nothing"):
+    with pytest.raises(ValueError, match=r"other: c receives nothing"):
         made.check_branches(["a", "b", "c"])
 
 
 def test_a_branch_has_one_rule() -> None:
-    with pytest.raises(ValueError, match="a has a condition, and is `otherwise` too"):
+    with pytest.raises(ValueError, match="branch a must not be in `when` and be `otherwise`"):
         fork({"type": "first_match", "when": {"a": {"column": "a", "op": "is_null"}}, "otherwise": "a"})
 
 

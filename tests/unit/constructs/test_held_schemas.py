@@ -12,8 +12,8 @@ import pytest
 from pydantic import ValidationError
 
 from distcommit.app.job_file.built_in import validated
-from distcommit.constructs.columns import Columns
 from distcommit.constructs.converters.schema import SchemaConverter
+from distcommit.constructs.schemas.columns import Columns
 from distcommit.core.errors import CorruptError, RecordError
 from tests.unit.constructs.test_inferred_json import Kept
 
@@ -67,7 +67,7 @@ def test_evolve_takes_what_is_compatible_as_it_comes(
     made = converter(Kept())
     for written, goes in zip(columns, taken, strict=True):
         found = convert(made, written)
-        assert found == batch(written) if goes else found == f"not compatible with the records before: {told}"
+        assert found == batch(written) if goes else found == f"not compatible with earlier records: {told}"
 
 
 def test_what_one_work_unit_has_met_others_of_the_run_and_later_runs_go_by() -> None:
@@ -96,7 +96,7 @@ def test_pin_makes_the_columns_of_those_before() -> None:
     assert found.schema == batch(FIRST).schema
     found = convert(pinned, {"more": pa.bool_(), "name": pa.string(), "id": pa.int32()})
     assert found == batch(FIRST)
-    assert convert(pinned, WIDER) == "it can't be read with the pinned columns: id is int64 here, and int32 before"
+    assert convert(pinned, WIDER) == "can't be read with the pinned columns: id is int64 here, and int32 before"
     assert pinned.schemas_known() == (1,)
     wide = converter(Kept(), evolution="pin")
     convert(wide, WIDER)
@@ -107,14 +107,14 @@ def test_pin_makes_the_columns_of_those_before() -> None:
     strict = pa.schema([pa.field("id", pa.int32(), nullable=False)])
     made = converter(Kept(), evolution="pin")
     list(made.convert(pa.record_batch([pa.array([1], pa.int32())], schema=strict)))
-    assert "id is not there, and can't be null" in convert(made, {"name": pa.string()})
+    assert "id is missing, and is not nullable" in convert(made, {"name": pa.string()})
 
 
 @pytest.mark.parametrize(
     ("written", "told"),
     [
         (WIDER, "found new is new; id is int64 here, and int32 before"),
-        (FEWER, "found name is not there"),
+        (FEWER, "found name is missing"),
         (OTHER, "found id is string here, and int32 before"),
     ],
 )
@@ -148,7 +148,7 @@ def test_datasets_have_policies_of_their_own() -> None:
                 convert(made, WIDER)
         else:
             assert convert(made, WIDER) == batch(WIDER)
-    with pytest.raises(ValidationError, match="on_incompatible is of evolution: evolve"):
+    with pytest.raises(ValidationError, match="on_incompatible must not be set with evolution"):
         SchemaConverter.model_validate({"type": "schema", "evolution": "pin", "on_incompatible": "accept"})
 
 

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from distcommit.constructs.iso_times import are_alike_in_utc
 from distcommit.constructs.json import json_records
 from distcommit.constructs.json.json_records import (
     _NOT_FINITE,
@@ -25,6 +24,7 @@ from distcommit.constructs.json.json_records import (
     _joined,
     _may_hide,
 )
+from distcommit.constructs.times import are_alike_in_utc
 
 
 def hides(*values: bytes) -> bool:

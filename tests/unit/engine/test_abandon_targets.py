@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import pytest
 
-from distcommit.constructs.forks.all import AllBranches
+from distcommit.constructs.forks.by_schema import AllBranches
 from distcommit.core.errors import ConflictError
 from distcommit.core.interfaces.committer import (
     CommitOutcome,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pytest
 
-from distcommit.constructs.forks.all import AllBranches
+from distcommit.constructs.forks.by_schema import AllBranches
 from distcommit.engine.driver.run import run
 from distcommit.pipeline.task_flow import Branch, TaskFlow
 from distcommit.sinks.files.sink import FileSink

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distcommit.constructs.forks.all import AllBranches
+from distcommit.constructs.forks.by_schema import AllBranches
 from distcommit.core.interfaces.committer import CommitRequest, Committed
 from distcommit.core.interfaces.constructs import Converted, Converter
 from distcommit.engine.driver.run import run

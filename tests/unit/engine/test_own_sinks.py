@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pytest
 
-from distcommit.constructs.forks.all import AllBranches
+from distcommit.constructs.forks.by_schema import AllBranches
 from distcommit.core.errors import ConflictError, DistcommitError, SinkUnavailableError
 from distcommit.core.interfaces.committer import (
     AlreadyCommitted,

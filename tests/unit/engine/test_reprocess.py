@@ -9,7 +9,7 @@ import pytest
 
 from distcommit.app.auditing.audit import AuditResult
 from distcommit.app.migration.compare import compare_outputs
-from distcommit.constructs.task_checkers.fraction_rejected import FractionRejected
+from distcommit.constructs.checkers.counts import FractionRejected
 from distcommit.core.interfaces.sink import Sink
 from distcommit.core.interfaces.source import Source
 from distcommit.core.watermark import Watermark

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from distcommit.constructs.forks.all import AllBranches
+from distcommit.constructs.forks.by_schema import AllBranches
 from distcommit.core.commit_groups import CommitGroups
 from distcommit.core.interfaces.committer import (
     AlreadyCommitted,

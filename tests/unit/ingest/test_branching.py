@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from distcommit.app.auditing.coverage import Coverage
-from distcommit.constructs.converters.drop import Drop
+from distcommit.constructs.converters.projection import Drop
 from distcommit.constructs.forks.by_schema import BySchema
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.constructs import (

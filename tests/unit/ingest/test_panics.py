@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from distcommit.constructs.by_halves import by_halves
+from distcommit.constructs.bisection import by_halves
 from distcommit.constructs.by_record import Record, RecordConverter
 from distcommit.constructs.registry.client import FoundSchema, UnusableSchemaError
 from distcommit.constructs.registry.converter import Decoded, Decoder, RegistryConverter

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distcommit.app.job_file.built_in import validated
-from distcommit.constructs.columns import UNKNOWN, Columns
+from distcommit.constructs.schemas.columns import UNKNOWN, Columns
 from distcommit.constructs.settings import ForkOperatorSettings
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.constructs import TaskCheck, TaskChecker
@@ -91,7 +91,7 @@ def stages(*names: str) -> list[Stage]:
         (("three", "sql d"), 'sql d can take, from three; found .*"d" not found'),
         (("three", "a to d", "mask a"), "mask a can take, from a to d"),
         (("three", "drop a", "a as text"), "a as text can take, from drop a"),
-        (("drop a", "mask a"), "mask a can take, from drop a.*a left out or renamed before"),
+        (("drop a", "mask a"), "mask a can take, from drop a.*a dropped or renamed before"),
         (("a to d", "mask a"), "mask a can take, from a to d"),
         (("a to d", "d there", "mask a"), "from a to d"),
         (("deleted", "copy a"), "copy a can take, from deleted.*two columns would have one name"),
@@ -235,7 +235,7 @@ def test_a_task_checker_that_does_not_fit_is_told_naming_both(chain: Sequence[st
     [
         (["three"], "folders", "branch b1 can write, from three; found .*construct=files.* one column 'd'"),
         (["three", "a as list", "a to d"], "folders", "from a to d; .*column=d.*found list<"),
-        (["drop a"], "days", "from drop a.*a left out or renamed before"),
+        (["drop a"], "days", "from drop a.*a dropped or renamed before"),
         (["a as text"], "days", "from a as text"),
         (["three", "a as list"], "sorted", "from a as list; .*can't be sorted.*found list<"),
         (["three"], "encoded", "from three; .*one column 'd'"),

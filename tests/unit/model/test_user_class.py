@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.core.interfaces.custom_class import make_named
+from distcommit.custom_class import make_named
 
 if TYPE_CHECKING:
     from fractions import Fraction

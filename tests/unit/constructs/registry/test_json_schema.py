@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from distcommit.constructs.converters.json_schema import JsonSchemaConverter
+from distcommit.constructs.converters.registry_formats.json_schema import JsonSchemaConverter
 from distcommit.constructs.registry.client import FoundSchema, UnusableSchemaError
 from distcommit.constructs.registry.wire import Framed
 
@@ -47,7 +47,7 @@ def test_what_is_required_may_be_null_where_that_is_one_of_its_types(note: Any) 
     }
     records, wrong = decoded(schema, {"id": 1, "note": None}, {"id": None, "note": "a"}, {"id": 2, "note": "b"})
     assert records[0] == {"id": 1, "note": None}
-    assert wrong == {1: "id is not there, and is required"}
+    assert wrong == {1: "id is missing, but required"}
 
 
 @pytest.mark.parametrize(

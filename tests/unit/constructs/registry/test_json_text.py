@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from distcommit.constructs.converters.json_schema import _JsonSchemaDecoder
+from distcommit.constructs.converters.registry_formats.json_schema import _JsonSchemaDecoder
 from distcommit.constructs.registry.client import FoundSchema
 from distcommit.constructs.registry.json_schema_columns import columns_of
 from distcommit.constructs.registry.wire import Framed

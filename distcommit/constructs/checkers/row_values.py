@@ -1,0 +1,160 @@
+"""Row checkers of the values in columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field, field_validator, model_validator
+
+from distcommit.constructs.conditions import literals
+from distcommit.constructs.schemas.columns import field_of
+from distcommit.constructs.settings import RowCheckerSettings
+
+_SHOWN = 10
+"""Values in a rejection reason, at most."""
+
+
+class NotNull(RowCheckerSettings, frozen=True, extra="forbid"):
+    """Check that columns are not null. NaN and empty text are values.
+
+    Attributes:
+        columns: the columns.
+    """
+
+    type: Literal["not_null"] = "not_null"
+    columns: tuple[str, ...] = Field(min_length=1)
+
+    def asked_columns(self) -> Sequence[str]:
+        return self.columns
+
+    def check_schema(self, schema: pa.Schema) -> None:
+        for column in self.columns:
+            field_of(schema, column, self.type)
+
+    def check(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        self.check_schema(batch.schema)
+        return reduce(pc.and_, (pc.is_valid(batch.column(column)) for column in self.columns))
+
+    def describe(self) -> str:
+        return f"{', '.join(self.columns)} not null"
+
+
+class _OneColumn(RowCheckerSettings, frozen=True, extra="forbid"):
+    """Base of checkers of a single column.
+
+    Attributes:
+        column: the column. Null passes.
+    """
+
+    column: str
+
+    def asked_columns(self) -> Sequence[str]:
+        return (self.column,)
+
+
+class InSet(_OneColumn, frozen=True, extra="forbid"):
+    """Check that a value is one of a set.
+
+    Attributes:
+        values: the set.
+    """
+
+    type: Literal["in_set"] = "in_set"
+    values: tuple[literals.Value, ...] = Field(min_length=1)
+
+    def check_schema(self, schema: pa.Schema) -> None:
+        self._value_set(schema)
+
+    def _value_set(self, schema: pa.Schema) -> pa.Array:
+        kind = literals.check_comparable(schema, self.column, self.type)
+        return literals.array_of(self.values, kind, self.type, self.column)
+
+    def check(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        values = self._value_set(batch.schema)
+        column = literals.plain(batch.column(self.column))
+        return pc.or_(pc.is_in(column, value_set=values), pc.is_null(column))
+
+    def describe(self) -> str:
+        more = ", ..." if len(self.values) > _SHOWN else ""
+        return f"{self.column} in ({', '.join(map(str, self.values[:_SHOWN]))}{more})"
+
+
+class Range(_OneColumn, frozen=True, extra="forbid"):
+    """Check that a value is within limits. NaN is in no range. Text is compared by its bytes.
+
+    Attributes:
+        min: the least value that passes.
+        max: the greatest value that passes.
+    """
+
+    type: Literal["range"] = "range"
+    at_least: literals.Value | None = Field(default=None, alias="min")
+    at_most: literals.Value | None = Field(default=None, alias="max")
+
+    @model_validator(mode="after")
+    def _has_a_limit(self) -> Range:
+        if self.at_least is None and self.at_most is None:
+            raise ValueError("a range must have a min, a max, or both")
+        return self
+
+    def check_schema(self, schema: pa.Schema) -> None:
+        self._limits(schema)
+
+    def _limits(self, schema: pa.Schema) -> tuple[pa.Scalar | None, pa.Scalar | None]:
+        kind = literals.check_comparable(schema, self.column, self.type)
+        low, high = (
+            None if limit is None else literals.literal_of(limit, kind, self.type, self.column)
+            for limit in (self.at_least, self.at_most)
+        )
+        return low, high
+
+    def check(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        low, high = self._limits(batch.schema)
+        column = literals.plain(batch.column(self.column))
+        within = pa.repeat(True, batch.num_rows)
+        if low is not None:
+            within = pc.and_(within, pc.greater_equal(column, low))
+        if high is not None:
+            within = pc.and_(within, pc.less_equal(column, high))
+        return pc.or_(pc.is_null(column), pc.fill_null(within, False))
+
+    def describe(self) -> str:
+        low = "" if self.at_least is None else f"{self.at_least} <= "
+        return f"{low}{self.column}" + ("" if self.at_most is None else f" <= {self.at_most}")
+
+
+class Regex(_OneColumn, frozen=True, extra="forbid"):
+    """Check that text contains a match of a regular expression. Bytes are read as UTF-8.
+
+    Attributes:
+        pattern: an RE2 expression, which takes linear time. To match the whole text, begin with `^` and end with `$`.
+    """
+
+    type: Literal["regex"] = "regex"
+    pattern: str
+
+    @field_validator("pattern")
+    @classmethod
+    def _is_re2(cls, pattern: str) -> str:
+        try:
+            pc.match_substring_regex(pa.array([""]), pattern)
+        except pa.ArrowInvalid as error:
+            raise ValueError(f"pattern must be a regular expression of RE2: {error}") from error
+        return pattern
+
+    def check_schema(self, schema: pa.Schema) -> None:
+        def is_text(kind: pa.DataType) -> bool:
+            return literals.is_text(literals.plain_type(kind))
+
+        field_of(schema, self.column, self.type, is_text, "text or bytes")
+
+    def check(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        self.check_schema(batch.schema)
+        return pc.fill_null(pc.match_substring_regex(literals.plain(batch.column(self.column)), self.pattern), True)
+
+    def describe(self) -> str:
+        return f"{self.column} matches {self.pattern}"

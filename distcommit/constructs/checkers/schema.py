@@ -1,0 +1,72 @@
+"""Row and task checkers of the columns that a job file declares."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pyarrow as pa
+from pydantic import BaseModel
+
+from distcommit.constructs.schemas.declared import DeclaredColumns, ExtraColumns, in_words, misfits
+from distcommit.constructs.settings import RowCheckerSettings, TaskCheckerSettings
+from distcommit.core.interfaces.constructs import BranchCounts, TaskCheck
+
+
+class _Declared(BaseModel, frozen=True, extra="forbid"):
+    """Declared columns.
+
+    Attributes:
+        columns: `{NAME: TYPE}`. A column may also have a narrower type.
+        extra: whether other columns are allowed.
+    """
+
+    columns: DeclaredColumns
+    extra: ExtraColumns = "allowed"
+
+    def misfits(self, schema: pa.Schema) -> list[str]:
+        """Return why a schema is not compatible with the declared columns."""
+        return list(misfits(schema, self.columns, self.extra))
+
+
+class SchemaRowChecker(_Declared, RowCheckerSettings, frozen=True, extra="forbid"):
+    """Check that records have the declared columns.
+
+    Records of one schema pass or fail together. So the checker suits messages that name their own schema. An unexpected
+    schema is not an error of the job file.
+    """
+
+    type: Literal["schema"] = "schema"
+
+    def check(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        return pa.repeat(not self.misfits(batch.schema), batch.num_rows)
+
+    def describe(self) -> str:
+        others = ", and no other column" if self.extra == "refused" else ""
+        return f"the schema has {in_words(self.columns)}{others}"
+
+
+class SchemaTaskChecker(_Declared, TaskCheckerSettings, frozen=True, extra="forbid"):
+    """Check that all records of a work unit have the declared columns."""
+
+    type: Literal["schema"] = "schema"
+
+    def begin(self) -> TaskCheck:
+        return SchemaCheck(self)
+
+
+class SchemaCheck(TaskCheck):
+    """The misfits of one attempt."""
+
+    def __init__(self, settings: SchemaTaskChecker) -> None:
+        self._settings = settings
+        self._checked: pa.Schema | None = None
+        self._misfits: dict[str, None] = {}
+
+    def see(self, batch: pa.RecordBatch) -> None:
+        if self._checked is None or not self._checked.equals(batch.schema):
+            self._checked = batch.schema
+            self._misfits.update(dict.fromkeys(self._settings.misfits(batch.schema)))
+
+    def outcome(self, counts: BranchCounts) -> tuple[bool, str]:
+        misfits = "; ".join(self._misfits) or ("just that" if self._checked is not None else "no records")
+        return not self._misfits, f"expected columns {in_words(self._settings.columns)}, found {misfits}"

@@ -1,0 +1,123 @@
+"""Conditions on a record's columns, written in YAML and compiled to Arrow functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import reduce
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import BaseModel, Field, model_validator
+
+from distcommit.constructs.conditions import literals
+from distcommit.constructs.schemas.columns import field_of
+
+COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "==": pc.equal,
+    "!=": pc.not_equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+}
+"""Arrow's function by operator, for arrays and for expressions. A comparison with null is null."""
+
+
+class Condition(BaseModel, frozen=True, extra="forbid"):
+    """One of the following forms. As in SQL, a comparison with null is neither true nor false.
+
+    {column: price, op: ">=", value: 10}    ==, !=, <, <=, > or >=
+    {column: kind, op: in, values: [a, b]}
+    {column: price, op: is_null}
+    {all: [CONDITION, ...]}                 or any
+    {not: CONDITION}
+    """
+
+    column: str | None = None
+    op: Literal["==", "!=", "<", "<=", ">", ">=", "in", "is_null"] | None = None
+    value: literals.Value | None = None
+    values: tuple[literals.Value, ...] | None = Field(default=None, min_length=1)
+    all_of: tuple[Condition, ...] | None = Field(default=None, alias="all", min_length=1)
+    any_of: tuple[Condition, ...] | None = Field(default=None, alias="any", min_length=1)
+    negated: Condition | None = Field(default=None, alias="not")
+
+    @model_validator(mode="after")
+    def _has_one_form(self) -> Condition:
+        keys = {
+            (field.alias or name) for name, field in type(self).model_fields.items() if getattr(self, name) is not None
+        }
+        if "column" in keys or "op" in keys:
+            operands = {"in": {"values"}, "is_null": set()}.get(self.op or "", {"value"})
+            allowed = [{"column", "op", *operands}]
+        else:
+            allowed = [{"all"}, {"any"}, {"not"}]
+        if keys not in allowed:
+            raise ValueError(
+                f"a condition must have {' or '.join(map(_listed, allowed))}; found {_listed(keys) or 'nothing'}"
+            )
+        return self
+
+    def columns(self) -> frozenset[str]:
+        """Return the names of the columns that the condition needs."""
+        own = frozenset() if self.column is None else frozenset([self.column])
+        return own.union(*(part.columns() for part in self._parts()))
+
+    def _parts(self) -> Iterable[Condition]:
+        return (*(self.all_of or ()), *(self.any_of or ()), *([self.negated] if self.negated else ()))
+
+    def check_schema(self, schema: pa.Schema, construct: str) -> None:
+        """Check that the condition can be answered for records of a schema.
+
+        Raises:
+            ConfigurationError: if a column is missing, or can't be compared with the value.
+        """
+        for part in self._parts():
+            part.check_schema(schema, construct)
+        if self.column is not None:
+            self._operand(self.column, schema, construct)
+
+    def is_met(self, batch: pa.RecordBatch, construct: str) -> pa.BooleanArray:
+        """Return by row whether the condition is true, without nulls. Arguments and errors as of `answers`."""
+        return pc.fill_null(self.answers(batch, construct), False)
+
+    def answers(self, batch: pa.RecordBatch, construct: str) -> pa.BooleanArray:
+        """Return by row whether the condition is true; null if it is neither true nor false.
+
+        Args:
+            batch: the records.
+            construct: the construct that has the condition, for messages.
+
+        Raises:
+            ConfigurationError: as of `check_schema`.
+        """
+        if self.all_of is not None:
+            return reduce(pc.and_kleene, (part.answers(batch, construct) for part in self.all_of))
+        if self.any_of is not None:
+            return reduce(pc.or_kleene, (part.answers(batch, construct) for part in self.any_of))
+        if self.negated is not None:
+            return pc.invert(self.negated.answers(batch, construct))
+        assert self.column is not None
+        operand = self._operand(self.column, batch.schema, construct)
+        column = batch.column(self.column)
+        if self.op == "is_null":
+            return pc.is_null(column)
+        column = literals.plain(column)
+        if self.op == "in":
+            return pc.if_else(pc.is_valid(column), pc.is_in(column, value_set=operand), None)
+        return COMPARISONS[self.op or ""](column, operand)
+
+    def _operand(self, column: str, schema: pa.Schema, construct: str) -> pa.Scalar | pa.Array | None:
+        """Return the value or values in the column's type. Errors as of `check_schema`."""
+        if self.op == "is_null":
+            field_of(schema, column, construct)
+            return None
+        kind = literals.check_comparable(schema, column, construct)
+        if self.values is not None:
+            return literals.array_of(self.values, kind, construct, column)
+        assert self.value is not None
+        return literals.literal_of(self.value, kind, construct, column)
+
+
+def _listed(keys: Iterable[str]) -> str:
+    return " and ".join(sorted(keys))

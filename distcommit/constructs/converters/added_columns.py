@@ -1,0 +1,82 @@
+"""Converters that add columns behind the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr, model_validator
+
+from distcommit.constructs.schemas.columns import Columns, field_of, unique_names
+from distcommit.constructs.settings import ConverterSettings
+from distcommit.core.interfaces.constructs import Converted
+
+_TIME = pa.timestamp("us", "UTC")
+
+
+class ProvenanceColumns(ConverterSettings, frozen=True, extra="forbid"):
+    """Converter that adds copies of columns, constants and the ingest time.
+
+    Attributes:
+        copies: `{NEW: OLD}`: copies of columns, such as of the offset that a later converter drops.
+        constants: `{NEW: VALUE}`: text, a 64-bit whole number, a number, true or false, the same in each record.
+        ingest_time: the name of a column for the time at which the attempt read the record's batch, in UTC. Each
+            attempt at a work unit has its own time. Only that of the committed attempt becomes visible.
+    """
+
+    type: Literal["provenance"]
+    copies: dict[str, str] = Field(default_factory=dict)
+    constants: dict[str, StrictBool | StrictInt | StrictFloat | StrictStr] = Field(default_factory=dict)
+    ingest_time: str = ""
+
+    @model_validator(mode="after")
+    def _adds_something(self) -> ProvenanceColumns:
+        if not (self.copies or self.constants or self.ingest_time):
+            raise ValueError("name a column in copies, constants or ingest_time")
+        for name, value in self.constants.items():
+            if isinstance(value, int) and not -(2**63) <= value < 2**63:
+                raise ValueError(f"constant {name!r} must be a number of at most 64 bits")
+        return self
+
+    def convert_columns(self, columns: Columns) -> Columns:
+        added = [field_of(columns, old, "provenance").with_name(new) for new, old in self.copies.items()]
+        added += [pa.field(f, pa.scalar(value).type, nullable=False) for f, value in self.constants.items()]
+        added += [pa.field(self.ingest_time, _TIME, nullable=False)] if self.ingest_time else []
+        return unique_names(columns.with_known([*columns.known, *added]), "provenance")
+
+    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+        schema = self.made_of(batch.schema)
+        columns = [*batch.columns, *(batch.column(old) for old in self.copies.values())]
+        columns += [pa.repeat(value, batch.num_rows) for value in self.constants.values()]
+        if self.ingest_time:
+            columns.append(pa.repeat(pa.scalar(datetime.now(UTC), _TIME), batch.num_rows))
+        yield Converted(pa.RecordBatch.from_arrays(columns, schema=schema))
+
+
+class Tombstones(ConverterSettings, frozen=True, extra="forbid"):
+    """Converter that adds a delete marker: a column that is true where `column` is null, else false.
+
+    Place it before a converter that drops `column`. Other converters keep a record whose value is null. So a tombstone
+    reaches the sink with its key and its marker, unless a condition filters it.
+
+    Attributes:
+        column: the column that is null in a tombstone.
+        marker: the name of the added column.
+    """
+
+    type: Literal["tombstones"]
+    column: str = "value"
+    marker: str = "is_deleted"
+
+    def convert_columns(self, columns: Columns) -> Columns:
+        field_of(columns, self.column, "tombstones")
+        marker = pa.field(self.marker, pa.bool_(), nullable=False)
+        return unique_names(columns.with_known([*columns.known, marker]), "tombstones")
+
+    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+        schema = self.made_of(batch.schema)
+        marked = pc.is_null(batch.column(self.column))
+        yield Converted(pa.RecordBatch.from_arrays([*batch.columns, marked], schema=schema))

@@ -1,0 +1,93 @@
+"""Converters of nested columns: structs become columns, and items of lists become records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from distcommit.constructs.schemas.columns import UNKNOWN, Columns, field_of, replaced, unique_names
+from distcommit.constructs.settings import ConverterSettings
+from distcommit.core.interfaces.constructs import Converted
+
+
+class Flatten(ConverterSettings, frozen=True, extra="forbid"):
+    """Converter that replaces each struct column by its fields, at all levels, as columns `struct.field`.
+
+    If a struct is null, all of its fields are null. Structs within lists and maps stay.
+
+    Attributes:
+        columns: the struct columns. Empty: all.
+        delimiter: the text between names.
+    """
+
+    type: Literal["flatten"]
+    columns: tuple[str, ...] = ()
+    delimiter: str = "."
+
+    def convert_columns(self, columns: Columns) -> Columns:
+        named = [field_of(columns, name, "flatten", pa.types.is_struct, "a struct") for name in self.columns]
+        untyped = [f for f in [*named, *columns.known] if f.type == UNKNOWN and f.name in (self.columns or (f.name,))]
+        typed = [f for f in columns.known if f not in untyped]
+        fields = [f for field in typed for f, _ in self._flat(field, pa.nulls(0, field.type), field.name)]
+        if untyped or (columns.others and not self.columns):  # only the records have the names of the new columns
+            columns = Columns()
+        return unique_names(columns.with_known(fields, self.columns), "flatten")
+
+    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+        schema = self.made_of(batch.schema)
+        given = zip(batch.schema, batch.columns, strict=True)
+        columns = [array for field, column in given for _, array in self._flat(field, column, field.name)]
+        yield Converted(pa.RecordBatch.from_arrays(columns, schema=schema))
+
+    def _flat(self, field: pa.Field, array: pa.Array, column: str) -> Iterator[tuple[pa.Field, pa.Array]]:
+        if not pa.types.is_struct(field.type) or (self.columns and column not in self.columns):
+            yield field, array
+            return
+        for below, values in zip(field.type, array.flatten(), strict=True):
+            name = f"{field.name}{self.delimiter}{below.name}"
+            flat = pa.field(name, below.type, field.nullable or below.nullable)
+            yield from self._flat(flat, values, column)
+
+
+class Explode(ConverterSettings, frozen=True, extra="forbid"):
+    """Converter that makes one record of each item of a list, beside the record's other columns.
+
+    A record with an empty list is filtered. A record with a null list stays one record, with a null item, so that a
+    tombstone is not lost.
+
+    Attributes:
+        column: the list column, which becomes the column of items.
+    """
+
+    makes_several: ClassVar[bool] = True
+
+    type: Literal["explode"]
+    column: str
+
+    def convert_columns(self, columns: Columns) -> Columns:
+        field = field_of(columns, self.column, "explode", _is_list, "a list")
+        if field.type == UNKNOWN:
+            return replaced(columns, self.column, UNKNOWN)
+        nullable = field.nullable or field.type.value_field.nullable
+        return replaced(columns, self.column, field.type.value_type, nullable=nullable)
+
+    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+        schema = self.made_of(batch.schema)
+        index = batch.schema.get_field_index(self.column)
+        lists = batch.column(index)
+        items = pc.list_flatten(lists)  # without values that a null list covers
+        records_of_row = pc.fill_null(pc.list_value_length(lists), 1).to_numpy()
+        rows = pa.array(np.repeat(np.arange(len(lists)), records_of_row))
+        if lists.null_count:
+            has_item = np.repeat(lists.is_valid().to_numpy(zero_copy_only=False), records_of_row)
+            items = items.take(pa.array(np.cumsum(has_item) - 1, mask=~has_item))
+        columns = [items if other == index else column.take(rows) for other, column in enumerate(batch.columns)]
+        yield Converted(pa.RecordBatch.from_arrays(columns, schema=schema), rows)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))

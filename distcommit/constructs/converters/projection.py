@@ -1,0 +1,72 @@
+"""Converters that choose and rename columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import pyarrow as pa
+from pydantic import Field
+
+from distcommit.constructs.schemas.columns import Columns, field_of, unique_names
+from distcommit.constructs.settings import ConverterSettings
+from distcommit.core.interfaces.constructs import Converted
+
+
+class Select(ConverterSettings, frozen=True, extra="forbid"):
+    """Converter that keeps the listed columns only, in this order.
+
+    Attributes:
+        columns: the columns.
+    """
+
+    type: Literal["select"]
+    columns: tuple[str, ...] = Field(min_length=1)
+
+    def convert_columns(self, columns: Columns) -> Columns:
+        chosen = pa.schema([field_of(columns, name, "select") for name in self.columns])
+        return unique_names(Columns(chosen, others=False), "select")
+
+    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+        schema = self.made_of(batch.schema)
+        yield Converted(pa.RecordBatch.from_arrays([batch.column(name) for name in self.columns], schema=schema))
+
+
+class Drop(ConverterSettings, frozen=True, extra="forbid"):
+    """Converter that drops the listed columns.
+
+    Attributes:
+        columns: the columns. Each must exist, and one other column must remain.
+    """
+
+    type: Literal["drop"]
+    columns: tuple[str, ...] = Field(min_length=1)
+
+    def convert_columns(self, columns: Columns) -> Columns:
+        for name in self.columns:
+            field_of(columns, name, "drop")
+        remaining = [f for f in columns.known if f.name not in self.columns]
+        return unique_names(columns.with_known(remaining, self.columns), "drop")
+
+    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+        self.made_of(batch.schema)
+        yield Converted(batch.drop_columns(list(self.columns)).replace_schema_metadata(None))
+
+
+class Rename(ConverterSettings, frozen=True, extra="forbid"):
+    """Converter that renames columns, all at once, so that two columns can swap names. Their order stays.
+
+    Attributes:
+        columns: `{OLD: NEW}`.
+    """
+
+    type: Literal["rename"]
+    columns: dict[str, str] = Field(min_length=1)
+
+    def convert_columns(self, columns: Columns) -> Columns:
+        renamed = {old: field_of(columns, old, "rename").with_name(new) for old, new in self.columns.items()}
+        fields = [renamed.pop(f.name, f) for f in columns.known]
+        return unique_names(columns.with_known([*fields, *renamed.values()], self.columns), "rename")
+
+    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+        yield Converted(pa.RecordBatch.from_arrays(batch.columns, schema=self.made_of(batch.schema)))

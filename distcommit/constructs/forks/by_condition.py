@@ -1,0 +1,91 @@
+"""Fork operators that send records by conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field, model_validator
+
+from distcommit.constructs.conditions.condition import Condition
+from distcommit.constructs.schemas.columns import Columns, fields_of
+from distcommit.constructs.settings import ForkOperatorSettings
+
+
+class ByCondition(ForkOperatorSettings, frozen=True, extra="forbid"):
+    """Base of fork operators whose branches have conditions.
+
+    A comparison with null is not met. A missing column is an error, because its condition has no answer.
+
+    Attributes:
+        when: `{BRANCH: CONDITION}`.
+        otherwise: the branch of records that meet no condition. Without it they are rejected.
+    """
+
+    when: dict[str, Condition] = Field(min_length=1)
+    otherwise: str | None = None
+
+    @model_validator(mode="after")
+    def _has_one_rule_a_branch(self) -> ByCondition:
+        if self.otherwise in self.when:
+            raise ValueError(f"branch {self.otherwise} must not be in `when` and be `otherwise`")
+        return self
+
+    def named_branches(self) -> frozenset[str] | None:
+        return frozenset(self.when) | ({self.otherwise} if self.otherwise is not None else set())
+
+    def accepts(self, branch: str, schema: pa.Schema) -> bool:
+        """Return True.
+
+        Raises:
+            ConfigurationError: if the branch's condition can't be answered for such records.
+        """
+        if branch in self.when:
+            self.when[branch].check_schema(schema, self.type)
+        return True
+
+    def may_accept(self, branch: str, columns: Columns) -> bool:
+        condition = self.when.get(branch)
+        known = fields_of(columns, condition.columns(), self.type) if condition is not None else None
+        return known is None or self.accepts(branch, known)
+
+    def met(self, batch: pa.RecordBatch, branches: Sequence[str]) -> dict[str, pa.BooleanArray]:
+        """Return by branch, in the order of `when`, the rows that meet its condition, as a mask without nulls."""
+        return {
+            branch: condition.is_met(batch, self.type) for branch, condition in self.when.items() if branch in branches
+        }
+
+    def with_otherwise(
+        self, chosen: Mapping[str, pa.BooleanArray], unmatched: pa.BooleanArray, branches: Sequence[str]
+    ) -> Mapping[str, pa.BooleanArray]:
+        """Return the choice with the unmatched rows added to `otherwise`."""
+        if self.otherwise is None or self.otherwise not in branches:
+            return chosen
+        return {**chosen, self.otherwise: unmatched}
+
+
+class FirstMatch(ByCondition, frozen=True, extra="forbid"):
+    """Fork that sends each record to the first branch in `when` whose condition it meets."""
+
+    type: Literal["first_match"] = "first_match"
+
+    def choose(self, batch: pa.RecordBatch, branches: Sequence[str]) -> Mapping[str, pa.BooleanArray | None]:
+        unmatched, chosen = pa.repeat(True, batch.num_rows), {}
+        for branch, meets in self.met(batch, branches).items():
+            chosen[branch] = pc.and_(unmatched, meets)
+            unmatched = pc.and_not(unmatched, meets)
+        return self.with_otherwise(chosen, unmatched, branches)
+
+
+class EveryMatch(ByCondition, frozen=True, extra="forbid"):
+    """Fork that sends each record to every branch in `when` whose condition it meets."""
+
+    type: Literal["every_match"] = "every_match"
+
+    def choose(self, batch: pa.RecordBatch, branches: Sequence[str]) -> Mapping[str, pa.BooleanArray | None]:
+        chosen = self.met(batch, branches)
+        unmatched = reduce(pc.and_not, chosen.values(), pa.repeat(True, batch.num_rows))
+        return self.with_otherwise(chosen, unmatched, branches)

@@ -1,0 +1,158 @@
+"""Columns of records as far as they are known before the first record, and the columns that constructs need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from distcommit.core.errors import ConfigurationError
+
+UNKNOWN = pa.opaque(pa.null(), "as the records say", "distcommit")
+"""The type of a column that exists, but whose type is known only from the records."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns of records, as far as they are known.
+
+    All columns are known if the records' schema is known. Behind a converter whose result depends on the records, only
+    some names and types, or none, are known.
+
+    Attributes:
+        known: the columns that exist; `UNKNOWN` stands for an unknown type.
+        others: whether other columns may exist.
+        gone: names that no other column has.
+    """
+
+    known: pa.Schema = pa.schema([])  # noqa: RUF009 - immutable
+    others: bool = True
+    gone: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, schema: pa.Schema | None) -> Columns:
+        """Return the columns of a schema; of None, that nothing is known."""
+        return cls() if schema is None else cls(schema, others=False)
+
+    def whole(self) -> pa.Schema | None:
+        """Return the schema; None if it is not fully known."""
+        return None if self.others or UNKNOWN in self.known.types else self.known
+
+    def may_have(self, name: str) -> bool:
+        """Return whether a column of this name may exist."""
+        return name in self.known.names or (self.others and name not in self.gone)
+
+    def with_known(self, fields: Iterable[pa.Field], without: Iterable[str] = ()) -> Columns:
+        """Return these columns with other known columns.
+
+        Args:
+            fields: the known columns.
+            without: names that no other column has from now on.
+        """
+        known = pa.schema(fields)
+        gone = (self.gone | frozenset(without)) - set(known.names) if self.others else frozenset[str]()
+        return Columns(known, self.others, gone)
+
+    def beside(self, name: str, keep: bool) -> Columns:
+        """Return the columns; without the named one unless `keep`."""
+        return self if keep else self.with_known([field for field in self.known if field.name != name], [name])
+
+
+def field_of(
+    columns: Columns | pa.Schema,
+    name: str,
+    construct: str,
+    wanted: Callable[[pa.DataType], bool] = lambda _: True,
+    expected: str = "",
+) -> pa.Field:
+    """Return the only column of a name; with the type `UNKNOWN` if it may exist.
+
+    Args:
+        columns: the columns of the records.
+        name: the column's name.
+        construct: the construct that needs the column, for messages.
+        wanted: returns whether the construct can use a type.
+        expected: the types that it can use, in words.
+
+    Raises:
+        ConfigurationError: if the column can't exist, if several have the name, or if its type can't be used.
+    """
+    columns = columns if isinstance(columns, Columns) else Columns.of(columns)
+    indices = columns.known.get_all_field_indices(name)
+    if not indices and columns.may_have(name):
+        return pa.field(name, UNKNOWN)
+    if len(indices) != 1:
+        raise ConfigurationError(
+            "a construct needs a column that the records do not have" if not indices else "two columns have one name",
+            construct=construct,
+            expected=f"one column {name!r}",
+            found=_in_words(columns),
+            todo="correct the construct's settings, or the converters before it",
+        )
+    field = columns.known.field(indices[0])
+    if field.type != UNKNOWN and not wanted(field.type):
+        raise ConfigurationError(
+            "a construct can't use the type of a column",
+            construct=construct,
+            column=name,
+            expected=expected,
+            found=str(field.type),
+            todo="cast the column before, or name another one",
+        )
+    return field
+
+
+def fields_of(columns: Columns, names: Iterable[str], construct: str) -> pa.Schema | None:
+    """Return the named columns as a schema; None if a type is unknown. Errors as of `field_of`."""
+    return Columns(pa.schema([field_of(columns, name, construct) for name in names]), others=False).whole()
+
+
+def typed_of(columns: Columns, asked: Sequence[str], construct: str) -> pa.Schema | None:
+    """Return the named columns, and all others whose types are known and hold values.
+
+    None if the type of a named column is unknown, or if there are no columns. Errors as of `field_of`.
+    """
+    named = [field_of(columns, name, construct) for name in asked]
+    fields = [field for field in columns.known if field.name in asked or field.type not in (UNKNOWN, pa.null())]
+    return pa.schema(fields) if fields and all(field.type != UNKNOWN for field in named) else None
+
+
+def _in_words(columns: Columns) -> str:
+    if columns.others and columns.gone:
+        return f"none: {', '.join(sorted(columns.gone))} dropped or renamed before"
+    return f"columns {', '.join(columns.known.names) or 'none'}"
+
+
+def unique_names(columns: Columns, construct: str, keep: str = "keep one") -> Columns:
+    """Return the columns unchanged if their known names are unique.
+
+    Args:
+        columns: the result of a construct.
+        construct: the construct, for messages.
+        keep: the remedy if no column is left.
+
+    Raises:
+        ConfigurationError: if two columns have one name, or if no column is left.
+    """
+    names = columns.known.names
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice or not (names or columns.others):
+        raise ConfigurationError(
+            "two columns would have one name" if twice else "no column would be left",
+            construct=construct,
+            expected="columns of different names",
+            found=", ".join(twice) or "none",
+            todo="drop or rename one column before" if twice else keep,
+        )
+    return columns
+
+
+def replaced(columns: Columns, name: str, kind: pa.DataType, *, nullable: bool | None = None) -> Columns:
+    """Return the columns with another type for the named one. `nullable` None: it stays as it is."""
+    index = columns.known.get_field_index(name)
+    if index < 0:
+        return columns.with_known([*columns.known, pa.field(name, kind, nullable is not False)])
+    field = columns.known.field(index)
+    field = pa.field(name, kind, field.nullable if nullable is None else nullable)
+    return replace(columns, known=columns.known.set(index, field))

@@ -1,0 +1,194 @@
+"""Custom classes: the settings that name one, the loader, and the guard around its code.
+
+A job file names a class as `class: package.module:Class`. Each process makes its own object of it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import is_dataclass
+from functools import cached_property
+from typing import Any, ClassVar, TypeVar, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, TypeAdapter, ValidationError
+from pydantic_core import SchemaError
+
+from distcommit.core.errors import ConfigurationError, DistcommitError, TransientError, error_text
+from distcommit.fs.secret_files import with_secret_files_in
+
+Kind = TypeVar("Kind")
+
+
+class CustomClass(BaseModel, frozen=True, extra="forbid"):
+    """The section of a custom source, sink or construct: it answers as the object of the class does.
+
+    A subclass is given `interface` (the base class of the custom class) and `section` (the name of the job file's
+    section in messages). Each public member of the interface that the subclass does not define is forwarded to
+    `made`, behind `custom_code`. Errors of the methods in `unguarded` pass as they are: their callers attribute them to
+    the record, dataset or work unit. Members in `not_forwarded` stay the section's own.
+
+    Attributes:
+        class_name: the class, as `package.module:Class`. The driver and each executor must be able to import it.
+        options: its keyword arguments. Values may be `${file:PATH}`.
+    """
+
+    model_config = ConfigDict(ignored_types=(cached_property,))
+
+    _interface: ClassVar[type[Any]]
+    _section: ClassVar[str]
+
+    class_name: str = Field(alias="class")
+    options: dict[str, Any] = Field(default_factory=dict)
+
+    def __init_subclass__(
+        cls,
+        *,
+        interface: type[Any],
+        section: str,
+        unguarded: frozenset[str] = frozenset(),
+        not_forwarded: frozenset[str] = frozenset(),
+        **config: Any,
+    ) -> None:
+        super().__init_subclass__(**config)
+        cls._interface, cls._section = interface, section
+        for name in dir(interface):
+            if not (name.startswith("_") or name in not_forwarded or name in vars(cls)):
+                is_method = inspect.isfunction(inspect.getattr_static(interface, name))
+                forward = _forwarded_method if is_method else _forwarded_property
+                setattr(cls, name, forward(name, name not in unguarded))
+
+    @cached_property
+    def made(self) -> Any:
+        """The object of the custom class.
+
+        Raises:
+            ConfigurationError: if the class can't be imported or made, or is not a subclass of the interface.
+        """
+        options = with_secret_files_in(self.options)
+        made = make_named(self._interface, self._section, self.class_name, options)
+        self.check_made(made)
+        return made
+
+    def check_made(self, made: Any) -> None:
+        """Raise ConfigurationError if the object breaks a further rule of its interface."""
+
+    def guard(self, *contract: type[Exception]) -> AbstractContextManager[None]:
+        """Return `custom_code` for this class."""
+        return custom_code(self._section, self.class_name, *contract)
+
+    def __getstate__(self) -> dict[Any, Any]:
+        state = super().__getstate__()
+        return {**state, "__dict__": {name: v for name, v in state["__dict__"].items() if name != "made"}}
+
+
+def _forwarded_method(name: str, is_guarded: bool) -> Callable[..., Any]:
+    def forward(self: CustomClass, *args: Any, **options: Any) -> Any:
+        method = getattr(self.made, name)
+        if not is_guarded:
+            return method(*args, **options)
+        with self.guard():
+            return method(*args, **options)
+
+    forward.__name__ = name
+    return forward
+
+
+def _forwarded_property(name: str, is_guarded: bool) -> property:
+    def forward(self: CustomClass) -> Any:
+        if not is_guarded:
+            return getattr(self.made, name)
+        with self.guard():
+            return getattr(self.made, name)
+
+    return property(forward)
+
+
+def make_named(kind: type[Kind], section: str, class_name: str, options: Mapping[str, Any]) -> Kind:
+    """Import a class and make an object of it.
+
+    Args:
+        kind: the base class that the class must have.
+        section: the section of the job file that names the class, for messages.
+        class_name: `package.module:Class`.
+        options: keyword arguments.
+
+    Raises:
+        ConfigurationError: if the class can't be imported or made, if an option does not have the type of its
+            parameter, or if the object is not a `kind`.
+    """
+    module, _, name = class_name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), name)
+        made = found(**_typed(found, options))
+    except (DistcommitError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # also SystemExit: importing a class must not end the process
+        raise ConfigurationError(
+            f"the {section}'s class can't be used",
+            class_name=class_name,
+            expected=f"package.module:Class, importable by driver and executors, made from {section}.options",
+            found=error_text(error),
+        ) from error
+    if not isinstance(made, kind):
+        raise ConfigurationError(
+            f"the {section}'s class is not a subclass of distcommit.{kind.__name__}", class_name=class_name
+        )
+    return made
+
+
+@contextmanager
+def custom_code(section: str, class_name: str, *contract: type[Exception]) -> Iterator[None]:
+    """Raise an error that names the class for whatever the code of a custom class raises.
+
+    Args:
+        section: the section of the job file that names the class.
+        class_name: `package.module:Class`.
+        *contract: exceptions that the class may raise by its contract; they pass.
+
+    Raises:
+        TransientError: for a failed connection.
+        ConfigurationError: for anything else, also for SystemExit.
+    """
+    try:
+        yield
+    except (DistcommitError, KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:
+        if isinstance(error, contract):
+            raise
+        kind = TransientError if isinstance(error, ConnectionError | TimeoutError) else ConfigurationError
+        raise kind(
+            f"the {section}'s class raised an error",
+            class_name=class_name,
+            found=error_text(error),
+            todo="correct the class, or its options in the job file",
+        ) from error
+
+
+def _typed(found: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert options to the types of the class's parameters; an option whose type is unknown stays as it is.
+
+    Raises:
+        TypeError: if an option can't be converted.
+    """
+    try:
+        hints = get_type_hints(found.__init__)
+    except (NameError, TypeError, AttributeError):  # such as names that are imported for type checkers only
+        hints = {}
+    return {name: _converted(name, hints[name], value) if name in hints else value for name, value in options.items()}
+
+
+def _converted(name: str, kind: Any, value: Any) -> Any:
+    has_config = isinstance(kind, type) and (issubclass(kind, BaseModel) or is_dataclass(kind))
+    try:
+        reader = TypeAdapter[Any](kind, config=None if has_config else ConfigDict(arbitrary_types_allowed=True))
+    except (PydanticUserError, SchemaError):  # pydantic knows nothing of the type
+        return value
+    try:
+        return reader.validate_python(value)
+    except ValidationError as error:
+        why = "; ".join(each["msg"] for each in error.errors())
+        raise TypeError(f"option {name} is a {type(value).__name__}: {why}") from None
