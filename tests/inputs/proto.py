@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from distcommit.constructs.registry.client import FoundSchema, UnusableSchemaError
-from distcommit.constructs.registry.protobuf_schema import schema_of
+from distcommit.constructs.registry.client import FoundSchema
+from distcommit.constructs.registry.protobuf.schema import schema_of
 from distcommit.constructs.registry.wire import Framed
+from distcommit.formats.schema_bounds import UnusableSchemaError
 from tests.inputs.case import Case
 
 P3, P2, E23 = 'syntax = "proto3"; ', 'syntax = "proto2"; ', 'edition = "2023"; '

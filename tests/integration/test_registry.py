@@ -122,7 +122,7 @@ def test_what_can_not_be_read_is_turned_away_with_its_reason(registry_server: Re
         b"\0\xff\xff\xff\xff\0": "schema id is 4294967295",
         framed(2_000_000_000, b"\0"): "does not know id 2000000000",
         framed(wrong_kind, b"{}"): "of type JSON",
-        framed(recursive, b"\0"): "holds itself",
+        framed(recursive, b"\0"): "contains itself",
         good[1][:-1]: "a length is negative, or more",
         good[1] + b"\0": "bytes are left",
     }
@@ -302,8 +302,9 @@ def test_protobuf_pinned(registry_server: RegistryServer, topic: str) -> None:
 def test_protobuf_that_can_not_be_compiled_turns_its_records_away(
     registry_server: RegistryServer, topic: str, text: str
 ) -> None:
-    from distcommit.constructs.registry.client import FoundSchema, UnusableSchemaError
-    from distcommit.constructs.registry.protobuf_schema import schema_of
+    from distcommit.constructs.registry.client import FoundSchema
+    from distcommit.constructs.registry.protobuf.schema import schema_of
+    from distcommit.formats.schema_bounds import UnusableSchemaError
 
     with pytest.raises(UnusableSchemaError):
         schema_of(FoundSchema(1, "PROTOBUF", text, ()), None)

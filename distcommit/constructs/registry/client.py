@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BaseModel, Field, field_validator
 
 from distcommit.core.errors import ConfigurationError, TransientError
+from distcommit.formats.schema_bounds import MAX_SCHEMA_BYTES, SchemaTooLargeError, UnusableSchemaError
 from distcommit.fs.answer_time import AnswerTimeError, within
 from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
 
@@ -30,10 +31,6 @@ class UnknownSchemaError(LookupError):
     """The registry has no such schema."""
 
 
-class UnusableSchemaError(ValueError):
-    """A schema that can't become columns, or two that do not fit: what is wrong, and where."""
-
-
 @dataclass(frozen=True, slots=True)
 class FoundSchema:
     """A schema as the registry has it.
@@ -49,6 +46,20 @@ class FoundSchema:
     kind: str
     text: str
     references: tuple[tuple[str, str], ...]
+
+
+def check_size(found: FoundSchema) -> None:
+    """Compare the size of a schema's text and of its references with the limits.
+
+    Raises:
+        SchemaTooLargeError: if it is larger.
+    """
+    if len(found.references) > MAX_REFERENCES:
+        count = len(found.references)
+        raise SchemaTooLargeError(f"it refers to {count} schemas, and at most {MAX_REFERENCES} are allowed")
+    size = sum(len(text.encode("utf-8", "surrogatepass")) for text in (found.text, *(t for _, t in found.references)))
+    if size > MAX_SCHEMA_BYTES:
+        raise SchemaTooLargeError(f"its text has {size} bytes, and at most {MAX_SCHEMA_BYTES} are allowed")
 
 
 class RegistrySettings(BaseModel, frozen=True, extra="forbid"):

@@ -19,18 +19,18 @@ from distcommit.constructs.registry.client import (
     Registry,
     RegistrySettings,
     UnknownSchemaError,
-    UnusableSchemaError,
+    check_size,
     usual_subject,
 )
 from distcommit.constructs.registry.decoded_rows import DecodedRows, last_schema, with_nulls
 from distcommit.constructs.registry.policy import DatasetEvolution, EvolutionSettings, KnownSchemas
-from distcommit.constructs.registry.schema_bounds import check_size
 from distcommit.constructs.registry.wire import Framed, split
 from distcommit.constructs.settings import ConverterSettings
 from distcommit.core.errors import ConfigurationError, DistcommitError, RecordError, error_text
 from distcommit.core.foreign_errors import foreign_errors
 from distcommit.core.interfaces.constructs import Converted, KeptSchemas
 from distcommit.core.support.nesting import MOST_LEVELS, too_deep
+from distcommit.formats.schema_bounds import UnusableSchemaError
 
 SCHEMA_ID = b"schema_id"
 """Key of the metadata of the Arrow schema that is made: the id of the registry's schema that the columns are of."""

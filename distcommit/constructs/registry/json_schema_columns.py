@@ -24,8 +24,8 @@ from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT7
 
 from distcommit.constructs.column_types import JSON_TEXT
-from distcommit.constructs.registry.client import FoundSchema, UnusableSchemaError
-from distcommit.constructs.registry.schema_bounds import Expansion
+from distcommit.constructs.registry.client import FoundSchema
+from distcommit.formats.schema_bounds import Expansion, UnusableSchemaError
 
 _SCALARS = {"string": pa.string(), "integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
 _FORMATS = {"date": pa.date32(), "date-time": pa.timestamp("us", "UTC")}

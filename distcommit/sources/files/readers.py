@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from distcommit.sources.files.avro import read_avro
+from distcommit.formats.avro import container_reader
 from distcommit.sources.files.csv_dialect import Dialect, QuoteCheck
 from distcommit.sources.files.csv_rows import BYTE_ORDER_MARK, OF_UTF_16, names_in, row_by_row
 
@@ -46,7 +46,7 @@ def batches(stream: BinaryIO, format_: FileFormat, is_compressed: bool, dialect:
         case "parquet":
             return _parquet(stream)
         case "avro":
-            return read_avro(stream)
+            return container_reader.read_batches(stream)
 
 
 def _lines(stream: BinaryIO) -> Iterator[pa.RecordBatch]:

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 
 from distcommit.constructs.converters.json_schema import JsonSchemaConverter
-from distcommit.constructs.registry.client import FoundSchema, UnusableSchemaError
+from distcommit.constructs.registry.client import FoundSchema
 from distcommit.constructs.registry.wire import Framed
+from distcommit.formats.schema_bounds import UnusableSchemaError
 
 MADE = JsonSchemaConverter.model_validate({"type": "json_schema", "registry": {"url": "http://nowhere"}})
 

@@ -11,13 +11,14 @@ from google.protobuf.descriptor import Descriptor, FileDescriptor
 from numpy.typing import NDArray
 
 from distcommit.constructs.by_halves import by_halves
-from distcommit.constructs.registry.client import FoundSchema, UnusableSchemaError
+from distcommit.constructs.registry.client import FoundSchema
 from distcommit.constructs.registry.converter import Decoded
-from distcommit.constructs.registry.protobuf_batches import BatchParser
-from distcommit.constructs.registry.protobuf_files import file_of
-from distcommit.constructs.registry.protobuf_layout import Columns
-from distcommit.constructs.registry.protobuf_pins import PinnedType
+from distcommit.constructs.registry.protobuf.batches import BatchParser
+from distcommit.constructs.registry.protobuf.files import file_of
+from distcommit.constructs.registry.protobuf.layout import Columns
+from distcommit.constructs.registry.protobuf.pins import PinnedType
 from distcommit.constructs.registry.wire import Framed
+from distcommit.formats.schema_bounds import UnusableSchemaError
 
 _FIRST = (0,)
 _MOST_BYTES = 100

@@ -19,12 +19,11 @@ from pathlib import Path
 
 from google.protobuf import descriptor_pb2
 
-from distcommit.constructs.registry import protoc_child
-from distcommit.constructs.registry.client import UnusableSchemaError
-from distcommit.constructs.registry.protoc_child import KNOWN_FILE
-from distcommit.constructs.registry.schema_bounds import SchemaTooLargeError
+from distcommit.constructs.registry.protobuf import protoc_child
+from distcommit.constructs.registry.protobuf.protoc_child import KNOWN_FILE
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.support.child_programs import program_text
+from distcommit.formats.schema_bounds import SchemaTooLargeError, UnusableSchemaError
 
 COMPILE_S = 60
 """Seconds after which the process is killed."""

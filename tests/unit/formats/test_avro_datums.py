@@ -18,10 +18,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from distcommit.constructs.registry.avro_datums import Datums
-from distcommit.constructs.registry.avro_schema import AvroReader, parse
-from distcommit.constructs.registry.client import UnusableSchemaError
 from distcommit.constructs.schemas.evolution import nullable as nullable_columns
+from distcommit.formats.avro.datums import Datums
+from distcommit.formats.avro.reader import AvroReader, parse
+from distcommit.formats.schema_bounds import UnusableSchemaError
 
 Avro = Any
 
@@ -163,7 +163,7 @@ GOOD = datum(PLAIN, {"a": 300, "b": "xyz"})
 @pytest.mark.parametrize(
     ("kind", "body", "reason"),
     [
-        (PLAIN, GOOD[:-1], "a length is negative, or more"),
+        (PLAIN, GOOD[:-1], "a length is negative, or larger"),
         (PLAIN, GOOD[:1], "it ends before"),
         (PLAIN, b"", "it ends before"),
         (PLAIN, GOOD + b"\0", "bytes are left"),
@@ -171,14 +171,18 @@ GOOD = datum(PLAIN, {"a": 300, "b": "xyz"})
         (PLAIN, GOOD.replace(b"xyz", b"\xff\xfe\xfd"), "not UTF-8"),
         (PLAIN, b"\xff" * 20, "more than 64 bits"),
         (PLAIN, b"\x02\x05", "a length is negative"),
-        (PLAIN, b"\x02" + b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01", "a length is negative, or more"),
+        (PLAIN, b"\x02" + b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01", "a length is negative, or larger"),
         (record(("x", "int")), b"\xfe\xff\xff\xff\xff\x01", "more than 32 bits"),
         (record(("x", "boolean")), b"\x02", "neither 0 nor 1"),
         (record(("x", "double")), b"\0" * 7, "it ends before"),
         (record(("x", ["null", "string"])), b"\x04", "no such branch"),
         (record(("x", ["null", "string"])), b"\x01", "no such branch"),
         (record(("x", {"type": "enum", "name": "E", "symbols": ["A"]})), b"\x02", "no such symbol"),
-        (record(("x", {"type": "array", "items": "int"})), b"\xfe\xff\xff\xff\x0f\0", "a length is negative, or more"),
+        (
+            record(("x", {"type": "array", "items": "int"})),
+            b"\xfe\xff\xff\xff\x0f\0",
+            "a length is negative, or larger",
+        ),
         (record(("x", {"type": "array", "items": "int"})), b"\x01" * 9, "it ends before"),
         (record(("x", {"type": "array", "items": "int"})), b"\x04\x02\x80", "it ends before"),
         (record(("x", {**DECIMAL, "precision": 2})), b"\x04\x7f\xff", "more digits than its precision"),
@@ -201,14 +205,14 @@ def test_what_is_wrong_with_a_datum_turns_that_one_away(kind: Avro, body: bytes,
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
-        ({"type": "record", "name": "N", "fields": [{"name": "next", "type": ["null", "N"]}]}, "holds itself (N)"),
+        ({"type": "record", "name": "N", "fields": [{"name": "next", "type": ["null", "N"]}]}, "contains itself (N)"),
         (record(("x", {"type": "record", "name": "E", "fields": []})), "field x is a record without fields"),
-        (record(("x", {"type": "array", "items": "null"})), "takes no bytes"),
+        (record(("x", {"type": "array", "items": "null"})), "take no bytes"),
         (record(("x", {**DECIMAL, "precision": 77})), "a decimal of 77 digits"),
-        (record(("x", "unheard-of")), "no Avro schema"),
+        (record(("x", "unheard-of")), "not an Avro schema"),
         (record(("x", {"type": "fixed", "name": "F", "size": 0})), "a fixed of no bytes"),
-        ([], "a union of nothing"),
-        ({"type": 5}, "no Avro schema"),
+        ([], "a union without branches"),
+        ({"type": 5}, "not an Avro schema"),
         (record(("x", "int"), ("x", "int")), "the schema has two fields of one name"),
         (record(("r", {**record(("x", "int"), ("x", "string")), "name": "R"})), "field r has two fields of one name"),
     ],

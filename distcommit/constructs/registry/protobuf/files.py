@@ -16,10 +16,10 @@ from pathlib import PurePosixPath
 from google.protobuf import descriptor_pb2, descriptor_pool, message
 from google.protobuf.descriptor import FileDescriptor
 
-from distcommit.constructs.registry.client import FoundSchema, UnusableSchemaError
-from distcommit.constructs.registry.protobuf_compiler import compile_texts
-from distcommit.constructs.registry.protoc_child import MAIN_FILE
-from distcommit.constructs.registry.schema_bounds import check_size
+from distcommit.constructs.registry.client import FoundSchema, check_size
+from distcommit.constructs.registry.protobuf.compiler import compile_texts
+from distcommit.constructs.registry.protobuf.protoc_child import MAIN_FILE
+from distcommit.formats.schema_bounds import UnusableSchemaError
 
 _MAX_NAME = 250
 _MAX_NAME_PART = 120

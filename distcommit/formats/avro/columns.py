@@ -1,4 +1,7 @@
-"""Columns out of Avro datums: one class for each way in which a value is read. `avro_schema` puts them together."""
+"""Arrow columns decoded from Avro datums: one class for each way to decode a value. `reader` builds them.
+
+Source: Apache Avro 1.12 specification, Binary Encoding.
+"""
 
 from __future__ import annotations
 
@@ -9,67 +12,67 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from distcommit.constructs.registry.avro_datums import Datums, Integers, Wrong
-from distcommit.constructs.registry.schema_bounds import MAX_NESTING
+from distcommit.formats.avro.datums import Datums, Fault, Integers
+from distcommit.formats.schema_bounds import MAX_NESTING
 
 _MS_OF_DAY = 86_400_000
 
 
 class Column(Protocol):
-    """Reads the next value of each datum."""
+    """Decoder of the next value of each datum."""
 
     @property
     def type(self) -> pa.DataType:
-        """The type of what is read."""
+        """Type of the column."""
 
     @property
-    def least_bytes(self) -> int:
-        """How many bytes a value takes at least."""
+    def min_bytes(self) -> int:
+        """Bytes that a value takes at least."""
 
     def read(self, datums: Datums) -> pa.Array:
-        """A value for each of them; where one is wrong, anything or null."""
+        """Read one value of each datum. The value of a faulty datum is arbitrary or null."""
 
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """Numbers that an Avro int or long holds, as they are or wider. `is_int`: whether 32 bits are the most."""
+    """Numbers, dates and times of an Avro int or long, possibly widened."""
 
     type: pa.DataType
     is_int: bool
-    least_bytes: int = 1
+    """Whether a number must have at most 32 bits."""
+    min_bytes: int = 1
 
     def read(self, datums: Datums) -> pa.Array:
         values = datums.ints() if self.is_int else datums.longs()
         if pa.types.is_floating(self.type):
             return pa.array(values.astype(self.type.to_pandas_dtype()))
         if pa.types.is_time(self.type):
-            beyond = (values < 0) | (values >= (_MS_OF_DAY if self.type == pa.time32("ms") else _MS_OF_DAY * 1000))
-            datums.fail(beyond, Wrong.TIME)
-            values = np.where(beyond, 0, values)
-        held = np.ascontiguousarray(values, np.int32 if self.type.bit_width == 32 else np.int64)
-        return pa.Array.from_buffers(self.type, len(held), [None, pa.py_buffer(held)])
+            outside = (values < 0) | (values >= (_MS_OF_DAY if self.type == pa.time32("ms") else _MS_OF_DAY * 1000))
+            datums.fail(outside, Fault.TIME)
+            values = np.where(outside, 0, values)
+        stored = np.ascontiguousarray(values, np.int32 if self.type.bit_width == 32 else np.int64)
+        return pa.Array.from_buffers(self.type, len(stored), [None, pa.py_buffer(stored)])
 
 
 @dataclass(frozen=True, slots=True)
 class Reals:
-    """An Avro float or double, as it is or wider."""
+    """An Avro float or double, possibly widened."""
 
     type: pa.DataType
-    kind: str
+    dtype: str
+    """NumPy type of the encoded number."""
 
     @property
-    def least_bytes(self) -> int:
-        return np.dtype(self.kind).itemsize
+    def min_bytes(self) -> int:
+        return np.dtype(self.dtype).itemsize
 
     def read(self, datums: Datums) -> pa.Array:
-        return pa.array(datums.reals(self.kind).astype(self.type.to_pandas_dtype()))
+        return pa.array(datums.reals(self.dtype).astype(self.type.to_pandas_dtype()))
 
 
 @dataclass(frozen=True, slots=True)
 class Booleans:
-    """Booleans."""
-
-    least_bytes: int = 1
+    min_bytes: int = 1
 
     @property
     def type(self) -> pa.DataType:
@@ -81,10 +84,10 @@ class Booleans:
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Avro bytes or string, as either."""
+    """Avro bytes or string, as a binary or a string column."""
 
     type: pa.DataType
-    least_bytes: int = 1
+    min_bytes: int = 1
 
     def read(self, datums: Datums) -> pa.Array:
         return datums.texts(self.type)
@@ -95,23 +98,22 @@ class Fixed:
     type: pa.DataType
 
     @property
-    def least_bytes(self) -> int:
+    def min_bytes(self) -> int:
         return int(self.type.byte_width)
 
     def read(self, datums: Datums) -> pa.Array:
-        held = np.ascontiguousarray(datums.fixed(self.type.byte_width))
-        return pa.Array.from_buffers(self.type, len(held), [None, pa.py_buffer(held)])
+        matrix = np.ascontiguousarray(datums.fixed(self.type.byte_width))
+        return pa.Array.from_buffers(self.type, len(matrix), [None, pa.py_buffer(matrix)])
 
 
 @dataclass(frozen=True, slots=True)
 class Decimals:
-    """A decimal of that many bytes; None: each says it."""
-
     type: pa.DataType
     size: int | None
+    """Bytes of a value; None if a length comes before each."""
 
     @property
-    def least_bytes(self) -> int:
+    def min_bytes(self) -> int:
         return 1 if self.size is None else self.size
 
     def read(self, datums: Datums) -> pa.Array:
@@ -120,10 +122,11 @@ class Decimals:
 
 @dataclass(frozen=True, slots=True)
 class Symbols:
-    """An enum as text. `symbols`: for each number the reader's symbol, or None if it has none."""
+    """An enum as text."""
 
     symbols: tuple[str | None, ...]
-    least_bytes: int = 1
+    """For each encoded number the reader's symbol; None if the reader has neither the symbol nor a default."""
+    min_bytes: int = 1
 
     @property
     def type(self) -> pa.DataType:
@@ -133,15 +136,13 @@ class Symbols:
         values = datums.ints()
         known = np.array([symbol is not None for symbol in self.symbols] + [False])
         index = np.where((values < 0) | (values >= len(self.symbols)), len(self.symbols), values)
-        datums.fail(~known[index], Wrong.SYMBOL)
+        datums.fail(~known[index], Fault.SYMBOL)
         return pa.array([*self.symbols, None], pa.string()).take(pa.array(index))
 
 
 @dataclass(frozen=True, slots=True)
 class Nulls:
-    """Nulls, which take no bytes."""
-
-    least_bytes: int = 0
+    min_bytes: int = 0
 
     @property
     def type(self) -> pa.DataType:
@@ -153,10 +154,10 @@ class Nulls:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """What the reader's schema says for a field that the writer has not."""
+    """The default of a field that the writer's schema does not have."""
 
     value: pa.Scalar
-    least_bytes: int = 0
+    min_bytes: int = 0
 
     @property
     def type(self) -> pa.DataType:
@@ -168,36 +169,31 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record.
-
-    Args:
-        written: what is read, in the writer's order, and the index of each in `fields`; None: it is passed over.
-        fields: of the reader.
-        constants: by index, the fields that the writer has not.
-    """
-
     written: Sequence[tuple[Column, int | None]]
+    """Fields in the writer's order, each with its index in `fields`; None if the reader does not have the field."""
     fields: Sequence[pa.Field]
+    """Fields of the reader."""
     constants: Sequence[tuple[Constant, int]]
+    """Fields that the writer does not have, each with its index in `fields`."""
 
     @property
     def type(self) -> pa.DataType:
         return pa.struct(self.fields)
 
     @property
-    def least_bytes(self) -> int:
-        return sum(column.least_bytes for column, _ in self.written)
+    def min_bytes(self) -> int:
+        return sum(column.min_bytes for column, _ in self.written)
 
     def columns(self, datums: Datums) -> list[pa.Array]:
-        """The value of each field."""
-        found: list[pa.Array] = [None] * len(self.fields)
+        """Read all fields of each datum, as one column per field."""
+        columns: list[pa.Array] = [None] * len(self.fields)
         for column, index in self.written:
             values = column.read(datums)
             if index is not None:
-                found[index] = values
+                columns[index] = values
         for constant, index in self.constants:
-            found[index] = constant.read(datums)
-        return found
+            columns[index] = constant.read(datums)
+        return columns
 
     def read(self, datums: Datums) -> pa.Array:
         return pa.StructArray.from_arrays(self.columns(datums), fields=list(self.fields))
@@ -205,16 +201,13 @@ class Record:
 
 @dataclass(slots=True)
 class Skipped:
-    """A record that holds itself, in a field that the reader has not: it is walked, and nothing is made of it.
-
-    Attributes:
-        record: what reads it; None until it is whole.
-        depth: how many of it stand in one another where the reading is.
-    """
+    """A record that contains itself, in a field that the reader does not have: its bytes are walked and dropped."""
 
     record: Record | None = None
+    """Decoder of the record; None while it is being built."""
     depth: int = 0
-    least_bytes: int = 1
+    """Levels of the record that are open now."""
+    min_bytes: int = 1
 
     @property
     def type(self) -> pa.DataType:
@@ -223,7 +216,7 @@ class Skipped:
     def read(self, datums: Datums) -> pa.Array:
         assert self.record is not None
         if self.depth >= MAX_NESTING:
-            datums.fail(np.ones(len(datums), bool), Wrong.NESTED)
+            datums.fail(np.ones(len(datums), bool), Fault.NESTED)
         elif len(datums):
             self.depth += 1
             try:
@@ -235,61 +228,61 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One branch of a union of several types: a struct that has a field for each, all others null."""
+    """One branch of a union of several types: a struct of one field per branch, all other fields null."""
 
     column: Column
     index: int
+    """Index of the branch's field."""
     type: pa.DataType
 
     @property
-    def least_bytes(self) -> int:
-        return self.column.least_bytes
+    def min_bytes(self) -> int:
+        return self.column.min_bytes
 
     def read(self, datums: Datums) -> pa.Array:
-        held = [pa.nulls(len(datums), field.type) for field in self.type]
-        held[self.index] = self.column.read(datums)
-        return pa.StructArray.from_arrays(held, fields=list(self.type))
+        members = [pa.nulls(len(datums), field.type) for field in self.type]
+        members[self.index] = self.column.read(datums)
+        return pa.StructArray.from_arrays(members, fields=list(self.type))
 
 
 @dataclass(frozen=True, slots=True)
 class Union:
-    """A union. `branches`: a column for each; None if the reader can't take it."""
-
     branches: Sequence[Column | None]
+    """Decoder of each branch; None if the reader can't take it."""
     type: pa.DataType
-    least_bytes: int = 1
+    min_bytes: int = 1
 
     def read(self, datums: Datums) -> pa.Array:
         chosen = datums.longs()
-        datums.fail((chosen < 0) | (chosen >= len(self.branches)), Wrong.BRANCH)
-        index, pieces, reached = np.full(len(datums), -1), [], 0
+        datums.fail((chosen < 0) | (chosen >= len(self.branches)), Fault.BRANCH)
+        index, pieces, count = np.full(len(datums), -1), [], 0
         for number, column in enumerate(self.branches):
-            which = np.flatnonzero(chosen == number)
-            if not which.size or isinstance(column, Nulls):
+            rows = np.flatnonzero(chosen == number)
+            if not rows.size or isinstance(column, Nulls):
                 continue
             if column is None:
-                datums.fail(chosen == number, Wrong.UNREADABLE)
+                datums.fail(chosen == number, Fault.UNREADABLE)
                 continue
-            taken = datums.take(which)
+            taken = datums.take(rows)
             pieces.append(column.read(taken))
-            datums.put_back(which, taken)
-            index[which] = reached + np.arange(which.size)
-            reached += which.size
+            datums.put_back(rows, taken)
+            index[rows] = count + np.arange(rows.size)
+            count += rows.size
         if not pieces:
             return pa.nulls(len(datums), self.type)
-        if len(pieces) == 1 and reached == len(datums):
+        if len(pieces) == 1 and count == len(datums):
             return pieces[0]
         return pa.concat_arrays(pieces).take(pa.array(index, mask=index < 0))
 
 
-def _items(datums: Datums, read: Callable[[Datums], pa.Array], none: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """The items of an array or map each, those of a datum together, and the offsets that part them.
+def _items(datums: Datums, read: Callable[[Datums], pa.Array], empty: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Read the items of one array or map per datum. Return the items in order of datums, and their offsets.
 
-    The first items of all datums are read, then their second ones, and so on. Each takes a byte at least, so that no
-    number of items is believed that the datum can't hold.
+    The first items of all datums are read together, then their second ones, and so on. An item takes at least a byte,
+    so that a datum can't claim more items than it has bytes.
     """
-    left, found = np.zeros(len(datums), np.int64), np.zeros(len(datums), np.int64)
-    pieces: list[pa.Array] = [none]
+    left, counts = np.zeros(len(datums), np.int64), np.zeros(len(datums), np.int64)
+    pieces: list[pa.Array] = [empty]
     owners: list[Integers] = [np.empty(0, np.int64)]
     active = np.flatnonzero(~datums.failed)
     while active.size:
@@ -301,17 +294,17 @@ def _items(datums: Datums, read: Callable[[Datums], pa.Array], none: pa.Array) -
         pieces.append(read(taken))
         datums.put_back(active, taken)
         owners.append(active)
-        found[active] += 1
+        counts[active] += 1
         left[active] -= 1
         active = active[~taken.failed]
     order = np.argsort(np.concatenate(owners), kind="stable")
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(found)])
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     return pa.concat_arrays(pieces).take(pa.array(order)), pa.array(offsets, pa.int32())
 
 
-def _block_sizes(datums: Datums, which: Integers) -> Integers:
-    """How many items the next block has; 0 at the end, and where something is wrong."""
-    taken = datums.take(which)
+def _block_sizes(datums: Datums, rows: Integers) -> Integers:
+    """Read the number of items of the next block; 0 after the last block and of faulty datums."""
+    taken = datums.take(rows)
     count = taken.longs()
     with_size = np.flatnonzero(count < 0)
     if with_size.size:
@@ -319,8 +312,8 @@ def _block_sizes(datums: Datums, which: Integers) -> Integers:
         sized.longs()
         taken.put_back(with_size, sized)
     count = np.abs(count)
-    taken.fail((count < 0) | (count > taken.end - taken.position), Wrong.LENGTH)
-    datums.put_back(which, taken)
+    taken.fail((count < 0) | (count > taken.end - taken.position), Fault.LENGTH)
+    datums.put_back(rows, taken)
     return np.where(taken.failed, 0, count)
 
 
@@ -328,7 +321,7 @@ def _block_sizes(datums: Datums, which: Integers) -> Integers:
 class Array:
     items: Column
     item_field: pa.Field
-    least_bytes: int = 1
+    min_bytes: int = 1
 
     @property
     def type(self) -> pa.DataType:
@@ -343,7 +336,7 @@ class Array:
 class Map:
     values: Column
     value_field: pa.Field
-    least_bytes: int = 1
+    min_bytes: int = 1
 
     @property
     def type(self) -> pa.DataType:
@@ -353,8 +346,8 @@ class Map:
         fields = [pa.field("key", pa.string(), nullable=False), self.value_field]
 
         def entry(taken: Datums) -> pa.Array:
-            held = [taken.texts(pa.string()), self.values.read(taken)]
-            return pa.StructArray.from_arrays(held, fields=fields)
+            key_and_value = [taken.texts(pa.string()), self.values.read(taken)]
+            return pa.StructArray.from_arrays(key_and_value, fields=fields)
 
         entries, offsets = _items(datums, entry, pa.array([], pa.struct(fields)))
         return pa.MapArray.from_arrays(offsets, entries.field(0), entries.field(1), type=self.type)

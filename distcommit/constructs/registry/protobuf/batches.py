@@ -16,7 +16,7 @@ import numpy as np
 from google.protobuf import descriptor_pb2, message, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-from distcommit.constructs.registry.protobuf_messages import (
+from distcommit.constructs.registry.protobuf.messages import (
     CheckedType,
     Comparison,
     MessageParser,
@@ -25,8 +25,8 @@ from distcommit.constructs.registry.protobuf_messages import (
     is_known,
     message_types,
 )
-from distcommit.constructs.registry.protobuf_ranges import Ranges
-from distcommit.constructs.registry.schema_bounds import MAX_RECORD_VALUES
+from distcommit.constructs.registry.protobuf.ranges import Ranges
+from distcommit.formats.schema_bounds import MAX_RECORD_VALUES
 
 _MOST, _FEW = 1024, 32
 """Messages of an envelope; and of the smaller ones that are tried before single messages."""

@@ -7,8 +7,8 @@ from typing import Any
 from google.protobuf import message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-from distcommit.constructs.registry.client import UnusableSchemaError
-from distcommit.constructs.registry.protobuf_messages import is_map
+from distcommit.constructs.registry.protobuf.messages import is_map
+from distcommit.formats.schema_bounds import UnusableSchemaError
 
 _F = FieldDescriptor
 _KINDS = [
