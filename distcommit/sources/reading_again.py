@@ -1,4 +1,4 @@
-"""What could not be read, and is read again by itself before anything newer: where that ends."""
+"""Ranges that could not be read and are read again on their own, before newer rows."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from distcommit.sources.watermark_column import PARTITION
 
 
 def end_by_itself(again: Watermark | None, incarnation: str, low: Position, end: Position) -> Position:
-    """Where a range of a watermark column that begins at `low` is to end: where that was to end which could not be
-    read, if it lies between `low` and `end`, and else at `end`.
+    """Return the end of the next range of a watermark column: the end of the failed range, if it lies between `low`
+    and `end`, else `end`.
 
     Args:
-        again: what `SourceState.to_read_again` says of the dataset.
-        incarnation: what positions of the column count in.
+        again: the failed end, by `SourceState.to_read_again`.
+        incarnation: incarnation of the column's positions.
         low: the stored position.
-        end: up to where there is something to read.
+        end: end of the values that can be read.
     """
     failed = again.positions.get(PARTITION) if again is not None and again.incarnation in ("", incarnation) else None
     return failed if failed is not None and at_or_past(end, failed) and not at_or_past(low, failed) else end

@@ -65,7 +65,7 @@ def table_filled_anew(folder: Path) -> Drilled:
     situation.do("DELETE FROM t")
     situation.insert("t", 1, 2, mark="-new")
     situation.insert("u", 2)
-    return _resolved(situation, "t could not be planned: the watermark column ends before what was read")
+    return _resolved(situation, "t could not be planned: the watermark column ends before the stored position")
 
 
 @drill("or the table's key was taken away: put it back", quick=True)

@@ -1,4 +1,4 @@
-"""What converters by a schema registry have in common: which schema a record names, and what is done with another."""
+"""Base of the converters that use a schema registry: find the decoder of each record's schema, apply the policy."""
 
 from __future__ import annotations
 
@@ -33,35 +33,32 @@ from distcommit.core.support.nesting import MOST_LEVELS, too_deep
 from distcommit.formats.schema_bounds import UnusableSchemaError
 
 SCHEMA_ID = b"schema_id"
-"""Key of the metadata of the Arrow schema that is made: the id of the registry's schema that the columns are of."""
+"""Metadata key of converted Arrow schemas; its value is the id of the registered schema."""
 MAX_UNKNOWN = 200
-"""Schema ids of one work unit that the registry does not know: it is asked for each of them."""
+"""Schema ids of one work unit that the registry does not have; each of them costs a request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """What messages have become.
-
-    Attributes:
-        records: one for each message that is named.
-        numbers: which messages these are; None: all, in order.
-        wrong: what is wrong with messages, by number. A record that is there for one of them means nothing.
-    """
+    """Decoded messages of one schema."""
 
     records: pa.RecordBatch
+    """One record per message in `numbers`."""
     numbers: NDArray[np.int64] | None
+    """Indices of the decoded messages; None for all of them, in order."""
     wrong: Mapping[int, str]
+    """Faults of messages by index. The record of a faulty message is meaningless."""
 
 
 class Decoder(Protocol):
-    """Decodes the messages of one schema."""
+    """Decoder of the messages of one schema."""
 
     @property
     def schema(self) -> pa.Schema:
-        """What it makes, with columns that may be null."""
+        """Schema of the decoded records; all columns may be null."""
 
     def decode(self, framed: Framed) -> Iterator[Decoded]:
-        """Records of the messages, in one piece for each schema."""
+        """Decode messages. Yield one piece per Arrow schema."""
 
 
 _KEEP = (
@@ -70,43 +67,41 @@ _KEEP = (
 
 
 class _Unknown(str):
-    """Why a schema id that the registry does not know has no decoder."""
+    """Reason why a schema id that the registry does not have has no decoder."""
 
     __slots__ = ()
 
 
 @dataclass(slots=True)
 class _Known:
-    """What was learned in this process: it is not sent to others.
-
-    `decoders`: by the ids of the schema and the one it is read by, if any; a text says why there is none. `pinned`: by
-    subject and version. `last`: the columns of the record before; `topic`: whose records they are; `policy`: its own;
-    `schemas`: those of its records.
-    """
+    """Caches and state of a converter in this process. They are not pickled."""
 
     registry: Registry
     policy: EvolutionSettings
+    """Policy of the current dataset."""
     decoders: dict[tuple[int, int], Decoder | str] = field(default_factory=dict)
+    """Decoders by the ids of the writer's schema and of the pinned one (0 without); a text says why there is none."""
     pinned: dict[tuple[str, int], FoundSchema] = field(default_factory=dict)
+    """Pinned schemas by subject and version."""
     last: pa.Schema | None = None
+    """Columns of the record before."""
     topic: str = ""
+    """Topic of the current dataset."""
     schemas: KnownSchemas = field(default_factory=KnownSchemas)
+    """Schemas of the dataset's records."""
     unknown: set[int] = field(default_factory=set)
+    """Schema ids of the work unit that the registry does not have."""
 
     def note_unknown(self, schema_id: int, registry: str) -> None:
-        """Count an id that the registry does not know.
-
-        Raises:
-            RecordError: if the records of the work unit have too many.
-        """
+        """Count an id that the registry does not have. Raises RecordError if the work unit has too many of them."""
         self.unknown.add(schema_id)
         if len(self.unknown) > MAX_UNKNOWN:
             raise RecordError(
-                "the records of a work unit name too many schema ids that the registry does not know",
+                "the records of a work unit have too many schema ids that the registry does not have",
                 registry=registry,
                 expected=f"at most {MAX_UNKNOWN}",
                 found=f"{len(self.unknown)}, the last one {schema_id}",
-                todo="see that it is the registry that the producers use, with all of its schemas",
+                todo="check that this is the producers' registry, with all of its schemas",
             )
 
 
@@ -118,23 +113,22 @@ class RegistryConverter(
     ignored_types=(cached_property,),
     populate_by_name=True,
 ):
-    """The section of a converter that a schema registry tells how to read a column.
+    """Converter of a column of messages whose schemas are in a schema registry.
 
-    A message's fields become columns behind the others, and may all be null: a null value has null in each, and the
-    columns of the record before it. If there was none in the work unit, it has those of the first record in its batch.
-    If that has none, it has those of the newest schema that records of the dataset are published with, else of the
-    topic's subject, as producers name it (`TOPIC-value`, or `-key`), or none if the registry knows no such subject.
-    Records of several schemas come in several pieces, in the order of their first records, whose Arrow schemas name the
-    registry's id in their metadata.
+    A message's fields become columns behind the other ones. All of them may be null. A null value has null in each
+    column, and the columns of the record before it. Without a record before it in the work unit, it has the columns of
+    the first record in its batch; else of the newest schema that is published for the dataset; else of the topic's
+    default subject (`TOPIC-value` or `TOPIC-key`); else none. Records of several schemas come in several pieces, in the
+    order of their first records. The Arrow schema's metadata has the registry's id.
 
-    Turned away is what is not in the wire format, or not of its schema, and what names a schema that the registry does
-    not know, or that has no columns: the registry is asked once for each id in a task.
+    Rejected are values that are not in the wire format or do not match their schema, and values whose schema is not in
+    the registry or has no columns. The registry is asked once per id in a task.
 
     Attributes:
-        registry: where schemas are.
-        datasets: policies of some datasets; the others have the one that stands beside.
-        column: the column that holds messages.
-        keep_column: whether it stays beside the fields.
+        registry: the schema registry.
+        datasets: policies of some datasets; all others have the policy of the converter itself.
+        column: the column that holds the messages.
+        keep_column: whether the column stays beside the fields.
     """
 
     kind: ClassVar[str]
@@ -153,10 +147,10 @@ class RegistryConverter(
 
     @abstractmethod
     def decoder(self, writer: FoundSchema, reader: FoundSchema | None) -> Decoder:
-        """What decodes messages of a schema, as they are or as the reader's schema wants them.
+        """Return the decoder of a schema's messages, as they are or as the reader's schema requires.
 
         Raises:
-            UnusableSchemaError: if there are no columns for it, or the two do not fit.
+            UnusableSchemaError: if the schema has no columns, or the two schemas do not fit.
         """
 
     def convert_columns(self, columns: Columns) -> Columns:
@@ -207,7 +201,7 @@ class RegistryConverter(
             known.decoders = {key: found for key, found in known.decoders.items() if not isinstance(found, str)}
 
     def _reader(self) -> FoundSchema | None:
-        """The pinned schema."""
+        """Return the pinned schema of the current dataset, if there is one."""
         known, pinned = self._known, self._known.policy.pinned
         if pinned is None:
             return None
@@ -229,10 +223,10 @@ class RegistryConverter(
         return found
 
     def _admitted(self, schema_id: int) -> Decoder | str:
-        """What decodes messages of a schema, or why they are turned away.
+        """Return the decoder of a schema's messages, or the reason why they are rejected.
 
         Raises:
-            RecordError: if the work unit is to fail.
+            RecordError: if the policy fails the work unit.
         """
         policy, schemas, reader = self._known.policy, self._known.schemas, self._reader()
         if reader is not None and reader.schema_id not in schemas.ids:
@@ -241,7 +235,7 @@ class RegistryConverter(
             if reader is None:
                 schemas.require(schema_id, self.registry.url)
             else:
-                KnownSchemas([reader.schema_id]).require(schema_id, self.registry.url, "the pinned one")
+                KnownSchemas([reader.schema_id]).require(schema_id, self.registry.url, "the pinned schema")
         decoder = self._decoder(schema_id)
         if isinstance(decoder, str) or policy.evolution != "evolve":
             return decoder
@@ -252,7 +246,7 @@ class RegistryConverter(
         return None if isinstance(decoder, str) else decoder.schema
 
     def _decoder(self, schema_id: int) -> Decoder | str:
-        """What decodes messages of a schema, or why nothing can."""
+        """Return the decoder of a schema's messages, or the reason why there is none."""
         known, reader = self._known, self._reader()
         key = schema_id, reader.schema_id if reader is not None else 0
         if key not in known.decoders:
@@ -270,18 +264,18 @@ class RegistryConverter(
         return known.decoders[key]
 
     def _made(self, writer: FoundSchema, reader: FoundSchema | None) -> Decoder:
-        """A decoder. Whatever its making raises belongs to the schema, but for errors of the environment."""
+        """Create a decoder. Every error but those of the environment belongs to the schema."""
         try:
             with foreign_errors():
                 return self.decoder(writer, reader)
         except (DistcommitError, UnusableSchemaError):
             raise
         except Exception as error:
-            raise UnusableSchemaError(f"its decoder can't be made: {error_text(error, 500)}") from error
+            raise UnusableSchemaError(f"its decoder can't be created: {error_text(error, 500)}") from error
 
     def _check_kind(self, found: FoundSchema) -> None:
         if found.kind != self.kind:
-            raise UnusableSchemaError(f"it is of type {found.kind}, and the converter's is {self.kind}")
+            raise UnusableSchemaError(f"it is of type {found.kind}; the converter requires {self.kind}")
         check_size(found)
 
     def _wrong_pin(self, found: str) -> ConfigurationError:
@@ -300,12 +294,11 @@ class RegistryConverter(
         return unique_names(Columns.of(pa.schema([*kept.known, *made], made.metadata)), self.type, _KEEP).known
 
     def _without_messages(self) -> pa.Schema:
-        """The columns of nulls where no message came before."""
+        """Return the columns of null values that no message precedes."""
         return self._pinned_decoder().schema if self._known.policy.pinned else self._known.last or self._newest()
 
     def _newest(self) -> pa.Schema:
-        """The columns of the newest schema of what is published, or else of the topic's, as far as the registry knows
-        one by its usual name."""
+        """Return the columns of the newest published schema, else of the topic's default subject, else none."""
         for known in reversed(self._known.schemas.ids):
             if (columns := self._columns_of(known)) is not None:
                 return columns
@@ -320,7 +313,7 @@ class RegistryConverter(
         return pa.schema([]) if isinstance(decoder, str) else decoder.schema
 
     def _joined(self, batch: pa.RecordBatch, decoded: DecodedRows, rejected: Mapping[int, str]) -> Converted:
-        """Decoded messages beside the other columns."""
+        """Return decoded messages beside the other columns."""
         schema, rows = self._beside(batch.schema, decoded.schema), decoded.rows
         kept = batch if self.keep_column else batch.drop_columns([self.column])
         taken = kept if len(rows) == batch.num_rows else kept.take(pa.array(rows))
@@ -329,7 +322,7 @@ class RegistryConverter(
 
 
 def _placed(framed: Framed, decoded: Decoded) -> DecodedRows:
-    """Decoded messages with their rows, without those that are wrong."""
+    """Return decoded messages with their rows, without faulty ones."""
     records, rows = decoded.records, framed.rows
     rows = rows if decoded.numbers is None else rows[decoded.numbers]
     if decoded.wrong:
@@ -341,8 +334,10 @@ def _placed(framed: Framed, decoded: Decoded) -> DecodedRows:
 
 
 def _decoded(decoder: Decoder, framed: Framed) -> Iterator[tuple[Framed, Decoded]]:
-    """What the decoder makes of messages, or, where it fails, of each half by itself, down to single ones. Whatever it
-    raises for a single message belongs to that message, but for errors of the environment."""
+    """Decode messages. If the decoder raises, decode each half by itself, down to single messages.
+
+    Every error of a single message rejects that message, but errors of the environment are raised.
+    """
     waiting = [framed]
     while waiting:
         part = waiting.pop()
@@ -351,20 +346,20 @@ def _decoded(decoder: Decoder, framed: Framed) -> Iterator[tuple[Framed, Decoded
                 pieces = [*decoder.decode(part)]
         except DistcommitError:
             raise
-        except Exception as error:  # noqa: BLE001 - of a decoder or a library, whatever it is
+        except Exception as error:  # noqa: BLE001 - of any decoder or library
             half = len(part.rows) // 2
             if half:
                 waiting += [part.only(slice(half, None)), part.only(slice(0, half))]
                 continue
-            wrong = {0: f"its decoder fails at it: {error_text(error, 500)}"}
+            wrong = {0: f"its decoder fails: {error_text(error, 500)}"}
             pieces = [Decoded(pa.RecordBatch.from_pylist([], schema=decoder.schema), np.empty(0, np.int64), wrong)]
         yield from ((part, each) for each in pieces)
 
 
 def _checked(decoder: Decoder) -> Decoder:
-    """The same, if what it makes can be stored. Raises UnusableSchemaError."""
+    """Return the decoder if its records can be stored. Raises UnusableSchemaError otherwise."""
     if column := too_deep(decoder.schema):
-        raise UnusableSchemaError(f"field {column} has more than {MOST_LEVELS} levels, which no file could hold")
+        raise UnusableSchemaError(f"field {column} has more than {MOST_LEVELS} levels, more than files can store")
     return decoder
 
 

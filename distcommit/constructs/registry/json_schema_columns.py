@@ -1,4 +1,4 @@
-"""JSON schemas of a registry as Arrow columns.
+"""Arrow columns of registered JSON schemas.
 
 | JSON schema | Arrow |
 | --- | --- |
@@ -6,9 +6,9 @@
 | integer, number, boolean | int64, float64, bool |
 | array of items; object of properties; object of additionalProperties alone | list; struct; map |
 | `type: [X, "null"]`, oneOf or anyOf of null and X | X |
-| `$ref`, into the schema or one that it refers to | what is there |
-| const, enum without a type | the type of the values, if they have one |
-| several types, allOf, what is recursive, and what says no type | string: the value as JSON text |
+| `$ref`, into the schema or one that it refers to | the type of the target |
+| const, enum without a type | the type of the values, if it is one type |
+| several types, allOf, recursive schemas, schemas without a type | string: the value as JSON text |
 """
 
 from __future__ import annotations
@@ -33,16 +33,15 @@ _OF_VALUES = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.b
 
 
 def columns_of(found: FoundSchema) -> tuple[pa.Schema, frozenset[str]]:
-    """The columns of an object schema, and the names of those that have a value in each message: which are required,
-    and may not be null.
+    """Return the columns of an object schema, and the names of columns that are required and must not be null.
 
     Raises:
-        UnusableSchemaError: if there is no column for something, with its place; if it is no schema of an object.
+        UnusableSchemaError: if a field has no column, or the schema is not an object's.
     """
     try:
         return _columns_of(found)
-    except (AttributeError, TypeError, RecursionError) as error:  # such as a number in the place of a list
-        raise UnusableSchemaError(f"it is no JSON schema: {error}") from error
+    except (AttributeError, TypeError, RecursionError) as error:  # such as a number instead of a list
+        raise UnusableSchemaError(f"it is not a JSON schema: {error}") from error
 
 
 def _columns_of(found: FoundSchema) -> tuple[pa.Schema, frozenset[str]]:
@@ -50,16 +49,16 @@ def _columns_of(found: FoundSchema) -> tuple[pa.Schema, frozenset[str]]:
         contents = {name: json.loads(text) for name, text in found.references}
         root = json.loads(found.text)
     except ValueError as error:
-        raise UnusableSchemaError(f"it is no JSON: {error}") from error
+        raise UnusableSchemaError(f"it is not JSON: {error}") from error
     if not isinstance(root, dict):
-        raise UnusableSchemaError("it is no JSON schema of an object")
+        raise UnusableSchemaError("it is not a JSON schema of an object")
     resources = [(name, Reference.from_contents(each, DRAFT7)) for name, each in contents.items()]
     registry = Registry().with_resources([*resources, ("", Reference.from_contents(root, DRAFT7))])
     resolver = registry.resolver(root.get("$id", "") if root.get("$id") in contents else "")
     types = _Types(Expansion())
     made, _ = types.of(root, resolver, "")
     if not pa.types.is_struct(made):
-        raise UnusableSchemaError("it is no JSON schema of an object with properties")
+        raise UnusableSchemaError("it is not a JSON schema of an object with properties")
     properties = root.get("properties", {})
     required = [name for name in root.get("required", ()) if name in properties]
     return pa.schema(list(made)), frozenset(n for n in required if not types.of(properties[n], resolver, n)[1])
@@ -67,15 +66,12 @@ def _columns_of(found: FoundSchema) -> tuple[pa.Schema, frozenset[str]]:
 
 @dataclass(slots=True)
 class _Types:
-    """Types of one schema.
-
-    Attributes:
-        expansion: counts its columns.
-        within: what stands around a schema, by identity: what is found in itself is recursive.
-    """
+    """Types of one schema."""
 
     expansion: Expansion
+    """Counter of its columns."""
     within: list[int] = field(default_factory=list)
+    """Identities of the schemas around the current one, to find recursion."""
 
     def of(self, schema: Any, resolver: Any, path: str) -> tuple[pa.DataType, bool]:
         """Return the type, and whether null is allowed."""
@@ -125,16 +121,17 @@ class _Types:
         if kind == "string":
             return _FORMATS.get(schema.get("format", ""), pa.string())
         if kind not in _SCALARS:
-            raise UnusableSchemaError(f"{path or 'it'} is of a type that is not known: {kind!r:.100}")
+            raise UnusableSchemaError(f"{path or 'it'} is of an unknown type: {kind!r:.100}")
         return _SCALARS[kind]
 
 
 def check_readable(writer: pa.Schema, reader: pa.Schema, required: frozenset[str]) -> None:
-    """That messages of one schema can be read as another: what both have is of one type, or an integer read as a
-    number, and what is required is there.
+    """Require that messages of one schema can be read as another.
+
+    Fields that both have must be of one type, or an integer read as a number. Required fields must exist.
 
     Raises:
-        UnusableSchemaError: else, naming the field.
+        UnusableSchemaError: if they can't, with the field.
     """
     for each in reader:
         index = writer.get_field_index(each.name)

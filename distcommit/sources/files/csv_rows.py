@@ -1,6 +1,6 @@
-"""CSV row by row, for files that can't be read block by block: rows that can't be read are among the others, as bytes.
+"""CSV read row by row, for files that can't be read block by block. Unreadable rows are kept as bytes among the others.
 
-A row is what Arrow's reader takes for one: a quote counts where a column begins, and lines without a byte are none.
+Rows are those of Arrow's reader: a quote counts at the start of a column, and empty lines are not rows.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from distcommit.core.interfaces.constructs import Converted, Converter
 from distcommit.sources.files.csv_dialect import Dialect, patterns
 
 UNPARSED = pa.field("_unparsed", pa.binary())
-"""The bytes of a row that can't be read; null for others. Only where there are such rows: then theirs have no column
-but this one. What a file has by itself is text."""
+"""Column of the bytes of unreadable rows, null for other rows. It exists only in batches with unreadable rows, whose other
+columns are null. A file's own columns are text, so that a file can't have this column."""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 OF_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _BLOCK_BYTES = 4 << 20
@@ -28,10 +28,10 @@ _BATCH_ROWS = 64 << 10
 
 
 def names_in(stream: BinaryIO, dialect: Dialect) -> Sequence[str]:
-    """The names of a file's columns, by its first row; none if it has nothing but ends of lines.
+    """Return the names of a file's columns by its first row; none if it has only line ends.
 
     Raises:
-        ValueError: if that row can't be read.
+        ValueError: if the first row can't be read.
     """
     stream.seek(0)
     header = next(_rows(stream, dialect), None)
@@ -46,10 +46,10 @@ def names_in(stream: BinaryIO, dialect: Dialect) -> Sequence[str]:
 
 
 def row_by_row(stream: BinaryIO, names: Sequence[str], dialect: Dialect, skip: int) -> Iterator[pa.RecordBatch]:
-    """The rows of a file behind the first `skip` ones and its header, whose names those are.
+    """Yield the rows of a file after its header and `skip` rows. `names` are the names of the header.
 
     Raises:
-        ValueError: if a row has more than 64 MiB: then it is not known where the next one begins.
+        ValueError: if a row has more than 64 MiB, because the start of the next one is unknown then.
     """
     stream.seek(0)
     rows = islice(_rows(stream, dialect), 1 + skip, None)
@@ -65,7 +65,7 @@ def row_by_row(stream: BinaryIO, names: Sequence[str], dialect: Dialect, skip: i
 
 
 def problem_of(row: bytes, columns: int, dialect: Dialect) -> str:
-    """Why a row can't be read as one of so many columns; empty if it can."""
+    """Return why a row can't be read as one of `columns` columns; empty if it can."""
     if problem := _quoting_problem(row, dialect):
         return problem
     try:
@@ -79,7 +79,7 @@ def problem_of(row: bytes, columns: int, dialect: Dialect) -> str:
 
 
 def _quoting_problem(row: bytes, dialect: Dialect) -> str:
-    """What is wrong with the quotes of a row; empty if nothing is."""
+    """Return the problem of a row's quotes; empty if there is none."""
     if not dialect.quote or dialect.quote.encode() not in row:
         return ""
     found = patterns(dialect).row.fullmatch(row)
@@ -90,8 +90,7 @@ def _quoting_problem(row: bytes, dialect: Dialect) -> str:
 
 @dataclass(frozen=True, slots=True)
 class UnparsedRows(Converter):
-    """Turns rows away that could not be read. `added`: columns that no file has by itself, among them those that say
-    the file, and the row of it."""
+    """Converter that rejects unreadable rows. `added`: columns that the source adds, which name the file and the row."""
 
     dialect: Dialect
     added: Sequence[str]
@@ -125,14 +124,13 @@ def _unparsed_in(schema: pa.Schema) -> int:
 
 
 def _rows(stream: BinaryIO, dialect: Dialect) -> Iterator[bytes]:
-    """All rows of a file, the header first, without their ends. One whose quote is not closed goes on to the file's
-    end."""
+    """Yield all rows of a file without their ends, the header first. A row with an open quote reaches to the file's end."""
     ended, at, has_ended = patterns(dialect).ended, 0, False
     data = stream.read(_BLOCK_BYTES).removeprefix(BYTE_ORDER_MARK)
     while at < len(data) or not has_ended:
         found = ended.match(data, at)
         if found is None:
-            raise AssertionError("any bytes are a row")
+            raise AssertionError("every byte sequence is a row")
         if found.end() < len(data) or has_ended:
             if found.start("end") > at:
                 yield data[at : found.start("end")]
@@ -156,12 +154,12 @@ def _batch(rows: Sequence[bytes], names: Sequence[str], dialect: Dialect) -> pa.
 
 
 def _parsed(rows: Sequence[bytes], names: Sequence[str], dialect: Dialect) -> pa.RecordBatch:
-    """Rows that can be read, as Arrow reads them."""
+    """Parse readable rows with Arrow's reader."""
     if not rows:
         return pa.RecordBatch.from_arrays([pa.array([], pa.string())] * len(names), list(names))
     data = b"".join(row + b"\n" for row in rows)
     read = pa_csv.ReadOptions(use_threads=False, column_names=list(names), block_size=len(data) + 1)
     found = pa_csv.read_csv(pa.BufferReader(data), read, dialect.parsing(), dialect.as_text(names))
     if found.num_rows != len(rows):
-        raise ValueError(f"rows that can't be told apart: {found.num_rows}, and not {len(rows)}")
+        raise ValueError(f"Arrow reads {found.num_rows} rows where {len(rows)} are")
     return found.combine_chunks().to_batches()[0]

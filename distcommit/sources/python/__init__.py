@@ -1,6 +1,6 @@
-"""A source of the user's own: a class that the executors can import.
+"""Custom source: a class that the driver and the executors import.
 
-Must not answer for the class: what the interface has is handed on. Start reading at `source`.
+Must not decide for the class: every call of the interface is handed on. Start reading at `source`.
 """
 
 SETTINGS = "source:PythonSource"

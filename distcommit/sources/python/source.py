@@ -1,4 +1,4 @@
-"""A source of the user's own: a class that the executors can import."""
+"""Settings of a custom source, and the calls that are handed on to it."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 
 class PythonSource(BaseModel, SourceSettings):
-    """Names a subclass of `Source`.
+    """A custom subclass of `Source`.
 
     Attributes:
         type: `python`.
-        class_name: the class, as `package.module:Class`, which the driver and each executor can import.
-        options: its keyword arguments.
+        class_name: the class, as `package.module:Class`. The driver and each executor must be able to import it.
+        options: keyword arguments of the class.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", ignored_types=(cached_property,))
@@ -65,7 +65,7 @@ class PythonSource(BaseModel, SourceSettings):
             return self._source.batch_schema
 
     def pins(self) -> Mapping[str, Pin]:
-        """The class, and what it pins itself. A class that was renamed pins `class` as it was."""
+        """The class, and its own pins. A renamed class must pin `class` as it was."""
         with custom_code("source", self.class_name):
             return {"class": Pin(self.class_name), **self._source.pins()}
 

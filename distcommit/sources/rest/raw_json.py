@@ -1,7 +1,6 @@
-"""Where values are in JSON text that has halves of surrogate pairs, which msgspec does not take.
+"""Locate values in JSON text with lone surrogates, which msgspec rejects and Python's own parser accepts.
 
-Python's own reader takes them. Records keep the bytes that they came as: whether such text can be used is for the
-converters to say, record by record.
+Records keep their bytes. Converters decide record by record whether such text is usable.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tables that are read, as far as settings and queries name them: a sink must not write to them."""
+"""Tables that settings and queries name as input: a sink must not write to them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from distcommit.sources.sql.rules import Tables
 
 
 def reads_table(target: Target, url: str, schema: str | None, selection: Tables) -> bool:
-    """Return whether a table is read: by itself, or by a query that names it after FROM or JOIN.
+    """Return whether a table is read directly, or by a query that names it after FROM or JOIN.
 
-    Tables are compared by name. Without `schema` a table of any schema counts as read. Names in queries are compared
-    whatever their case. Tables behind a view are not known.
+    Tables are compared by name. Without `schema`, a table of any schema counts as read. Names in queries are compared
+    without case. Tables behind a view are not found.
 
     Args:
-        target: what a sink writes to.
-        url: of the database that is read.
-        schema: where its tables are; None for the connection's own.
-        selection: the tables and queries that are read.
+        target: the table that a sink writes to.
+        url: URL of the database that is read.
+        schema: schema of its tables; None for the connection's own.
+        selection: tables and queries that are read.
     """
     its_schema, _, table = target.name.rpartition(".")
     if target.kind != "table" or not target.is_in(database_address(url)):

@@ -1,4 +1,4 @@
-"""Plans many tables and queries on one connection: a problem of one is told, and the others are planned."""
+"""Planning of all tables and queries on one connection. A table's problem is reported, and the others are planned."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _CHUNK = 256
 
 
 class PlanRules(Protocol):
-    """The source's settings that plans follow."""
+    """Settings of the source that planning needs."""
 
     @property
     def selection(self) -> Tables:
-        """The tables of the job, and how each is read."""
+        """Tables and queries of the job, with their rules."""
 
     def extract_of(self, dataset_urn: str) -> Extract:
-        """What the settings say of a table."""
+        """Return a table's settings."""
 
     @property
     def start(self) -> str:
@@ -44,20 +44,20 @@ class PlanRules(Protocol):
 
     @property
     def records_per_work_unit(self) -> int:
-        """About how many rows a work unit has."""
+        """Approximate rows of a work unit."""
 
     @property
     def records_per_dataset(self) -> int:
-        """About how many rows of a table one run reads; 0 for all."""
+        """Approximate rows of a table that one run reads; 0 for all."""
 
 
 def plan_tables(
     database: Database, rules: PlanRules, wanted: Callable[[str], bool], states: SourceState
 ) -> Iterator[Planned]:
-    """Plans those of the job's tables and queries that are wanted.
+    """Plan the wanted tables and queries of the job.
 
     Raises:
-        TransientError: if the server can't be reached, or goes away meanwhile.
+        TransientError: if the server can't be reached, or the connection breaks.
     """
     select = rules.selection
     with database.reading() as connection:
@@ -126,16 +126,16 @@ def _plan_one(
 
 def _of_one_name(name: str) -> SourceError:
     return SourceError(
-        "a table and a query are of one name, and so would be one dataset",
+        "a table and a query have one name, and would be one dataset",
         dataset=name,
-        expected="a name of its own for each",
+        expected="different names",
         found=f"source.queries.{name}, and a table that source.table_patterns matches",
-        todo="leave the table out: source.exclude; or give the query another name",
+        todo="add the table to source.exclude, or rename the query",
     )
 
 
 def _reflected(database: Database, names: Sequence[str], schema: str | None) -> dict[str, Reflected]:
-    """What the database says of tables, asked for together; nothing if one of them keeps the others from being told."""
+    """Reflect tables together; return nothing if one of them makes the request fail."""
     try:
         with database.reading() as connection:
             return reflect(connection, names, schema)
@@ -144,6 +144,6 @@ def _reflected(database: Database, names: Sequence[str], schema: str | None) -> 
 
 
 def _require_server(database: Database) -> None:
-    """Raises a TransientError if the server is gone: then no other table can be planned either."""
+    """Raise TransientError if the server can't be reached, because no other table can be planned then."""
     with database.reading() as connection:
         connection.exec_driver_sql("SELECT 1")

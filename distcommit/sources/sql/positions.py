@@ -1,4 +1,4 @@
-"""What people may set as positions of tables. Needs no SQLAlchemy."""
+"""Checks of the positions that operators set. Must not import SQLAlchemy."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from distcommit.core.watermark import Position
 from distcommit.sources.watermark_column import PARTITION, Kind, is_position
 
 OF_QUERY = " of query "
-"""Stands in the incarnation of positions before the id of the query that they are values of."""
+"""Separates column and query id in the incarnation of a query's positions."""
 
 
 def counts_in(incarnation: str, column: str, query_id: str) -> bool:
-    """Whether positions of an incarnation are values of that column of a table (no id), or of that query."""
+    """Return whether an incarnation is of a column of a table (without an id), or of a query."""
     counted, _, of = incarnation.partition(OF_QUERY)
     return counted.rpartition(":")[0] == column and of == query_id
 
 
 def position_problems(datasets: Mapping[str, Mapping[str, Position]], tables: Container[str]) -> Iterator[str]:
-    """What keeps these from being positions, whatever kind of column a table has: one text each.
+    """Yield the problems of positions that are not valid for any kind of column.
 
     Args:
         datasets: the positions by partition, by dataset.
-        tables: the job's.
+        tables: tables of the job.
     """
     for urn, positions in datasets.items():
         if urn not in tables:

@@ -1,4 +1,4 @@
-"""Which tables and queries are read, and how: what the job file says, as the executors need it. Needs no SQLAlchemy."""
+"""Tables and queries to read, and their rules, as the executors need them. Must not import SQLAlchemy."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from distcommit.sources.sql.queries import Query
 
 @dataclass(frozen=True, slots=True)
 class TableRules:
-    """How one table, or query, is read.
+    """Rules of one table or query.
 
     Attributes:
-        watermark: the column whose values are positions; empty if the table is read as a whole, anew by each run.
-        lookback: how far the end of what is read stays behind.
-        columns: what is read; empty for all columns.
+        watermark: the watermark column; empty if each run reads the whole table.
+        lookback: distance between the newest value and the end of the range.
+        columns: columns to read; empty for all.
         where: a condition in SQL; empty for all rows.
-        keys: columns that together are different in each row, if the job file says so.
-        query: what stands for the table; None for the table of that name.
-        to_newest: whether times are read up to the greatest one, and not up to the present.
+        keys: columns that the job file declares as unique together.
+        query: the query; None for the table of that name.
+        to_newest: whether times are read up to the greatest one instead of the present.
     """
 
     watermark: str
@@ -39,14 +39,13 @@ class TableRules:
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """Which tables are wanted: named, or matched whole by a pattern, and not excluded by either; which queries; and the
-    rules of all of them.
+    """Selection of tables, by name or by a pattern of the whole name, without excluded ones; queries; and all rules.
 
     Attributes:
-        schema: where tables are; None for the connection's own.
+        schema: schema of the tables; None for the connection's own.
         names, patterns, exclude, exclude_patterns: as in the job file.
-        rules: those of all tables.
-        overrides: those of single ones, and of each query.
+        rules: rules of all tables.
+        overrides: rules of single tables, and of each query.
     """
 
     schema: str | None
@@ -61,18 +60,18 @@ class Tables:
         return isinstance(name, str) and (self.rules_of(name).query is not None or self.has_table(name))
 
     def has_table(self, table: str) -> bool:
-        """Whether a table of that name is wanted, if there is one."""
+        """Return whether a table of that name is selected, if it exists."""
         if table in self.exclude or _matches(self.exclude_patterns, table):
             return False
         return table in self.names or _matches(self.patterns, table)
 
     @property
     def queries(self) -> Sequence[str]:
-        """The names of the queries."""
+        """Names of the queries."""
         return [name for name, rules in self.overrides.items() if rules.query is not None]
 
     def rules_of(self, table: str) -> TableRules:
-        """How that table, or query, is read."""
+        """Return the rules of a table or query."""
         return self.overrides.get(table, self.rules)
 
 

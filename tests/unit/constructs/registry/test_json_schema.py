@@ -54,10 +54,10 @@ def test_what_is_required_may_be_null_where_that_is_one_of_its_types(note: Any) 
 @pytest.mark.parametrize(
     ("schema", "told"),
     [
-        ({"type": "object", "properties": ["a"]}, "no JSON schema"),
-        ({"type": 5}, "no JSON schema"),
-        ({"type": "object", "properties": {"a": {"type": "string"}}, "required": 5}, "no JSON schema"),
-        ([], "no JSON schema of an object"),
+        ({"type": "object", "properties": ["a"]}, "not a JSON schema"),
+        ({"type": 5}, "not a JSON schema"),
+        ({"type": "object", "properties": {"a": {"type": "string"}}, "required": 5}, "not a JSON schema"),
+        ([], "not a JSON schema of an object"),
     ],
 )
 def test_what_is_no_schema_is_told_as_that(schema: Any, told: str) -> None:

@@ -148,7 +148,7 @@ def test_the_reason_names_both_and_the_columns() -> None:
     made = converter()
     made.know_schemas([1])
     (piece,) = made.convert(batch_of([message(4)]))
-    assert piece.rejected == {0: "schema id 4 is not compatible with those before: x is string here, and int32 before"}
+    assert piece.rejected == {0: "schema id 4 is not compatible with earlier ones: x is string here, and int32 before"}
 
 
 @pytest.mark.parametrize("policy", [{}, {"on_incompatible": "accept"}])
@@ -261,11 +261,11 @@ def test_where_a_work_unit_begins_with_nulls_they_have_the_columns_of_what_is_pu
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"evolution": "pin"}, "pin needs a schema"),
+        ({"evolution": "pin"}, "pin requires a schema"),
         ({"schema": {"version": 1}}, "evolve takes each as it comes"),
-        ({"evolution": "fail", "on_incompatible": "accept"}, "on_incompatible is of evolution: evolve"),
+        ({"evolution": "fail", "on_incompatible": "accept"}, "on_incompatible must only be set with evolution: evolve"),
         ({"datasets": [{"evolution": "fail"}]}, "match"),
-        ({"datasets": [{"match": "a", "evolution": "pin"}]}, "pin needs a schema"),
+        ({"datasets": [{"match": "a", "evolution": "pin"}]}, "pin requires a schema"),
         ({"datasets": [{"match": "", "evolution": "fail"}]}, "at least 1 character"),
     ],
 )
@@ -307,7 +307,7 @@ def test_they_do_so_whoever_is_first_and_beside_what_is_published() -> None:
         made.know_schemas([1])
     assert not [piece.rejected for piece in two.convert(batch_of([message(2)])) if piece.rejected]
     assert next(iter(one.convert(batch_of([message(5)])))).rejected == {
-        0: "schema id 5 is not compatible with those before: x is double here, and int64 before"
+        0: "schema id 5 is not compatible with earlier ones: x is double here, and int64 before"
     }
     assert (one.schemas_known(), two.schemas_known()) == ((1,), (1, 2))
 
