@@ -41,12 +41,10 @@ class EvolutionSettings(BaseModel, frozen=True, extra="forbid", populate_by_name
         if self.evolution == "pin" and self.pinned is None:
             raise ValueError("evolution: pin requires a schema (subject and version)")
         if self.evolution == "evolve" and self.pinned is not None:
-            raise ValueError(
-                "schema must not be set with evolution: evolve; set evolution to pin or fail, or remove schema"
-            )
+            raise ValueError("schema must only be set with evolution: pin or fail, not with evolve; remove it")
         if self.evolution != "evolve" and "on_incompatible" in self.model_fields_set:
             raise ValueError(
-                f"on_incompatible must only be set with evolution: evolve, not with {self.evolution}; remove it"
+                f"on_incompatible must only be set with evolution: evolve, not {self.evolution}; remove it"
             )
         return self
 
@@ -123,7 +121,7 @@ class KnownSchemas:
         if len(self.ids) >= MAX_SCHEMAS:
             self.refused.setdefault(
                 schema_id,
-                f"schema id {schema_id}: records of the dataset have {MAX_SCHEMAS} schemas, which is the limit",
+                f"schema id {schema_id}: the dataset's records have {MAX_SCHEMAS} schemas, the limit",
             )
         while schema_id not in self.refused:
             reasons = () if policy.on_incompatible == "accept" else self._reasons(schema, of)

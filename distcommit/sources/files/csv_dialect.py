@@ -50,8 +50,8 @@ class Dialect:
 
 
 class Patterns(NamedTuple):
-    """Patterns of a row, a row with its end (`end`), one column with the delimiter before it, and a row whose quotes are
-    all in valid places. `open` and `late` match quotes that are not closed."""
+    """Patterns of a row, a row with its end (`end`), one column with the delimiter before it, and a row whose quotes
+    are all in valid places. `open` and `late` match quotes that are not closed."""
 
     row: re.Pattern[bytes]
     ended: re.Pattern[bytes]

@@ -18,8 +18,8 @@ from distcommit.core.interfaces.constructs import Converted, Converter
 from distcommit.sources.files.csv_dialect import Dialect, patterns
 
 UNPARSED = pa.field("_unparsed", pa.binary())
-"""Column of the bytes of unreadable rows, null for other rows. It exists only in batches with unreadable rows, whose other
-columns are null. A file's own columns are text, so that a file can't have this column."""
+"""Column of the bytes of unreadable rows, null for other rows. Only batches with unreadable rows have it. The other
+columns of an unreadable row are null. A file's own columns are text, so that no file has this column itself."""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 OF_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _BLOCK_BYTES = 4 << 20
@@ -90,7 +90,7 @@ def _quoting_problem(row: bytes, dialect: Dialect) -> str:
 
 @dataclass(frozen=True, slots=True)
 class UnparsedRows(Converter):
-    """Converter that rejects unreadable rows. `added`: columns that the source adds, which name the file and the row."""
+    """Converter that rejects unreadable rows. `added`: columns of the source, which name the file and the row."""
 
     dialect: Dialect
     added: Sequence[str]
@@ -124,7 +124,7 @@ def _unparsed_in(schema: pa.Schema) -> int:
 
 
 def _rows(stream: BinaryIO, dialect: Dialect) -> Iterator[bytes]:
-    """Yield all rows of a file without their ends, the header first. A row with an open quote reaches to the file's end."""
+    """Yield all rows of a file without their ends, the header first. A row with an open quote ends with the file."""
     ended, at, has_ended = patterns(dialect).ended, 0, False
     data = stream.read(_BLOCK_BYTES).removeprefix(BYTE_ORDER_MARK)
     while at < len(data) or not has_ended:

@@ -48,7 +48,7 @@ class FilesExtractor(Extractor):
 
 
 class FilesExtraction(Extraction):
-    """The rows of a work unit's files. A file must be unchanged since planning when it is opened and when it is closed."""
+    """The rows of a work unit's files. A file must be as planned when it is opened and when it is closed."""
 
     def __init__(self, extractor: FilesExtractor, unit: WorkUnit) -> None:
         self._extractor, self._unit = extractor, unit
@@ -112,7 +112,7 @@ class FilesExtraction(Extraction):
         if len(set(names)) < len(names):
             twice = ", ".join(sorted({name for name in names if names.count(name) > 1}))
             raise self._failed(
-                file, "a file has two columns of one name, or a column with an added column's name", twice
+                file, "a file has two columns of one name, or one with the name of an added column", twice
             )
         count, offset = rows.num_rows, self._low + self._rows
         name = self._extractor.folders[file.pattern].name_of(file.path)

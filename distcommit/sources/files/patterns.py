@@ -37,9 +37,7 @@ class PathPattern:
             raise ValueError(f"{text!r} is neither an absolute path nor a URL")
         authority, _, path = rest.partition("/") if separator else ("", "", text)
         if ":" in authority.rpartition("@")[0]:
-            raise ValueError(
-                f"the URL of {path!r} must not contain a password; set FSSPEC_{scheme.upper()}_PASSWORD instead"
-            )
+            raise ValueError(f"the URL of {path!r} must not contain a password; set FSSPEC_{scheme.upper()}_PASSWORD")
         parts = [part for part in path.split("/") if part]
         plain = next((n for n, part in enumerate(parts) if _WILD.search(part)), len(parts) - 1)
         if not parts or text.endswith("/") or parts[-1] == _ANY_DEPTH:

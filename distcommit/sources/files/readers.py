@@ -30,8 +30,8 @@ _NEWLINE = 10
 def batches(stream: BinaryIO, format_: FileFormat, is_compressed: bool, dialect: Dialect) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file in order. The same file gives the same batches each time.
 
-    JSON lines are bytes, one row per line that is not empty. CSV columns are text, named by the first line. Batches with
-    unreadable CSV rows have one column more (`csv_rows.UNPARSED`).
+    JSON lines are bytes, one row per line that is not empty. CSV columns are text, named by the first line. Batches
+    with unreadable CSV rows have one column more (`csv_rows.UNPARSED`).
 
     Raises:
         Exception: of the format's reader, if the file is damaged or compressed in another way.

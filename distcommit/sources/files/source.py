@@ -137,8 +137,8 @@ class FilesSource(BaseModel, SourceSettings):
 
     @property
     def _told_apart(self) -> list[str]:
-        """Return the folders of patterns that are alike from their first wildcard on, below their common folder, because
-        files are remembered by the index of their pattern."""
+        """Return the folders, below their common folder, of patterns that are alike from their first wildcard on. Files
+        are remembered by the index of their pattern."""
         patterns = self._patterns()
         times = Counter(map(str, patterns))
         folders = [pattern.folder.split("/") for pattern in patterns if times[str(pattern)] > 1]

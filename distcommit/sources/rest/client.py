@@ -86,9 +86,7 @@ class RestClient:
             user, password = self.basic
             session.auth = HTTPBasicAuth(user.encode(), password.encode())
         else:
-            session.auth = (
-                _without_netrc  # otherwise requests would use .netrc's entry for the server instead of `headers`
-            )
+            session.auth = _without_netrc  # requests would prefer .netrc's entry for the server to `headers`
         return session
 
     def _asked(self, request: Request, dataset: str) -> Reply:

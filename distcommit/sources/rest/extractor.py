@@ -44,7 +44,7 @@ class RestExtractor(Extractor):
 
 
 class RestExtraction(Extraction):
-    """The records of one range. All records of one value are in one batch, so that reading can stop after each batch."""
+    """The records of one range. Records of one value are in one batch, so that reading can stop after each."""
 
     def __init__(self, client: RestClient, of: ListOfRecords, unit: WorkUnit) -> None:
         self._list, self._unit = of, unit

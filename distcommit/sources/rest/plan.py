@@ -1,4 +1,4 @@
-"""Plan of one dataset, from its watermark on. Times are read up to the present, other values as far as there are any."""
+"""Plan of one dataset, from its watermark on. Times are read up to the present, other values to their end."""
 
 from __future__ import annotations
 

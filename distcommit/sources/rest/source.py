@@ -139,8 +139,8 @@ class RestSource(BaseModel, SourceSettings):
         return any(self._watermark_of(urn).kind is Kind.TIME for urn in self.datasets)
 
     def pins(self) -> Mapping[str, Pin]:
-        """The URL's path, because servers may be renamed, and the parameters that contain the dataset. The watermark field
-        is in each dataset's watermark, as its incarnation."""
+        """The URL's path, because servers may be renamed, and the parameters that contain the dataset. The watermark
+        field is in each dataset's watermark, as its incarnation."""
         another = (
             "put it back: positions in other lists are those of other records. To read these, give the job new folders"
             " (paths)."

@@ -57,8 +57,9 @@ class WatermarkField(BaseModel):
             raise ValueError("until and format must only be set with type: time")
         if alike := _written_alike(self.format):
             raise ValueError(
-                f"format writes {' and '.join(alike)} alike, so that the range between can't be requested. It must contain"
-                " the year, the month and the day, and with seconds the minute and the 24-hour hour (%H, or %I with %p)"
+                f"format writes {' and '.join(alike)} alike, so that the range between can't be requested. It must"
+                " contain the year, the month and the day, and with seconds the minute and the 24-hour hour"
+                " (%H, or %I with %p)"
             )
         if self.type != "integer" and self.unique:
             raise ValueError("unique must only be set with type: integer")

@@ -61,8 +61,8 @@ class _Utf8(types.TypeDecorator[str]):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column to read: its name, its Arrow type, the selected expression, and the conversion of values that are not null,
-    if the driver's values need one."""
+    """A column to read: its name, its Arrow type, the selected expression, and the conversion of the driver's values
+    that are not null, if they need one."""
 
     name: str
     type: pa.DataType

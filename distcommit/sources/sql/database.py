@@ -51,7 +51,7 @@ _REFUSALS = (
     ),
     (
         re.compile(r"authentication failed|Access denied|no pg_hba\.conf entry|no password supplied"),
-        ("the database rejects this user or password", "correct source.url and source.password"),
+        ("the database refuses this user or password", "correct source.url and source.password"),
     ),
     (re.compile(r"database .* does not exist|Unknown database"), ("the database does not exist", "correct source.url")),
 )
@@ -163,8 +163,8 @@ class Database:
 
 
 def _settings(dialect: str) -> list[str]:
-    """Return the statements of a new connection: times in UTC, a limit on waiting for locks, so that a locked table fails
-    its own work unit only, and read-only transactions, so that no query can write."""
+    """Return the statements of a new connection: times in UTC, a limit on waiting for locks, so that a locked table
+    fails its own work unit only, and read-only transactions, so that no query can write."""
     if dialect == "postgresql":
         read_only = "SET default_transaction_read_only = on"
         return ["SET TIME ZONE 'UTC'", f"SET lock_timeout = '{_TIMEOUT_S}s'", read_only]

@@ -1,4 +1,4 @@
-"""Extractor of tables and queries: streams a range with one statement in the order of the watermark column, or all rows."""
+"""Extractor of tables and queries: streams a range in the order of the watermark column, or all rows."""
 
 from __future__ import annotations
 

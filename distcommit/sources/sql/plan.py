@@ -40,8 +40,8 @@ class OtherQueryError(PlanError):
         now, before = (each.partition(OF_QUERY)[2] for each in (table.incarnation, mark.incarnation))
         at = json.dumps(mark.positions)
         super().__init__(
-            "the dataset was read by another query than the job file's: rows of the job file's query below the watermark"
-            " would be skipped",
+            "the dataset was read by another query than the job file's, whose rows below the watermark would be"
+            " skipped",
             remedy=("set-watermark", table.name, at),
             dataset=table.name,
             expected=f"the query {before}" if before else "the table of that name",
@@ -227,9 +227,9 @@ def _no_key_any_more(table: Table, top: int) -> SourceError:
         dataset=table.name,
         expected=f"a value past {top}, or {table.rules.watermark} as a key",
         found=f"nothing past {top}, and no key",
-        todo=f"if {of_query} or the table's key was removed, restore it, or wait for a greater value, with which reading"
-        f" continues (another row of {top} is then never read). If its newest rows were deleted, wait, too. If it was"
-        " restored or filled again, set the dataset's watermark (distcommit set-watermark): to null to begin at"
+        todo=f"if {of_query} or the table's key was removed, restore it, or wait for a greater value, with which"
+        f" reading continues (another row of {top} is then never read). If its newest rows were deleted, wait, too. If"
+        " it was restored or filled again, set the dataset's watermark (distcommit set-watermark): to null to begin at"
         " source.start",
     )
 

@@ -142,8 +142,8 @@ def _mysql_type(field: Any) -> types.TypeEngine[Any]:
 
 
 def _of_sqlite(connection: sa.Connection, rules: TableRules) -> list[ReflectedColumn]:
-    """Return columns by a view, which has the tables' declared types, and other columns by an empty table, which has the
-    types of CAST. Both are temporary and end with the transaction."""
+    """Return columns by a view, which has the tables' declared types, and other columns by an empty table, which has
+    the types of CAST. Both are temporary and end with the transaction."""
     body = rules.query.body if rules.query else ""
     connection.exec_driver_sql(f"CREATE TEMP VIEW {_VIEW} AS {body}")
     with types_may_be_unknown():

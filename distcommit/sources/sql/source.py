@@ -72,7 +72,8 @@ class SqlSource(BaseModel, SourceSettings):
         type: `sql`.
         url: `postgresql://user@host:port/database`, `mysql://user@host:port/database` (MariaDB, too), or
             `sqlite:////absolute/path`. Settings of the driver may follow after a `?`. No password.
-        password: password of the user. `${file:PATH}` is replaced by that file's content, read by each process that connects.
+        password: password of the user. `${file:PATH}` is replaced by that file's content, read by each process that
+            connects.
         tls: `verify` checks certificate and host name of a remote server, and of any server if the URL has an option of
             TLS. `insecure` accepts any certificate, and servers without TLS.
         schema: schema of the tables; by default the connection's own. Queries name their schemas themselves.
@@ -164,9 +165,7 @@ class SqlSource(BaseModel, SourceSettings):
             raise ValueError("tables, table_patterns or queries must name at least one table or query")
         selection = self.selection
         if twice := [name for name in self.queries if name in self.tables and selection.has_table(name)]:
-            raise ValueError(
-                f"tables and queries must have different names, because they are datasets: {', '.join(twice)}"
-            )
+            raise ValueError(f"tables and queries must have different names, not: {', '.join(twice)}")
         if unknown := [name for name in self.overrides if name not in selection]:
             raise ValueError(f"overrides must only name tables and queries of the source, not: {', '.join(unknown)}")
         for name, other in self.overrides.items():
@@ -184,9 +183,7 @@ class SqlSource(BaseModel, SourceSettings):
         if self.is_snapshot and {(self.watermark, self.lookback), *by_column} != {("", None)}:
             raise ValueError("watermark and lookback must not be set with table_type: snapshot_only")
         if self.is_snapshot and (self.records_per_dataset or self.start != "earliest"):
-            raise ValueError(
-                "records_per_dataset and start must not be set with table_type: snapshot_only, which reads all rows"
-            )
+            raise ValueError("records_per_dataset and start must not be set with table_type: snapshot_only")
         return self
 
     @property
@@ -202,8 +199,8 @@ class SqlSource(BaseModel, SourceSettings):
         return not self.is_snapshot
 
     def pins(self) -> Mapping[str, Pin]:
-        """The database's name (the path of a SQLite file), because servers may be renamed, and the schema. Watermark column
-        and query are in each dataset's watermark, as its incarnation."""
+        """The database's name (the path of a SQLite file), because servers may be renamed, and the schema. Watermark
+        column and query are in each dataset's watermark, as its incarnation."""
         return {
             "database": Pin(unquote(urlsplit(self.url).path.removeprefix("/")), _ANOTHER_DATABASE),
             "schema": Pin(self.schema_name or "", _ANOTHER_DATABASE),

@@ -254,8 +254,8 @@ def _chosen(rules: TableRules) -> list[sa.ColumnElement[Any]]:
 
 
 def table_names(connection: sa.Connection, schema: str | None) -> list[str]:
-    """Return the tables that a pattern may match: no views, and in PostgreSQL no partitions and inheriting tables, whose
-    rows are read with their parent."""
+    """Return the tables that a pattern may match: no views, and in PostgreSQL no partitions and inheriting tables,
+    whose rows are read with their parent."""
     names = sa.inspect(connection).get_table_names(schema)
     if connection.dialect.name != "postgresql":
         return names

@@ -79,7 +79,7 @@ def test_a_block_that_decompresses_to_gigabytes_is_refused_within_the_bound(code
 def test_a_small_file_that_claims_many_records_without_bytes_is_refused(kind: Any) -> None:
     schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": kind}]}
     file = file_of(schema, "null", (10**12, b""))
-    assert len(file.getvalue()) < 200
+    assert len(file.getvalue()) < 300
     with pytest.raises(ValueError, match="claims 1000000000000 records in 0 bytes, and at most 65536 more"):
         rows_of(file)
     assert len(rows_of(file_of(schema, "null", (3, b"")))) == 3

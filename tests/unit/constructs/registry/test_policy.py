@@ -262,7 +262,7 @@ def test_where_a_work_unit_begins_with_nulls_they_have_the_columns_of_what_is_pu
     ("settings", "said"),
     [
         ({"evolution": "pin"}, "pin requires a schema"),
-        ({"schema": {"version": 1}}, "evolve takes each as it comes"),
+        ({"schema": {"version": 1}}, "schema must only be set with evolution: pin or fail"),
         ({"evolution": "fail", "on_incompatible": "accept"}, "on_incompatible must only be set with evolution: evolve"),
         ({"datasets": [{"evolution": "fail"}]}, "match"),
         ({"datasets": [{"match": "a", "evolution": "pin"}]}, "pin requires a schema"),
