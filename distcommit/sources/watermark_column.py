@@ -10,7 +10,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
-from distcommit.core.watermark import Position
+from distcommit.core.watermark import Position, Watermark, at_or_past
 
 PARTITION = ""
 """Source partition whose positions are values of the column."""
@@ -79,6 +79,20 @@ def is_position(kind: Kind, position: Position) -> bool:
         return bool(_TIME.fullmatch(str(position))) and time_at(position).tzinfo is not None
     except ValueError:
         return False
+
+
+def end_by_itself(again: Watermark | None, incarnation: str, low: Position, end: Position) -> Position:
+    """Return the end of the next range of a watermark column: the end of the failed range, if it lies between `low`
+    and `end`, else `end`.
+
+    Args:
+        again: the failed end, by `SourceState.to_read_again`.
+        incarnation: incarnation of the column's positions.
+        low: the stored position.
+        end: end of the values that can be read.
+    """
+    failed = again.positions.get(PARTITION) if again is not None and again.incarnation in ("", incarnation) else None
+    return failed if failed is not None and at_or_past(end, failed) and not at_or_past(low, failed) else end
 
 
 class InOrder(Generic[Row]):

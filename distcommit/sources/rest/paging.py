@@ -36,7 +36,7 @@ class _Paging(BaseModel):
         raise NotImplementedError
 
     def behind_last(self, request: Request) -> Request | None:
-        """Return the request for the page behind a last page without records, which must be empty; None if unchecked."""
+        """Return the request for the page behind a last page without records, which must be empty; None for none."""
         return None
 
     def total(self, answer: Answer) -> int | None:

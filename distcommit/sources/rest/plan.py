@@ -8,9 +8,8 @@ from distcommit.core.errors import SourceError
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Position, Watermark, at_or_past
 from distcommit.core.work import DatasetPlan, WorkUnit
-from distcommit.sources.reading_again import end_by_itself
 from distcommit.sources.rest.watermarks import ROWS, WatermarkField
-from distcommit.sources.watermark_column import PARTITION
+from distcommit.sources.watermark_column import PARTITION, end_by_itself
 
 _NOT_KNOWN = (
     "it is not known how far it was read: its watermark was made from published files, which number records and do not"

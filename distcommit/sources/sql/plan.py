@@ -24,11 +24,18 @@ from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Position, Watermark, as_offset, at_or_past
 from distcommit.core.work import DatasetPlan, WorkUnit
 from distcommit.sources.plan_error import PlanError, went_back
-from distcommit.sources.reading_again import end_by_itself
 from distcommit.sources.snapshots import stored_position
-from distcommit.sources.sql.positions import OF_QUERY
+from distcommit.sources.sql.rules import OF_QUERY
 from distcommit.sources.sql.tables import Table
-from distcommit.sources.watermark_column import BEGINNINGS, PARTITION, Kind, end_of_times, is_position, position_of
+from distcommit.sources.watermark_column import (
+    BEGINNINGS,
+    PARTITION,
+    Kind,
+    end_by_itself,
+    end_of_times,
+    is_position,
+    position_of,
+)
 
 __all__ = ["OtherQueryError", "plan_table", "without_value"]
 

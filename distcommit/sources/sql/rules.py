@@ -1,12 +1,19 @@
-"""Tables and queries to read, and their rules, as the executors need them. Must not import SQLAlchemy."""
+"""Selected tables and queries with their rules, and checks that need no database. Must not import SQLAlchemy."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
 
-from distcommit.sources.sql.queries import Query
+from distcommit.core.interfaces.targets import Target, database_address
+from distcommit.core.watermark import Position
+from distcommit.sources.sql.queries import Query, tables_in
+from distcommit.sources.watermark_column import PARTITION, Kind, is_position
+
+OF_QUERY = " of query "
+"""Separates column and query id in the incarnation of a query's positions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,3 +84,54 @@ class Tables:
 
 def _matches(patterns: tuple[str, ...], table: str) -> bool:
     return any(re.fullmatch(pattern, table) for pattern in patterns)
+
+
+def reads_table(target: Target, url: str, schema: str | None, selection: Tables) -> bool:
+    """Return whether a table is read directly, or by a query that names it after FROM or JOIN.
+
+    Tables are compared by name. Without `schema`, a table of any schema counts as read. Names in queries are compared
+    without case. Tables behind a view are not found.
+
+    Args:
+        target: the table that a sink writes to.
+        url: URL of the database that is read.
+        schema: schema of its tables; None for the connection's own.
+        selection: tables and queries that are read.
+    """
+    its_schema, _, table = target.name.rpartition(".")
+    if target.kind != "table" or not target.is_in(database_address(url)):
+        return False
+    parts = urlsplit(url)
+    if parts.scheme == "mysql":
+        its_schema = its_schema or unquote(parts.path.strip("/"))
+    queries = (selection.rules_of(name).query for name in selection.queries)
+    for named in (found for query in queries if query for found in tables_in(query.body, parts.scheme)):
+        if table.lower() == named[1].lower() and not (
+            its_schema and named[0] and named[0].lower() != its_schema.lower()
+        ):
+            return True
+    return selection.has_table(table) and (its_schema == schema or not (its_schema and schema))
+
+
+def counts_in(incarnation: str, column: str, query_id: str) -> bool:
+    """Return whether an incarnation is of a column of a table (without an id), or of a query."""
+    counted, _, of = incarnation.partition(OF_QUERY)
+    return counted.rpartition(":")[0] == column and of == query_id
+
+
+def position_problems(datasets: Mapping[str, Mapping[str, Position]], tables: Container[str]) -> Iterator[str]:
+    """Yield the problems of positions that are not valid for any kind of column.
+
+    Args:
+        datasets: the positions by partition, by dataset.
+        tables: tables of the job.
+    """
+    for urn, positions in datasets.items():
+        if urn not in tables:
+            yield f"{urn!r} is no table or query of this job (see source.tables, table_patterns, exclude and queries)"
+            continue
+        for partition, position in positions.items():
+            if partition != PARTITION:
+                yield f"{urn!r}: {partition!r} is not a partition of a table, which has only {PARTITION!r}"
+            elif not (is_position(Kind.INTEGER, position) or isinstance(position, str)):
+                yield f"{urn!r}: {position!r} is not a value of a watermark column: an integer, or text"

@@ -20,10 +20,8 @@ from distcommit.core.support.patterns import check_patterns
 from distcommit.core.watermark import Position
 from distcommit.fs.database_tls import Tls, check_mysql_url, check_postgresql_url
 from distcommit.fs.secret_files import check_absolute, with_secret_files
-from distcommit.sources.sql.loops import reads_table
-from distcommit.sources.sql.positions import counts_in, position_problems
 from distcommit.sources.sql.queries import check_condition, queries_of
-from distcommit.sources.sql.rules import TableRules, Tables
+from distcommit.sources.sql.rules import TableRules, Tables, counts_in, position_problems, reads_table
 
 if TYPE_CHECKING:
     from distcommit.sources.sql.database import Database

@@ -19,6 +19,7 @@ from distcommit.sources.sql.queries import Query, queries_of
 from distcommit.sources.sql.source import SqlSource
 from tests.unit.sources.sql_tables import source
 
+NOT_OF_SNAPSHOTS = "watermark and lookback must not be set with table_type: snapshot_only"
 SECRET = "hunter2-hunter2"
 SERVER = "postgresql://reader@db.example:5432/shop"
 
@@ -72,11 +73,11 @@ def test_urls_that_are_refused_are_not_shown(url: str, told: str) -> None:
         ({"records_per_work_unit": 0}, "records_per_work_unit"),
         (
             {"table_type": "snapshot_only", "watermark": "id"},
-            "watermark and lookback must not be set with table_type: snapshot_only",
+            NOT_OF_SNAPSHOTS,
         ),
         (
             {"table_type": "snapshot_only", "overrides": {"t": {"lookback": 0}}},
-            "watermark and lookback must not be set with table_type: snapshot_only",
+            NOT_OF_SNAPSHOTS,
         ),
         ({"table_type": "snapshot_only", "start": "latest"}, "records_per_dataset and start must not be set"),
         ({"table_type": "snapshot_only", "records_per_dataset": 5}, "records_per_dataset and start must not be set"),
