@@ -87,7 +87,7 @@ class PinnedSchema(BaseModel, frozen=True, extra="forbid"):
     """A fixed version of a subject.
 
     Attributes:
-        subject: name of the subject, in which `{topic}` stands for each dataset's own topic. The default is
+        subject: name of the subject, in which `{topic}` is replaced by each dataset's own topic. The default is
             `{topic}-value`, or `{topic}-key` if `column` is `key`.
         version: version of the subject.
     """
@@ -250,7 +250,7 @@ class Registry:
             raise self._away(what, f"{type(error).__name__}: {error}") from None
 
     def _require_schemas(self, what: str) -> None:
-        """Require that the registry has any schema, because an empty registry says nothing about a record.
+        """Require that the registry has any schema, because an empty one proves nothing about a record.
 
         Raises:
             TransientError: if it is empty. Records then wait until it is filled.

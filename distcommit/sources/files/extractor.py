@@ -78,7 +78,7 @@ class FilesExtraction(Extraction):
         return self._bytes
 
     def _rows_of(self, file: ListedFile) -> Iterator[pa.RecordBatch]:
-        # Of the files that are remembered as they are, only the partly read one is planned.
+        # The plan has no file that is remembered unchanged, except the partly read one.
         row, skip = 0, self._at.rows if file.entry in self._at.recent else 0
         found = self._batches(file)
         while True:

@@ -221,7 +221,7 @@ class Repeats:
             raise SourceError(
                 "the server returned two different records of one value",
                 dataset=self._dataset,
-                expected="values that are unique, as source.watermark.unique says",
+                expected="unique values, as source.watermark.unique declares",
                 found=repr(position),
                 todo="set source.watermark.unique to false if values are not unique; if a record was changed while"
                 " pages were read, run again; nothing of it is published",

@@ -71,7 +71,7 @@ def compile_texts(
                 env={name: os.environ[name] for name in _INHERITED if name in os.environ},
             )
         except subprocess.TimeoutExpired as error:
-            raise SchemaTooLargeError(f"protoc has not compiled it within {COMPILE_S} s, the most allowed") from error
+            raise SchemaTooLargeError(f"protoc has not compiled it within {COMPILE_S} s, which is the limit") from error
         if done.returncode:
             said = done.stderr.decode(errors="replace").strip()[-500:]
             reason = said or f"it ended with code {done.returncode}"

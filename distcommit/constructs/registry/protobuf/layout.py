@@ -1,9 +1,8 @@
-"""The columns of a Protobuf message: how ptars reads the output of `protobuf_messages`.
+"""Columns of a Protobuf message: how ptars reads the output of `messages`.
 
 ptars panics at some valid descriptors: editions, fields whose names differ in case alone, a message that has the name
-of one of Google's own and other fields. Therefore it is given a generated descriptor that reads the same bytes. This is
-of proto3, with generated names, and holds each message once for each place where it occurs. The columns get their own
-names afterwards.
+of one of Google's own and other fields. Therefore it is given a generated proto3 descriptor that reads the same bytes.
+It has generated names, and one copy of a message for each occurrence. The columns get their own names afterwards.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ _Kind = tuple[int, str]
 
 
 class Columns:
-    """Reads canonical messages of one type as columns, which may all be null.
+    """Reader of canonical messages of one type as columns, which may all be null.
 
-    `widths`: by message type, of how many columns a message of it is, but for those within its lists and maps.
+    `widths`: number of columns by message type, without columns within its lists and maps.
 
     Raises:
-        UnusableSchemaError: if a field can't be a column.
+        UnusableSchemaError: if a field has no column type.
         SchemaTooLargeError: if there are too many columns, or they are nested too deep.
     """
 
@@ -50,7 +49,7 @@ class Columns:
         """Return the columns of messages.
 
         Raises:
-            ValueError: if there is a message that ptars can't read.
+            ValueError: if ptars can't read a message.
         """
         if not len(self.schema):
             return pa.RecordBatch.from_struct_array(pa.array([{}] * len(messages), pa.struct([])))
@@ -73,7 +72,7 @@ class Columns:
 
 
 def _typed(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The array as a type of the same layout, whose fields have other names and may be null."""
+    """Return the array under a type of the same layout, whose fields have other names and may be null."""
     if array.type.num_fields == 0:
         return array
     if pa.types.is_struct(kind):
@@ -102,8 +101,8 @@ def _handler(file: descriptor_pb2.FileDescriptorProto, root: str) -> Any:
 
 @dataclass(slots=True)
 class _Layout:
-    """The descriptor that ptars is given. `names`: of columns, by the names of its fields; `maps`: names of its fields
-    that are lists of a map's entries."""
+    """Generated descriptor for ptars. `names`: column names by field name; `maps`: names of the fields that are lists
+    of a map's entries."""
 
     file: descriptor_pb2.FileDescriptorProto = field(
         default_factory=lambda: descriptor_pb2.FileDescriptorProto(name=_FILE, package=_PACKAGE, syntax="proto3")
@@ -113,7 +112,7 @@ class _Layout:
     maps: set[str] = field(default_factory=set)
     expansion: Expansion = field(default_factory=Expansion)
     _repeated: int = 0
-    """Columns so far that are within lists and maps."""
+    """Columns within lists and maps so far."""
     _enums: dict[str, str] = field(default_factory=dict)
 
     def message(self, source: Descriptor, path: str, within: frozenset[str]) -> str:

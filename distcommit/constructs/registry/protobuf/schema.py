@@ -1,4 +1,4 @@
-"""Protobuf schemas of a registry: which message the bytes are of, and what is read of it."""
+"""Decoder of registered Protobuf schemas: find the type of each message, and decode it."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from distcommit.formats.schema_bounds import UnusableSchemaError
 
 _FIRST = (0,)
 _MOST_BYTES = 100
-"""More than the indexes of a message take."""
+"""Bytes that the indexes of a message take at most."""
 Indexes = tuple[int, ...]
 
 
 def message_at(file: FileDescriptor, indexes: Indexes) -> Descriptor:
-    """The message that the wire format's indexes name: one of the file, one within that, ...
+    """Return the message type at the wire format's indexes: a type of the file, a type within it, and so on.
 
     Raises:
-        UnusableSchemaError: if there is none.
+        UnusableSchemaError: if the type does not exist.
     """
     messages = list(file.message_types_by_name.values())
     for depth, index in enumerate(indexes):
@@ -42,10 +42,10 @@ def message_at(file: FileDescriptor, indexes: Indexes) -> Descriptor:
 
 
 class ProtobufDecoder:
-    """Decodes messages of a file, each as the type that it names; or all as one type, if a reader's is given.
+    """Decoder of the messages of a file: each as the type that it names, or all as the reader's type.
 
     Raises:
-        UnusableSchemaError: if the file does not have such a message, or the two do not fit.
+        UnusableSchemaError: if the file does not have the message type, or the two schemas do not fit.
     """
 
     def __init__(self, file: FileDescriptor, reader: FileDescriptor | None) -> None:
@@ -85,7 +85,7 @@ class ProtobufDecoder:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Reads messages of one type."""
+    """Reader of messages of one type."""
 
     columns: Columns
     parser: BatchParser
@@ -110,7 +110,7 @@ def _reason(error: Exception) -> str:
 
 
 def _by_type(framed: Framed, wrong: dict[int, str]) -> dict[Indexes, tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """The numbers of messages by the indexes before them, and where each begins behind these."""
+    """Return the numbers and offsets of messages by their message indexes."""
     begin = framed.begin.copy()
     has_first = framed.end > begin
     is_first = has_first & (framed.data[np.where(has_first, begin, 0)] == 0)
@@ -132,10 +132,10 @@ def _by_type(framed: Framed, wrong: dict[int, str]) -> dict[Indexes, tuple[NDArr
 
 
 def _indexes(body: bytes) -> tuple[Indexes, int]:
-    """The indexes before a message, and how many bytes they take.
+    """Return the message indexes before a message, and their length in bytes.
 
     Raises:
-        ValueError: if they are none.
+        ValueError: if they are not valid.
     """
     values: list[int] = []
     offset, wanted = 0, 1
@@ -143,7 +143,7 @@ def _indexes(body: bytes) -> tuple[Indexes, int]:
         value = shift = 0
         while True:
             if offset >= len(body) or shift > 28:
-                raise ValueError("its message indexes are none")
+                raise ValueError("its message indexes are not valid")
             byte = body[offset]
             offset, value, shift = offset + 1, value | (byte & 0x7F) << shift, shift + 7
             if byte < 0x80:
@@ -151,11 +151,11 @@ def _indexes(body: bytes) -> tuple[Indexes, int]:
         values.append(value >> 1 ^ -(value & 1))
         wanted = 1 + values[0]
         if min(values) < 0 or wanted == 1:
-            raise ValueError("its message indexes are none")
+            raise ValueError("its message indexes are not valid")
     return tuple(values[1:]), offset
 
 
 def schema_of(found: FoundSchema, reader: FoundSchema | None) -> ProtobufDecoder:
-    """The decoder for a schema, and the reader's. Raises as `ProtobufDecoder`."""
+    """Return the decoder for a schema and the reader's. Raises like `ProtobufDecoder`."""
     same = reader is None or reader.schema_id == found.schema_id
     return ProtobufDecoder(file_of(found), None if same or reader is None else file_of(reader))

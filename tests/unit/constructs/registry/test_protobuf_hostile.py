@@ -46,7 +46,7 @@ def test_reference_valid_as_proto_and_as_python_is_compiled_and_not_executed(tmp
 def test_descriptor_that_names_a_module_does_not_import_it() -> None:
     file = descriptor_pb2.FileDescriptorProto(name="x.proto", dependency=["google/protobuf/internal/builder.proto"])
     text = base64.b64encode(file.SerializeToString()).decode()
-    with pytest.raises(UnusableSchemaError, match="is not there"):
+    with pytest.raises(UnusableSchemaError, match="is missing"):
         file_of(FoundSchema(1, "PROTOBUF", text, ()))
 
 
