@@ -77,7 +77,7 @@ def _check_names(names: Iterable[str]) -> None:
             raise UnusableSchemaError(f"it refers to a file with an invalid name: {name!a:.100}")
         for folder in PurePosixPath(name).parents:
             if str(folder) in paths:
-                raise UnusableSchemaError(f"it refers to {name!a:.100}, and to a part of its path as a file")
+                raise UnusableSchemaError(f"it refers to {name!a:.100}, and to one of its folders as a file")
 
 
 def _described(texts: list[tuple[str, str]]) -> descriptor_pb2.FileDescriptorSet:
