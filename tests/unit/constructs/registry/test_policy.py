@@ -159,7 +159,7 @@ def test_a_schema_that_no_file_could_hold_turns_its_records_away(policy: dict[st
     made = converter(Dicts({**SCHEMAS, 9: record(("deep", kind))}), **policy)
     (piece,) = made.convert(batch_of([message(1), b"\0" + (9).to_bytes(4, "big") + b"\0"]))
     assert piece.records.num_rows == 1
-    assert piece.rejected == {1: "schema id 9: field deep has more than 96 levels, which no file could hold"}
+    assert piece.rejected == {1: "schema id 9: field deep has more than 96 levels, more than files can store"}
 
 
 def test_what_is_known_is_not_looked_at_again() -> None:
