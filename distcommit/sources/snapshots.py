@@ -50,8 +50,8 @@ def stored_position(
     if mark is None or not mark.positions:
         return None
     position = mark.positions.get(PARTITION)
-    known = position is not None and fits(position) and len(mark.positions) == 1
-    if not known or mark.incarnation not in ("", incarnation):
+    is_known = position is not None and fits(position) and len(mark.positions) == 1
+    if not is_known or mark.incarnation not in ("", incarnation):
         raise SourceError(
             "the stored position is not one of the watermark column",
             dataset=urn,

@@ -162,7 +162,7 @@ class Registry:
         given = {key: with_secret_files(value) if isinstance(value, str) else value for key, value in client.items()}
         try:
             typed = {key: float(value) if key in _NUMBERS else value for key, value in given.items()}
-            made = SchemaRegistryClient({**_CLIENT_DEFAULTS, **typed, "url": self._settings.url})
+            registry = SchemaRegistryClient({**_CLIENT_DEFAULTS, **typed, "url": self._settings.url})
         except (ValueError, TypeError, OSError) as error:
             raise ConfigurationError(
                 "the schema registry's client rejects its settings",
@@ -171,8 +171,8 @@ class Registry:
                 todo=f"{self._todo}.client",
             ) from None
 
-        made._rest_client.session.event_hooks = {"response": [_read_bounded]}
-        return made
+        registry._rest_client.session.event_hooks = {"response": [_read_bounded]}
+        return registry
 
     def schema(self, schema_id: int) -> FoundSchema:
         """Return the schema with an id.
@@ -186,15 +186,15 @@ class Registry:
 
     def version(self, subject: str, version: int) -> FoundSchema:
         """Return a version of a subject. Raises like `schema`."""
-        found = self._ask(
+        registered = self._ask(
             lambda client: client.get_version(subject, version), f"version {version} of subject {subject}"
         )
-        return self._found(int(found.schema_id), found.schema)
+        return self._found(int(registered.schema_id), registered.schema)
 
     def latest(self, subject: str) -> FoundSchema:
         """Return the newest version of a subject. Raises like `schema`."""
-        found = self._ask(lambda client: client.get_latest_version(subject), f"subject {subject}")
-        return self._found(int(found.schema_id), found.schema)
+        registered = self._ask(lambda client: client.get_latest_version(subject), f"subject {subject}")
+        return self._found(int(registered.schema_id), registered.schema)
 
     def close(self) -> None:
         """Close the connections. The next request opens new ones."""

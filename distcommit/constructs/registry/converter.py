@@ -155,35 +155,35 @@ class RegistryConverter(
 
     def convert_columns(self, columns: Columns) -> Columns:
         field_of(columns, self.column, self.type, _is_binary, "binary")
-        kept = columns.beside(self.column, self.keep_column)
+        others = columns.beside(self.column, self.keep_column)
         if self.pinned is None or self.pinned.is_of_topic or self.datasets:
-            return Columns().with_known(kept.known)
-        return unique_names(kept.with_known([*kept.known, *self._pinned_decoder().schema]), self.type, _KEEP)
+            return Columns().with_known(others.known)
+        return unique_names(others.with_known([*others.known, *self._pinned_decoder().schema]), self.type, _KEEP)
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         field_of(batch.schema, self.column, self.type, _is_binary, "binary")
-        found = split(batch.column(self.column))
-        rejected = dict(found.rejected)
-        found_rows: list[DecodedRows] = []
-        for framed in found.framed:
+        messages = split(batch.column(self.column))
+        rejected = dict(messages.rejected)
+        all_rows: list[DecodedRows] = []
+        for framed in messages.framed:
             decoder = self._admitted(framed.schema_id)
             if isinstance(decoder, str):
                 rejected |= dict.fromkeys(framed.rows.tolist(), decoder)
                 continue
             for part, decoded in _decoded(decoder, framed):
                 rejected |= {int(part.rows[number]): reason for number, reason in decoded.wrong.items()}
-                found_rows.append(_placed(part, decoded))
-        known, decoded_rows = self._known, [each for each in found_rows if len(each.rows)]
-        made = with_nulls(decoded_rows, found.nulls, known.last, self._without_messages)
-        known.last = last_schema(decoded_rows) or (made[0].schema if made else known.last)
-        for number, each in enumerate(made or [DecodedRows.of_nulls(self._without_messages(), found.nulls)]):
+                all_rows.append(_placed(part, decoded))
+        state, decoded_rows = self._known, [each for each in all_rows if len(each.rows)]
+        pieces = with_nulls(decoded_rows, messages.nulls, state.last, self._without_messages)
+        state.last = last_schema(decoded_rows) or (pieces[0].schema if pieces else state.last)
+        for number, each in enumerate(pieces or [DecodedRows.of_nulls(self._without_messages(), messages.nulls)]):
             yield self._joined(batch, each, {} if number else rejected)
 
     def begin_work_unit(self, dataset_urn: str) -> None:
-        known = self._known
-        known.last, known.schemas, known.unknown = None, KnownSchemas(), set()
-        known.topic = dataset_urn.partition("@")[0]  # a dataset may be a partition of it
-        known.policy = own_of(known.topic, self.datasets) or self
+        state = self._known
+        state.last, state.schemas, state.unknown = None, KnownSchemas(), set()
+        state.topic = dataset_urn.partition("@")[0]  # a dataset may be a partition of it
+        state.policy = own_of(state.topic, self.datasets) or self
 
     def keep_schemas(self, kept: KeptSchemas) -> None:
         self._known.schemas.of_run.kept = kept
@@ -195,32 +195,32 @@ class RegistryConverter(
         return tuple(self._known.schemas.ids)
 
     def close(self) -> None:
-        known: _Known | None = self.__dict__.get("_known")
-        if known is not None:
-            known.registry.close()
-            known.decoders = {key: found for key, found in known.decoders.items() if not isinstance(found, str)}
+        state: _Known | None = self.__dict__.get("_known")
+        if state is not None:
+            state.registry.close()
+            state.decoders = {key: decoder for key, decoder in state.decoders.items() if not isinstance(decoder, str)}
 
     def _reader(self) -> FoundSchema | None:
         """Return the pinned schema of the current dataset, if there is one."""
-        known, pinned = self._known, self._known.policy.pinned
+        state, pinned = self._known, self._known.policy.pinned
         if pinned is None:
             return None
-        asked = pinned.subject_of(known.topic, self.column), pinned.version
-        if asked not in known.pinned:
+        version = pinned.subject_of(state.topic, self.column), pinned.version
+        if version not in state.pinned:
             try:
-                found = known.registry.version(*asked)
-                self._check_kind(found)
+                schema = state.registry.version(*version)
+                self._check_kind(schema)
             except (UnknownSchemaError, UnusableSchemaError) as error:
                 raise self._wrong_pin(str(error)) from error
-            known.pinned[asked] = found
-        return known.pinned[asked]
+            state.pinned[version] = schema
+        return state.pinned[version]
 
     def _pinned_decoder(self) -> Decoder:
         reader = self._reader()
-        found = self._decoder(reader.schema_id) if reader is not None else ""
-        if isinstance(found, str):
-            raise self._wrong_pin(found)
-        return found
+        decoder = self._decoder(reader.schema_id) if reader is not None else ""
+        if isinstance(decoder, str):
+            raise self._wrong_pin(decoder)
+        return decoder
 
     def _admitted(self, schema_id: int) -> Decoder | str:
         """Return the decoder of a schema's messages, or the reason why they are rejected.
@@ -247,21 +247,21 @@ class RegistryConverter(
 
     def _decoder(self, schema_id: int) -> Decoder | str:
         """Return the decoder of a schema's messages, or the reason why there is none."""
-        known, reader = self._known, self._reader()
+        state, reader = self._known, self._reader()
         key = schema_id, reader.schema_id if reader is not None else 0
-        if key not in known.decoders:
+        if key not in state.decoders:
             try:
-                writer = known.registry.schema(schema_id)
+                writer = state.registry.schema(schema_id)
                 self._check_kind(writer)
-                made: Decoder | str = _checked(self._made(writer, reader))
+                decoder: Decoder | str = _checked(self._made(writer, reader))
             except UnknownSchemaError as error:
-                made = _Unknown(error)
+                decoder = _Unknown(error)
             except UnusableSchemaError as error:
-                made = f"schema id {schema_id}: {error}"
-            known.decoders[key] = made
-        if isinstance(known.decoders[key], _Unknown):
-            known.note_unknown(schema_id, self.registry.url)
-        return known.decoders[key]
+                decoder = f"schema id {schema_id}: {error}"
+            state.decoders[key] = decoder
+        if isinstance(state.decoders[key], _Unknown):
+            state.note_unknown(schema_id, self.registry.url)
+        return state.decoders[key]
 
     def _made(self, writer: FoundSchema, reader: FoundSchema | None) -> Decoder:
         """Create a decoder. Every error but those of the environment belongs to the schema."""
@@ -290,8 +290,8 @@ class RegistryConverter(
         )
 
     def _beside(self, schema: pa.Schema, made: pa.Schema) -> pa.Schema:
-        kept = Columns.of(schema).beside(self.column, self.keep_column)
-        return unique_names(Columns.of(pa.schema([*kept.known, *made], made.metadata)), self.type, _KEEP).known
+        others = Columns.of(schema).beside(self.column, self.keep_column)
+        return unique_names(Columns.of(pa.schema([*others.known, *made], made.metadata)), self.type, _KEEP).known
 
     def _without_messages(self) -> pa.Schema:
         """Return the columns of null values that no message precedes."""
@@ -299,24 +299,24 @@ class RegistryConverter(
 
     def _newest(self) -> pa.Schema:
         """Return the columns of the newest published schema, else of the topic's default subject, else none."""
-        for known in reversed(self._known.schemas.ids):
-            if (columns := self._columns_of(known)) is not None:
+        for schema_id in reversed(self._known.schemas.ids):
+            if (columns := self._columns_of(schema_id)) is not None:
                 return columns
         topic = self._known.topic
         if not topic:
             return pa.schema([])
         try:
-            found = self._known.registry.latest(usual_subject(topic, self.column))
+            newest = self._known.registry.latest(usual_subject(topic, self.column))
         except (UnknownSchemaError, UnusableSchemaError):
             return pa.schema([])
-        decoder = self._decoder(found.schema_id)
+        decoder = self._decoder(newest.schema_id)
         return pa.schema([]) if isinstance(decoder, str) else decoder.schema
 
     def _joined(self, batch: pa.RecordBatch, decoded: DecodedRows, rejected: Mapping[int, str]) -> Converted:
         """Return decoded messages beside the other columns."""
         schema, rows = self._beside(batch.schema, decoded.schema), decoded.rows
-        kept = batch if self.keep_column else batch.drop_columns([self.column])
-        taken = kept if len(rows) == batch.num_rows else kept.take(pa.array(rows))
+        others = batch if self.keep_column else batch.drop_columns([self.column])
+        taken = others if len(rows) == batch.num_rows else others.take(pa.array(rows))
         records = pa.RecordBatch.from_arrays([*taken.columns, *decoded.columns], schema=schema)
         return Converted(records, pa.array(rows, pa.int64()), rejected)
 

@@ -68,7 +68,7 @@ def with_nulls(
         else [int(owners[0])]
     )
     owner = np.where(place < 0, alike[0] if alike else -1, owners[place])
-    made = [each.with_nulls(nulls[owner == number]) for number, each in enumerate(decoded)]
+    pieces = [each.with_nulls(nulls[owner == number]) for number, each in enumerate(decoded)]
     if before is not None and (owner < 0).any():
-        made.append(DecodedRows.of_nulls(before, nulls[owner < 0]))
-    return made
+        pieces.append(DecodedRows.of_nulls(before, nulls[owner < 0]))
+    return pieces

@@ -56,12 +56,12 @@ def _columns_of(found: FoundSchema) -> tuple[pa.Schema, frozenset[str]]:
     registry = Registry().with_resources([*resources, ("", Reference.from_contents(root, DRAFT7))])
     resolver = registry.resolver(root.get("$id", "") if root.get("$id") in contents else "")
     types = _Types(Expansion())
-    made, _ = types.of(root, resolver, "")
-    if not pa.types.is_struct(made):
+    root_type, _ = types.of(root, resolver, "")
+    if not pa.types.is_struct(root_type):
         raise UnusableSchemaError("it is not a JSON schema of an object with properties")
     properties = root.get("properties", {})
     required = [name for name in root.get("required", ()) if name in properties]
-    return pa.schema(list(made)), frozenset(n for n in required if not types.of(properties[n], resolver, n)[1])
+    return pa.schema(list(root_type)), frozenset(n for n in required if not types.of(properties[n], resolver, n)[1])
 
 
 @dataclass(slots=True)
@@ -96,8 +96,8 @@ class _Types:
                 some = [each for each in schema[key] if not isinstance(each, dict) or each.get("type") != "null"]
                 if len(some) != 1 or "properties" in schema:
                     return JSON_TEXT, True
-                made, nullable = self.of(some[0], resolver, path)
-                return made, nullable or len(schema[key]) > 1
+                inner, nullable = self.of(some[0], resolver, path)
+                return inner, nullable or len(schema[key]) > 1
         kinds = schema.get("type", [])
         kinds = [kinds] if isinstance(kinds, str) else list(kinds)
         some = [each for each in kinds if each != "null"]
@@ -116,7 +116,7 @@ class _Types:
             properties = schema.get("properties")
             if properties:
                 below = {n: self.of(each, resolver, f"{path}.{n}".lstrip(".")) for n, each in properties.items()}
-                return pa.struct([(name, made) for name, (made, _) in below.items()])
+                return pa.struct([(name, kind_below) for name, (kind_below, _) in below.items()])
             return pa.map_(pa.string(), self.of(schema.get("additionalProperties"), resolver, f"{path}.*")[0])
         if kind == "string":
             return _FORMATS.get(schema.get("format", ""), pa.string())
@@ -140,8 +140,8 @@ def check_readable(writer: pa.Schema, reader: pa.Schema, required: frozenset[str
                 raise UnusableSchemaError(f"it has no {each.name}, which the pinned schema requires")
             continue
         if not _fits(writer.field(index).type, each.type):
-            found = writer.field(index).type
-            raise UnusableSchemaError(f"{each.name} is {found}, and {each.type} in the pinned schema")
+            written = writer.field(index).type
+            raise UnusableSchemaError(f"{each.name} is {written}, and {each.type} in the pinned schema")
 
 
 def _fits(writer: pa.DataType, reader: pa.DataType) -> bool:

@@ -80,8 +80,8 @@ class SchemasOfRun:
         """
         if self.kept is None or schema_id in self.ids:
             return True
-        self._number, found = self.kept.put_next(self._number, {"id": schema_id})
-        self.ids.append(found["id"])
+        self._number, stored = self.kept.put_next(self._number, {"id": schema_id})
+        self.ids.append(stored["id"])
         return self.ids[-1] == schema_id
 
 
@@ -131,15 +131,15 @@ class KnownSchemas:
                 self.ids.append(schema_id)
                 return ""
             more = f", and {len(reasons) - _MAX_REASONS} more" if len(reasons) > _MAX_REASONS else ""
-            said = f"{'; '.join(reasons[:_MAX_REASONS])}{more}"
+            summary = f"{'; '.join(reasons[:_MAX_REASONS])}{more}"
             if policy.on_incompatible == "fail":
                 raise RecordError(
                     "a record's schema is not compatible with earlier ones, and on_incompatible is fail",
                     expected=f"a schema compatible with schema id {self._all()[-1]}",
-                    found=f"schema id {schema_id}: {said}",
+                    found=f"schema id {schema_id}: {summary}",
                     todo="check the change in the producer; to accept the schema, set on_incompatible: accept",
                 )
-            self.refused[schema_id] = f"schema id {schema_id} is not compatible with earlier ones: {said}"
+            self.refused[schema_id] = f"schema id {schema_id} is not compatible with earlier ones: {summary}"
         return self.refused[schema_id]
 
     def require(self, schema_id: int, registry: str, they: str = "the earlier ones") -> None:
@@ -150,12 +150,12 @@ class KnownSchemas:
         """
         if not self.ids:
             self.of_run.put(schema_id)
-        known = self.ids or self.of_run.ids[:1]
-        if known and schema_id not in known:
+        accepted = self.ids or self.of_run.ids[:1]
+        if accepted and schema_id not in accepted:
             raise RecordError(
                 f"a record's schema differs from {they}, and evolution is fail",
                 registry=registry,
-                expected=f"schema id {', '.join(map(str, known))}",
+                expected=f"schema id {', '.join(map(str, accepted))}",
                 found=f"schema id {schema_id}",
                 todo="check the change in the producer, then pin the new version or set evolution: evolve",
             )

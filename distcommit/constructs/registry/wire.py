@@ -77,8 +77,8 @@ def split(column: pa.Array) -> Split:
     ids = header[:, 1:].astype(np.int64) @ np.array([1 << 24, 1 << 16, 1 << 8, 1])
     good = long_enough & (header[:, 0] == 0) & (ids <= MAX_ID)
     framed = []
-    found, first = np.unique(ids[good], return_index=True)
-    for schema_id in found[np.argsort(first)]:
+    schema_ids, first = np.unique(ids[good], return_index=True)
+    for schema_id in schema_ids[np.argsort(first)]:
         rows = np.flatnonzero(good & (ids == schema_id))
         framed.append(Framed(int(schema_id), data, begin[rows] + HEADER_BYTES, end[rows], rows))
     return Split(tuple(framed), np.flatnonzero(null), dict(_wrong(column, np.flatnonzero(~null & ~good))))

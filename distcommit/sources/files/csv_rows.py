@@ -53,15 +53,15 @@ def row_by_row(stream: BinaryIO, names: Sequence[str], dialect: Dialect, skip: i
     """
     stream.seek(0)
     rows = islice(_rows(stream, dialect), 1 + skip, None)
-    held, size = list[bytes](), 0
+    pending, size = list[bytes](), 0
     for row in rows:
-        held.append(row)
+        pending.append(row)
         size += len(row)
-        if size >= _BLOCK_BYTES or len(held) >= _BATCH_ROWS:
-            yield _batch(held, names, dialect)
-            held, size = [], 0
-    if held:
-        yield _batch(held, names, dialect)
+        if size >= _BLOCK_BYTES or len(pending) >= _BATCH_ROWS:
+            yield _batch(pending, names, dialect)
+            pending, size = [], 0
+    if pending:
+        yield _batch(pending, names, dialect)
 
 
 def problem_of(row: bytes, columns: int, dialect: Dialect) -> str:
@@ -74,16 +74,16 @@ def problem_of(row: bytes, columns: int, dialect: Dialect) -> str:
     except UnicodeDecodeError as error:
         return f"no UTF-8: {error}"
     is_plain = not any(each and each.encode() in row for each in (dialect.quote, dialect.escape))
-    found = row.count(dialect.delimiter.encode()) + 1 if is_plain else len(patterns(dialect).column.findall(row))
-    return "" if found == columns else f"{found} columns, and not {columns}"
+    count = row.count(dialect.delimiter.encode()) + 1 if is_plain else len(patterns(dialect).column.findall(row))
+    return "" if count == columns else f"{count} columns, and not {columns}"
 
 
 def _quoting_problem(row: bytes, dialect: Dialect) -> str:
     """Return the problem of a row's quotes; empty if there is none."""
     if not dialect.quote or dialect.quote.encode() not in row:
         return ""
-    found = patterns(dialect).row.fullmatch(row)
-    if found is None or found["open"] is not None or found["late"] is not None:
+    match = patterns(dialect).row.fullmatch(row)
+    if match is None or match["open"] is not None or match["late"] is not None:
         return "a quote that is not closed"
     return "" if patterns(dialect).strict.fullmatch(row) else "text behind a closing quote"
 
@@ -128,13 +128,13 @@ def _rows(stream: BinaryIO, dialect: Dialect) -> Iterator[bytes]:
     ended, at, has_ended = patterns(dialect).ended, 0, False
     data = stream.read(_BLOCK_BYTES).removeprefix(BYTE_ORDER_MARK)
     while at < len(data) or not has_ended:
-        found = ended.match(data, at)
-        if found is None:
+        row = ended.match(data, at)
+        if row is None:
             raise AssertionError("every byte sequence is a row")
-        if found.end() < len(data) or has_ended:
-            if found.start("end") > at:
-                yield data[at : found.start("end")]
-            at = found.end()
+        if row.end() < len(data) or has_ended:
+            if row.start("end") > at:
+                yield data[at : row.start("end")]
+            at = row.end()
             continue
         if len(data) - at > _MOST_ROW_BYTES:
             raise ValueError(f"a row of more than {_MOST_ROW_BYTES:,} bytes, or a quote that is not closed")
@@ -159,7 +159,7 @@ def _parsed(rows: Sequence[bytes], names: Sequence[str], dialect: Dialect) -> pa
         return pa.RecordBatch.from_arrays([pa.array([], pa.string())] * len(names), list(names))
     data = b"".join(row + b"\n" for row in rows)
     read = pa_csv.ReadOptions(use_threads=False, column_names=list(names), block_size=len(data) + 1)
-    found = pa_csv.read_csv(pa.BufferReader(data), read, dialect.parsing(), dialect.as_text(names))
-    if found.num_rows != len(rows):
-        raise ValueError(f"Arrow reads {found.num_rows} rows where {len(rows)} are")
-    return found.combine_chunks().to_batches()[0]
+    parsed = pa_csv.read_csv(pa.BufferReader(data), read, dialect.parsing(), dialect.as_text(names))
+    if parsed.num_rows != len(rows):
+        raise ValueError(f"Arrow reads {parsed.num_rows} rows where {len(rows)} are")
+    return parsed.combine_chunks().to_batches()[0]

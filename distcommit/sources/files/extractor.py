@@ -80,23 +80,23 @@ class FilesExtraction(Extraction):
     def _rows_of(self, file: ListedFile) -> Iterator[pa.RecordBatch]:
         # The plan has no file that is remembered unchanged, except the partly read one.
         row, skip = 0, self._at.rows if file.entry in self._at.recent else 0
-        found = self._batches(file)
+        batches = self._batches(file)
         while True:
             try:
-                batch = next(found, None)
+                batch = next(batches, None)
             except (DistcommitError, MemoryError):
                 raise
             except Exception as error:
                 raise self._failed(file, "a file can't be read", f"{error_text(error)}, after row {row}") from error
             if batch is None:
                 break
-            left = batch.slice(min(batch.num_rows, max(0, skip - row)))
+            rest = batch.slice(min(batch.num_rows, max(0, skip - row)))
             row += batch.num_rows
-            if not left.num_rows:
+            if not rest.num_rows:
                 continue
-            full = self._with_origin(left, file, row - left.num_rows)
-            self._rows += left.num_rows
-            self._bytes += left.nbytes
+            full = self._with_origin(rest, file, row - rest.num_rows)
+            self._rows += rest.num_rows
+            self._bytes += rest.nbytes
             self._at = self._at.within(file, row, self._extractor.remembered)
             yield full
         if row < skip:

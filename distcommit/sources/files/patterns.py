@@ -87,18 +87,18 @@ def _may_lead_to(parts: Sequence[str], names: Sequence[str], least: int) -> bool
 
 
 def _compiled(part: str) -> re.Pattern[str]:
-    found, index = "", 0
+    expression, index = "", 0
     while index < len(part):
         rest = part[index:]
         if rest.startswith(DATASET):
-            found, index = found + "(?P<dataset>.+)", index + len(DATASET)
+            expression, index = expression + "(?P<dataset>.+)", index + len(DATASET)
         elif group := re.match(r"\[(!?)([^\]]+)\]", rest):
             inner = re.sub(r"([\\^\[&~|])", r"\\\1", group[2])
-            found, index = f"{found}[{'^' if group[1] else ''}{inner}]", index + group.end()
+            expression, index = f"{expression}[{'^' if group[1] else ''}{inner}]", index + group.end()
         else:
-            found, index = found + {"*": ".*", "?": "."}.get(rest[0], re.escape(rest[0])), index + 1
+            expression, index = expression + {"*": ".*", "?": "."}.get(rest[0], re.escape(rest[0])), index + 1
     try:
-        return re.compile(found, re.DOTALL)
+        return re.compile(expression, re.DOTALL)
     except re.error as error:
         raise ValueError(f"{part!r} is not a pattern: {error}") from None
 

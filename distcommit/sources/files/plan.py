@@ -151,15 +151,15 @@ def _names(files: Sequence[ListedFile]) -> str:
 
 def _chosen(unread: Unread, rules: Rules, again: Watermark | None) -> list[ListedFile]:
     """Return the files to read now, in order: as many bytes as the rules allow, at least one file."""
-    found = [unread.half] if unread.half is not None else []
+    files = [unread.half] if unread.half is not None else []
     others = [*unread.new, *unread.late, *unread.changed]
-    found += sorted((file for file in others if file.mtime_ns <= rules.settled_ns), key=lambda file: file.entry)
+    files += sorted((file for file in others if file.mtime_ns <= rules.settled_ns), key=lambda file: file.entry)
     if failed := _failed(again):
         # Files in between, too: the progress after the last file may forget older ones, read or not.
-        last = max((number for number, file in enumerate(found) if failed.names(file)), default=len(found))
-        found = found[: last + 1]
+        last = max((number for number, file in enumerate(files) if failed.names(file)), default=len(files))
+        files = files[: last + 1]
     total, chosen = 0, list[ListedFile]()
-    for file in found[:_MOST_FILES]:
+    for file in files[:_MOST_FILES]:
         total += file.size_bytes
         if chosen and rules.bytes_per_dataset and total > rules.bytes_per_dataset:
             break

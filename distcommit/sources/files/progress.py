@@ -78,8 +78,8 @@ class Progress:
 
         Only files below one that is begun now are forgotten: below newer ones there may be unread files.
         """
-        found = self._with(file, remembered)
-        return replace(found, rows=rows, path=file.path, half=file.entry.name)
+        progress = self._with(file, remembered)
+        return replace(progress, rows=rows, path=file.path, half=file.entry.name)
 
     def after(self, file: ListedFile, remembered: int) -> Progress:
         """Return the progress after a whole file.
@@ -87,8 +87,8 @@ class Progress:
         Older files are forgotten, unless the file was partly read before: it is then read before files that arrived in
         the meantime, and may be newer than some of them.
         """
-        found = self._with(file, remembered)
-        return replace(found, files=self.files + 1, rows=0, path=file.path, half=None)
+        progress = self._with(file, remembered)
+        return replace(progress, files=self.files + 1, rows=0, path=file.path, half=None)
 
     def _with(self, file: ListedFile, remembered: int) -> Progress:
         entry, is_begun = file.entry, self._has_begun(file)
@@ -112,27 +112,27 @@ class Progress:
 
     def look_alikes(self, files: Iterable[ListedFile]) -> list[ListedFile]:
         """Return the files with the time, size and etag of a file that was read under another name."""
-        known = {(entry.mtime_ns, entry.contents): entry.name for entry in self.recent}
-        found = ((file, known.get((file.mtime_ns, file.entry.contents))) for file in files)
-        return [file for file, name in found if name not in (None, file.entry.name)]
+        names = {(entry.mtime_ns, entry.contents): entry.name for entry in self.recent}
+        candidates = ((file, names.get((file.mtime_ns, file.entry.contents))) for file in files)
+        return [file for file, name in candidates if name not in (None, file.entry.name)]
 
     def unread(self, files: Iterable[ListedFile]) -> Unread:
         """Return the files that are not read, each kind in reading order."""
         read, names = set(self.recent), {entry.name for entry in self.recent}
         newest = self.recent[-1][:2] if self.recent else self.floor
-        found = Unread()
+        unread = Unread()
         for file in files:
             entry = file.entry
             if entry in read:
                 if entry.name == self.half:
-                    found.half = file
+                    unread.half = file
             elif entry.name in names:
-                found.changed.append(file)
+                unread.changed.append(file)
             elif entry[:2] > self.floor:
-                (found.late if entry[:2] < newest else found.new).append(file)
-        for each in (found.new, found.late, found.changed):
+                (unread.late if entry[:2] < newest else unread.new).append(file)
+        for each in (unread.new, unread.late, unread.changed):
             each.sort(key=lambda file: file.entry)
-        return found
+        return unread
 
 
 @dataclass(slots=True)

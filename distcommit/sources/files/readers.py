@@ -75,11 +75,11 @@ def _without_mark(block: bytes) -> bytes:
 
 def _of_lines(data: bytes) -> Iterator[pa.RecordBatch]:
     """Return lines as a column of their bytes, without line ends."""
-    found = np.frombuffer(data, np.uint8)
-    ends = np.flatnonzero(found == _NEWLINE)
+    array = np.frombuffer(data, np.uint8)
+    ends = np.flatnonzero(array == _NEWLINE)
     offsets = np.concatenate(([0], ends - np.arange(len(ends)))).astype(np.int32)
     column = pa.BinaryArray.from_buffers(
-        pa.binary(), len(ends), [None, pa.py_buffer(offsets), pa.py_buffer(found[found != _NEWLINE])]
+        pa.binary(), len(ends), [None, pa.py_buffer(offsets), pa.py_buffer(array[array != _NEWLINE])]
     )
     is_full = np.diff(offsets) > 1
     is_full[~is_full] = [value not in (b"", b"\r") for value in column.filter(pa.array(~is_full)).to_pylist()]
@@ -94,24 +94,24 @@ def _csv(stream: BinaryIO, dialect: Dialect) -> Iterator[pa.RecordBatch]:
     if not names:
         return
     read = pa_csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES)
-    given, held, check = 0, None, QuoteCheck(dialect)
+    yielded, last, check = 0, None, QuoteCheck(dialect)
     try:
         with _Unclosed(stream, check) as whole:
             options = dialect.parsing(), dialect.as_text(names)
             for batch in pa_csv.open_csv(pa.PythonFile(whole, "r"), read, *options) if check.passes else ():
                 if not check.passes:
                     break
-                if held is not None:
-                    given += held.num_rows
-                    yield held
-                held = batch
-        is_whole = check.passes and (held is None or not _may_be_open(held))
+                if last is not None:
+                    yielded += last.num_rows
+                    yield last
+                last = batch
+        is_whole = check.passes and (last is None or not _may_be_open(last))
     except pa.ArrowInvalid:  # an unreadable row, or one larger than a block
         is_whole = False
     if not is_whole:
-        yield from row_by_row(stream, names, dialect, given)
-    elif held is not None:
-        yield held
+        yield from row_by_row(stream, names, dialect, yielded)
+    elif last is not None:
+        yield last
 
 
 def _may_be_open(last: pa.RecordBatch) -> bool:
@@ -143,11 +143,11 @@ class _Unclosed(io.RawIOBase):
         with self._reading:
             if self._has_ended:
                 return b""
-            found = self._stream.read(size)
-            if not found:
-                found, self._added = self._added, b""
-            self._check.see(found)
-            return found
+            block = self._stream.read(size)
+            if not block:
+                block, self._added = self._added, b""
+            self._check.see(block)
+            return block
 
 
 def _parquet(stream: BinaryIO) -> Iterator[pa.RecordBatch]:

@@ -51,10 +51,10 @@ class Answer:
             ValueError: if the body is not JSON, or the path is not a list.
         """
         try:
-            found = _items(_raw_at(body.removeprefix(_BYTE_ORDER_MARK), records))
+            items = _items(_raw_at(body.removeprefix(_BYTE_ORDER_MARK), records))
         except RecursionError:
             raise ValueError("JSON that is nested too deeply") from None
-        return cls(body.removeprefix(_BYTE_ORDER_MARK), found, next_link)
+        return cls(body.removeprefix(_BYTE_ORDER_MARK), items, next_link)
 
     def text_at(self, path: str, *, or_true: bool = False) -> str:
         """Return the text or number at a path; empty if it is missing, null or false.
@@ -67,14 +67,14 @@ class Answer:
             ValueError: if the value has another type.
         """
         try:
-            found = value_at(self.body, path)
+            value = value_at(self.body, path)
         except NoSuchFieldError:
             return ""
-        if found is None or found is False:
+        if value is None or value is False:
             return ""
-        if isinstance(found, str) or type(found) is int or (or_true and found is True):
-            return str(found)
-        raise ValueError(f"the value at {path} must be a text or a number, and is a {type(found).__name__}")
+        if isinstance(value, str) or type(value) is int or (or_true and value is True):
+            return str(value)
+        raise ValueError(f"the value at {path} must be a text or a number, and is a {type(value).__name__}")
 
     def count_at(self, path: str) -> int:
         """Return the whole number at a path.
@@ -82,10 +82,10 @@ class Answer:
         Raises:
             ValueError: if it is missing, or below 0.
         """
-        found = value_at(self.body, path)
-        if type(found) is not int or found < 0:
-            raise ValueError(f"the value at {path} must be a number of pages or records, and is {found!r:.60}")
-        return found
+        value = value_at(self.body, path)
+        if type(value) is not int or value < 0:
+            raise ValueError(f"the value at {path} must be a number of pages or records, and is {value!r:.60}")
+        return value
 
 
 def value_at(json: bytes, path: str) -> Any:
@@ -104,10 +104,10 @@ def value_at(json: bytes, path: str) -> Any:
 def _raw_at(json: bytes, path: str) -> bytes | msgspec.Raw:
     at: bytes | msgspec.Raw = json
     for name in path.split(".") if path else ():
-        names, found = _field(at, name)
-        if found is None:
+        names, value = _field(at, name)
+        if value is None:
             raise NoSuchFieldError(f"no field {name!r} among {', '.join(names) or 'none'}"[:300])
-        at = found
+        at = value
     return at
 
 

@@ -96,11 +96,11 @@ class RestClient:
             ) as response:
                 if response.status_code == 200:
                     return Reply(self._body(response, dataset), response.links.get("next", {}).get("url", ""))
-                told = f"{response.status_code} {response.reason}"
+                status = f"{response.status_code} {response.reason}"
                 if response.status_code in _TOO_EARLY or response.status_code >= 500:
-                    raise _AskLaterError(told, _wait_asked_s(response))
-                said = response.raw.read(_SHOWN, decode_content=True).decode(errors="replace")
-                raise self._refused(request, dataset, response.status_code, f"{told}: {said}" if said else told)
+                    raise _AskLaterError(status, _wait_asked_s(response))
+                detail = response.raw.read(_SHOWN, decode_content=True).decode(errors="replace")
+                raise self._refused(request, dataset, response.status_code, f"{status}: {detail}" if detail else status)
         except (requests.exceptions.InvalidURL, requests.exceptions.InvalidHeader, UnicodeError) as error:
             raise self._refused(request, dataset, 0, str(error)) from None
         except (requests.RequestException, HTTPError) as error:

@@ -56,18 +56,18 @@ class RestExtraction(Extraction):
         self._bytes = 0
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        field, held = self._list.watermark, InOrder[bytes](self._low, None, self._out_of_order)
+        field, pending = self._list.watermark, InOrder[bytes](self._low, None, self._out_of_order)
         for answer in self._answers(self._low):
-            self._add(answer, held)
-            if self._is_behind(held.newest):
+            self._add(answer, pending)
+            if self._is_behind(pending.newest):
                 break
-            end = field.end_of_read(held.newest, is_last=False)
-            if whole := held.take_below(end):
+            end = field.end_of_read(pending.newest, is_last=False)
+            if whole := pending.take_below(end):
                 yield self._batch(whole, end)
         else:
-            self._require_whole(held)
-        end = field.end_of_read(held.newest, is_last=True) if self._high is None else self._high
-        if rest := held.take_below(end):
+            self._require_whole(pending)
+        end = field.end_of_read(pending.newest, is_last=True) if self._high is None else self._high
+        if rest := pending.take_below(end):
             yield self._batch(rest, end)
         if self._high is not None:
             self._reached = self._reached.advanced({PARTITION: self._high})

@@ -175,8 +175,8 @@ class RestSource(BaseModel, SourceSettings):
 
     def incarnations(self, states: Mapping[str, DatasetState]) -> Mapping[str, str]:
         """The incarnations of datasets whose field in the job file is still that of their state."""
-        known = {urn: self._watermark_of(urn).incarnation for urn in states if urn in self.datasets}
-        return {urn: kept for urn, kept in kept_incarnations(states, {}).items() if kept == known.get(urn)}
+        current = {urn: self._watermark_of(urn).incarnation for urn in states if urn in self.datasets}
+        return {urn: kept for urn, kept in kept_incarnations(states, {}).items() if kept == current.get(urn)}
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
         """Yield the problems of positions that are neither a value of the dataset's field nor a number of records."""

@@ -127,12 +127,12 @@ class WatermarkField(BaseModel):
 
     def asked(self, low: Position, high: Position | None) -> dict[str, str]:
         """Return the parameters that request [low, high) and a little more."""
-        found: dict[str, str] = {}
+        parameters: dict[str, str] = {}
         if low != self.beginning:
-            found[self.since] = self._written(low, -1)
+            parameters[self.since] = self._written(low, -1)
         if self.until and high is not None:
-            found[self.until] = self._written(high, 1)
-        return found
+            parameters[self.until] = self._written(high, 1)
+        return parameters
 
     def _position(self, position: Position) -> Position:
         return (position,) if isinstance(position, int) else position

@@ -148,14 +148,14 @@ class Database:
                 todo="create it, grant SELECT on it, or remove it from source.tables",
                 **ids,
             )
-        found = plain_text(error.orig if isinstance(error, DBAPIError) else error, 1000)
-        found = found.replace(self.password, "***") if self.password else found
+        text = plain_text(error.orig if isinstance(error, DBAPIError) else error, 1000)
+        text = text.replace(self.password, "***") if self.password else text
         if _is_transient(error):
-            what, todo = next((texts for said, texts in _REFUSALS if said.search(found)), _AWAY)
-            return TransientError(what, url=self.url, found=found, todo=f"{todo}; nothing was lost", **ids)
+            what, todo = next((texts for said, texts in _REFUSALS if said.search(text)), _AWAY)
+            return TransientError(what, url=self.url, found=text, todo=f"{todo}; nothing was lost", **ids)
         return SourceError(
             "the database rejected a statement",
-            found=found,
+            found=text,
             todo="grant SELECT on the table, or correct its query in source.queries, its where or columns in"
             " source.overrides, or its values",
             **ids,

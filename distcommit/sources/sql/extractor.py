@@ -52,8 +52,8 @@ class SqlExtractor(Extractor):
         urn, name = unit.dataset_urn, PARTITION
         with self._reading:
             connection = self._reading.enter_context(self._database.reading(urn))
-            found = self._found(connection, urn)
-            table = table_of(urn, found, self._tables.rules_of(urn), connection.dialect.name, self._tables.schema)
+            reflected = self._found(connection, urn)
+            table = table_of(urn, reflected, self._tables.rules_of(urn), connection.dialect.name, self._tables.schema)
             query = table.rows(unit.low.positions[name], unit.expected_high.positions[name])
             for rows in self._came(connection, query):
                 yield table, rows
@@ -62,9 +62,9 @@ class SqlExtractor(Extractor):
         """Stream the rows of a whole table in one transaction."""
         with self._reading:
             connection = self._reading.enter_context(self._database.reading(urn))
-            found = self._found(connection, urn)
+            reflected = self._found(connection, urn)
             rules = self._tables.rules_of(urn)
-            table = whole_table_of(urn, found, rules, connection.dialect.name, self._tables.schema)
+            table = whole_table_of(urn, reflected, rules, connection.dialect.name, self._tables.schema)
             for rows in self._came(connection, table.rows()):
                 yield table, rows
 
@@ -91,17 +91,17 @@ class SqlExtraction(Extraction):
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         low, high = self._unit.low.positions[PARTITION], self._unit.expected_high.positions[PARTITION]
-        held: InOrder[Sequence[Any]] = InOrder(low, high, self._refused)
+        pending: InOrder[Sequence[Any]] = InOrder(low, high, self._refused)
         before: list[Position] = []
         for table, came in self._extractor.rows(self._unit):
             self._table = table
             positions = [table.position(row[-1]) for row in came]
             self._require_keys([*before, *positions])
             before = positions[-1:]
-            held.add(came, positions)
-            if whole := held.take_below(positions[0]):
+            pending.add(came, positions)
+            if whole := pending.take_below(positions[0]):
                 yield self._batch(whole, positions[0])
-        if rest := held.take_below(high):
+        if rest := pending.take_below(high):
             yield self._batch(rest, high)
         self._reached = self._unit.expected_high
 

@@ -136,8 +136,8 @@ def _units(
     """Split the range into consecutive work units. All rows of a boundary's value are in the later one."""
     begins, numbers = [low], [1]
     if size > rows_per_unit:
-        found = connection.execute(table.values_each(low, high, rows_per_unit)).all()
-        placed = [(table.position(value), number) for value, number in found]
+        values = connection.execute(table.values_each(low, high, rows_per_unit)).all()
+        placed = [(table.position(value), number) for value, number in values]
         for position, number in placed[1:]:
             if position not in (placed[0][0], begins[-1]):
                 begins.append(position)

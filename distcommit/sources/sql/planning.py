@@ -63,14 +63,14 @@ def plan_tables(
     with database.reading() as connection:
         names = set(select.names).union(table_names(connection, select.schema) if select.patterns else ())
     tables, queries = {name for name in names if select.has_table(name)}, set(select.queries)
-    left = iter(sorted(name for name in tables | queries if wanted(name)))
-    while chunk := list(islice(left, _CHUNK)):
-        found = _reflected(database, [name for name in chunk if name not in queries], select.schema)
+    remaining = iter(sorted(name for name in tables | queries if wanted(name)))
+    while chunk := list(islice(remaining, _CHUNK)):
+        reflected = _reflected(database, [name for name in chunk if name not in queries], select.schema)
         for name in chunk:
             try:
                 if name in tables and name in queries:
                     raise _of_one_name(name)
-                yield from _plan_one(database, rules, name, found.get(name), states)
+                yield from _plan_one(database, rules, name, reflected.get(name), states)
             except PlanError as error:
                 yield DatasetProblem(name, str(error), error.remedy)
             except SourceError as error:
@@ -92,11 +92,11 @@ def _plan_one(
     untold, notes = "", list[str]()
     with database.reading(name) as connection:
         if asked.query is not None:
-            known = query_columns(connection, name, asked)
+            reflected = query_columns(connection, name, asked)
         else:
-            known = found or reflect_one(connection, name, select.schema)
-        known = known.with_keys(name, asked.keys)
-        where = (known, asked, connection.dialect.name, select.schema)
+            reflected = found or reflect_one(connection, name, select.schema)
+        reflected = reflected.with_keys(name, asked.keys)
+        where = (reflected, asked, connection.dialect.name, select.schema)
         planned: DatasetPlan | None
         if not asked.watermark:
             planned = plan_snapshot(name, state, connection.scalars(whole_table_of(name, *where).count()).one())
@@ -119,8 +119,10 @@ def _plan_one(
     if untold:
         yield DatasetProblem(name, untold)
     if planned is not None:
-        extract = structs.replace(rules.extract_of(name), keys=known.keys)
-        units = tuple(with_extract(unit, extract) for unit in planned.work_units) if known.keys else planned.work_units
+        extract = structs.replace(rules.extract_of(name), keys=reflected.keys)
+        units = (
+            tuple(with_extract(unit, extract) for unit in planned.work_units) if reflected.keys else planned.work_units
+        )
         yield structs.replace(planned, work_units=units)
 
 

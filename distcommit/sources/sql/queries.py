@@ -208,10 +208,10 @@ def queries_of(texts: Mapping[str, str], dialect: str) -> dict[str, Query]:
     Raises:
         ValueError: if one is not valid, with its name.
     """
-    found: dict[str, Query] = {}
+    queries: dict[str, Query] = {}
     for name, text in texts.items():
         try:
-            found[name] = Query.of(text, dialect)
+            queries[name] = Query.of(text, dialect)
         except ValueError as error:
             raise ValueError(f"queries.{name} {error}") from None
-    return found
+    return queries

@@ -85,12 +85,14 @@ def query_columns(connection: sa.Connection, name: str, rules: TableRules) -> Re
         SourceError: if the query has two columns of one name.
     """
     if connection.dialect.name == "sqlite":
-        found = _of_sqlite(connection, rules)
+        columns = _of_sqlite(connection, rules)
     else:
         asked: sa.Select[Any] = sa.select(sa.literal_column("*")).select_from(source_of(name, rules, None)).limit(0)
         with connection.execute(asked) as result:
-            found = _of_postgresql(connection, result) if connection.dialect.name == "postgresql" else _of_mysql(result)
-    if twice := _twice([column["name"] for column in found], connection.dialect.name):
+            columns = (
+                _of_postgresql(connection, result) if connection.dialect.name == "postgresql" else _of_mysql(result)
+            )
+    if twice := _twice([column["name"] for column in columns], connection.dialect.name):
         raise SourceError(
             "a query has two columns of one name",
             table=name,
@@ -98,15 +100,15 @@ def query_columns(connection: sa.Connection, name: str, rules: TableRules) -> Re
             found=", ".join(twice),
             todo=f"correct source.queries.{name}",
         )
-    return Reflected(found, frozenset())
+    return Reflected(columns, frozenset())
 
 
 def _twice(names: list[str], dialect: str) -> list[str]:
     """Return the names of several columns. SQLite treats `ID` as `id`, and names a second one `id:1`."""
     if dialect == "sqlite":
-        known = {name.lower() for name in names}
+        lower = {name.lower() for name in names}
         numbered = ((name.lower(), name.lower().rpartition(":")) for name in names)
-        names = [first if number.isdecimal() and first in known else name for name, (first, _, number) in numbered]
+        names = [first if number.isdecimal() and first in lower else name for name, (first, _, number) in numbered]
     return [name for name, count in Counter(names).items() if count > 1]
 
 
@@ -114,12 +116,12 @@ def _of_postgresql(connection: sa.Connection, result: sa.CursorResult[Any]) -> l
     """Return columns by oids. For a domain, the server names its base type."""
     described = _cursor(result).description
     others = {each.type_code for each in described} - {*_POSTGRESQL, _NUMERIC}
-    found = dict(_POSTGRESQL)
+    declared = dict(_POSTGRESQL)
     if others:
         asked = _OTHER_TYPES.bindparams(sa.bindparam("oids", sorted(others), expanding=True))
         for oid, kind, name in connection.execute(asked):
-            found[oid] = types.Enum() if kind == "e" else _POSTGRESQL_EXTENSIONS.get(name, _Unknown(name))
-    columns = ((each, found.get(each.type_code)) for each in described)
+            declared[oid] = types.Enum() if kind == "e" else _POSTGRESQL_EXTENSIONS.get(name, _Unknown(name))
+    columns = ((each, declared.get(each.type_code)) for each in described)
     return [_column(each.name, known or types.Numeric(each.precision, each.scale)) for each, known in columns]
 
 
@@ -147,15 +149,15 @@ def _of_sqlite(connection: sa.Connection, rules: TableRules) -> list[ReflectedCo
     body = rules.query.body if rules.query else ""
     connection.exec_driver_sql(f"CREATE TEMP VIEW {_VIEW} AS {body}")
     with types_may_be_unknown():
-        found = sa.inspect(connection).get_columns(_VIEW, "temp")
-        if any(isinstance(column["type"], types.NullType) for column in found):
+        columns = sa.inspect(connection).get_columns(_VIEW, "temp")
+        if any(isinstance(column["type"], types.NullType) for column in columns):
             connection.exec_driver_sql(f"CREATE TEMP TABLE {_EMPTY} AS SELECT * FROM {_VIEW} LIMIT 0")
             cast = sa.inspect(connection).get_columns(_EMPTY, "temp")
-            found = [
+            columns = [
                 other if isinstance(column["type"], types.NullType) else column
-                for column, other in zip(found, cast, strict=True)
+                for column, other in zip(columns, cast, strict=True)
             ]
-    return [_column(column["name"], column["type"]) for column in found]
+    return [_column(column["name"], column["type"]) for column in columns]
 
 
 def _cursor(result: sa.CursorResult[Any]) -> Any:

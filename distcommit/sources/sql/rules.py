@@ -105,9 +105,9 @@ def reads_table(target: Target, url: str, schema: str | None, selection: Tables)
     if parts.scheme == "mysql":
         its_schema = its_schema or unquote(parts.path.strip("/"))
     queries = (selection.rules_of(name).query for name in selection.queries)
-    for named in (found for query in queries if query for found in tables_in(query.body, parts.scheme)):
-        if table.lower() == named[1].lower() and not (
-            its_schema and named[0] and named[0].lower() != its_schema.lower()
+    for name_parts in (found for query in queries if query for found in tables_in(query.body, parts.scheme)):
+        if table.lower() == name_parts[1].lower() and not (
+            its_schema and name_parts[0] and name_parts[0].lower() != its_schema.lower()
         ):
             return True
     return selection.has_table(table) and (its_schema == schema or not (its_schema and schema))

@@ -294,10 +294,10 @@ def reflect_one(connection: sa.Connection, name: str, schema: str | None) -> Ref
     Raises:
         NoSuchTableError: if it does not exist.
     """
-    found = reflect(connection, [name], schema)
-    if name not in found:
+    tables = reflect(connection, [name], schema)
+    if name not in tables:
         raise NoSuchTableError(name)
-    return found[name]
+    return tables[name]
 
 
 def reflect_columns(connection: sa.Connection, name: str, schema: str | None) -> Reflected:
@@ -319,25 +319,25 @@ def types_may_be_unknown() -> Iterator[None]:
 
 
 def _unreadable(table: str, column: str, declared: Mapping[str, ReflectedColumn]) -> SourceError:
-    found = f"type {declared[column]['type']!r}" if column in declared else "no such column"
+    actual = f"type {declared[column]['type']!r}" if column in declared else "no such column"
     return SourceError(
         "a column can't be read",
         table=table,
         column=column,
         expected="integer, decimal with a precision, float, text, bytes, boolean, date, time or timestamp",
-        found=found,
+        found=actual,
         todo=f"set source.overrides.{table}.columns to the other columns (a query can CAST it)",
     )
 
 
 def _no_watermark(table: str, rules: TableRules, declared: Mapping[str, ReflectedColumn]) -> SourceError:
     column = rules.watermark
-    found = f"type {declared[column]['type']!r}" if column in declared else f"columns {', '.join(declared)}"
+    actual = f"type {declared[column]['type']!r}" if column in declared else f"columns {', '.join(declared)}"
     instead = "leave the table out: source.exclude" if rules.query is None else f"select it in source.queries.{table}"
     return SourceError(
         f"the {'table' if rules.query is None else 'query'} has no such watermark column",
         table=table,
         expected=f"column {column!r} of integers, text or timestamps",
-        found=found,
+        found=actual,
         todo=f"set source.overrides.{table}.watermark, or {instead}",
     )

@@ -122,16 +122,16 @@ class Envelope:
             doubtful = self._ranges.beyond(canonical)
             if doubtful is None:
                 return None
-            found: list[bytes | None] = [*canonical]
+            results: list[bytes | None] = [*canonical]
             for row in doubtful.tolist():
-                found[row] = None
+                results[row] = None
             if self.may_set_aside:
                 # removes unknown fields, and with them values that were set aside
                 parsed.DiscardUnknownFields()
                 without = parsed.SerializePartialToString(deterministic=True)
                 if without != serialized:
-                    found = [own if own == each else None for own, each in zip(found, _split(without), strict=True)]
-            return found
+                    results = [own if own == each else None for own, each in zip(results, _split(without), strict=True)]
+            return results
         except message.Error:
             return None
 
@@ -140,8 +140,8 @@ def _envelope_of(source: Descriptor, widths: Mapping[str, int]) -> Envelope | No
     """Return the envelope of a type; None if values may be set aside in too many levels, or the schema uses the
     envelope's name."""
     try:
-        made = Envelope(source, widths)
-        return None if made.may_set_aside and made.levels > _MAX_LEVELS else made
+        envelope = Envelope(source, widths)
+        return None if envelope.may_set_aside and envelope.levels > _MAX_LEVELS else envelope
     except TypeError:
         return None
 
@@ -158,8 +158,8 @@ def _envelope_class(source: Descriptor) -> Any:
     name = f"distcommit_envelope_{source.full_name.encode().hex()}"
     file = descriptor_pb2.FileDescriptorProto(name=name, syntax="proto3", dependency=[source.file.name])
     type_name = f".{source.full_name}"
-    made = file.message_type.add(name=name)
-    made.field.add(name="m", number=1, type=_F.TYPE_MESSAGE, label=_F.LABEL_REPEATED, type_name=type_name)
+    message = file.message_type.add(name=name)
+    message.field.add(name="m", number=1, type=_F.TYPE_MESSAGE, label=_F.LABEL_REPEATED, type_name=type_name)
     added = source.file.pool.AddSerializedFile(file.SerializeToString())
     return message_factory.GetMessageClass(added.message_types_by_name[name])
 
@@ -167,16 +167,16 @@ def _envelope_class(source: Descriptor) -> Any:
 @lru_cache(maxsize=4096)
 def _head(size: int) -> bytes:
     """Return the bytes before a message of a size."""
-    made = bytearray(_TAG)
+    head = bytearray(_TAG)
     while size > 127:
-        made.append(size & 127 | 128)
+        head.append(size & 127 | 128)
         size >>= 7
-    return bytes([*made, size])
+    return bytes([*head, size])
 
 
 def _split(framed: bytes) -> list[bytes]:
     """Return the messages of an envelope."""
-    found: list[bytes] = []
+    messages: list[bytes] = []
     at = 0
     while at < len(framed):
         at += len(_TAG)
@@ -185,5 +185,5 @@ def _split(framed: bytes) -> list[bytes]:
             size, shift, at = size | (byte & 127) << shift, shift + 7, at + 1
         begin = at + 1
         at = begin + (size | byte << shift)
-        found.append(framed[begin:at])
-    return found
+        messages.append(framed[begin:at])
+    return messages

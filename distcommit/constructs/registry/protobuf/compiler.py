@@ -73,7 +73,7 @@ def compile_texts(
         except subprocess.TimeoutExpired as error:
             raise SchemaTooLargeError(f"protoc has not compiled it within {COMPILE_S} s, which is the limit") from error
         if done.returncode:
-            said = done.stderr.decode(errors="replace").strip()[-500:]
-            reason = said or f"it ended with code {done.returncode}"
+            output = done.stderr.decode(errors="replace").strip()[-500:]
+            reason = output or f"it ended with code {done.returncode}"
             raise UnusableSchemaError(f"protoc refuses it: {reason}")
         return descriptor_pb2.FileDescriptorSet.FromString(Path(folder, KNOWN_FILE).read_bytes())

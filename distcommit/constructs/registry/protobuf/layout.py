@@ -95,8 +95,8 @@ def _handler(file: descriptor_pb2.FileDescriptorProto, root: str) -> Any:
         pool.Add(known)
         file.dependency.append(known.name)
     pool.Add(file)
-    found = ptars.HandlerPool([pool.FindFileByName(file.name)], _CONFIG)
-    return found.get_for_message(pool.FindMessageTypeByName(root))
+    handlers = ptars.HandlerPool([pool.FindFileByName(file.name)], _CONFIG)
+    return handlers.get_for_message(pool.FindMessageTypeByName(root))
 
 
 @dataclass(slots=True)
@@ -117,15 +117,15 @@ class _Layout:
 
     def message(self, source: Descriptor, path: str, within: frozenset[str]) -> str:
         """Add a message, and return its full name."""
-        made = self.file.message_type.add(name=f"M{len(self.file.message_type)}")
+        target = self.file.message_type.add(name=f"M{len(self.file.message_type)}")
         before = self.expansion.columns - self._repeated
         for each in source.fields:
             below = f"{path}.{each.name}" if path else each.name
             with self.expansion.column(below):
-                self._field(made, each, below, within | {source.full_name})
+                self._field(target, each, below, within | {source.full_name})
         width = self.expansion.columns - self._repeated - before
         self.widths[source.full_name] = max(width, self.widths.get(source.full_name, 0))
-        return f"{_PACKAGE}.{made.name}"
+        return f"{_PACKAGE}.{target.name}"
 
     def _field(self, holder: Any, source: FieldDescriptor, path: str, within: frozenset[str]) -> None:
         name = f"f{len(self.names)}"
@@ -143,10 +143,10 @@ class _Layout:
             kind = self._kind(source, path, within)
         if source.is_repeated:
             self._repeated = repeated + self.expansion.columns - columns
-        made = _add(holder, name, source.number, kind, _F.LABEL_REPEATED if source.is_repeated else _F.LABEL_OPTIONAL)
+        target = _add(holder, name, source.number, kind, _F.LABEL_REPEATED if source.is_repeated else _F.LABEL_OPTIONAL)
         if source.has_presence and kind[0] != _F.TYPE_MESSAGE:
-            made.proto3_optional = True
-            made.oneof_index = len(holder.oneof_decl)
+            target.proto3_optional = True
+            target.oneof_index = len(holder.oneof_decl)
             holder.oneof_decl.add(name=f"o{name}")
 
     def _kind(self, source: FieldDescriptor, path: str, within: frozenset[str]) -> _Kind:
@@ -166,16 +166,16 @@ class _Layout:
     def _enum(self, source: EnumDescriptor) -> str:
         if source.full_name not in self._enums:
             holder = self.file.message_type.add(name=f"E{len(self._enums)}")
-            made = holder.enum_type.add(name="E")
+            target = holder.enum_type.add(name="E")
             by_number = source.values_by_number
             for number in [0, *sorted({*by_number} - {0})]:  # proto3 wants 0 in front; an alias has the number twice
-                made.value.add(name=by_number[number].name if number in by_number else _NO_VALUE, number=number)
+                target.value.add(name=by_number[number].name if number in by_number else _NO_VALUE, number=number)
             self._enums[source.full_name] = f"{_PACKAGE}.{holder.name}.E"
         return self._enums[source.full_name]
 
 
 def _add(holder: Any, name: str, number: int, kind: _Kind, label: int) -> Any:
-    made = holder.field.add(name=name, number=number, type=kind[0], label=label)
+    target = holder.field.add(name=name, number=number, type=kind[0], label=label)
     if kind[1]:
-        made.type_name = f".{kind[1]}"
-    return made
+        target.type_name = f".{kind[1]}"
+    return target

@@ -186,12 +186,12 @@ class MessageParser:
 
     def _check(self, parsed: Any, within: tuple[str, ...]) -> None:
         """Check a message. `within`: the types around it, its own last; a recursive one is bytes."""
-        found = self._types.get(within[-1])
-        if found is None:
+        checked = self._types.get(within[-1])
+        if checked is None:
             return
-        for check in found.checks:
+        for check in checked.checks:
             check(parsed)
-        for field, below in found.fields:
+        for field, below in checked.fields:
             if below.full_name in within:
                 continue
             for value in _messages(parsed, field):
@@ -200,34 +200,34 @@ class MessageParser:
 
 def message_types(root: Descriptor) -> dict[str, Descriptor]:
     """Return the message types that a message can contain, its own included, by name."""
-    found: dict[str, Descriptor] = {}
+    types: dict[str, Descriptor] = {}
     waiting = [root]
     while waiting:
         source = waiting.pop()
-        if source.full_name not in found:
-            found[source.full_name] = source
+        if source.full_name not in types:
+            types[source.full_name] = source
             waiting += [child for field in source.fields if (child := message_of(field)) is not None]
-    return found
+    return types
 
 
 def checked_types(root: Descriptor) -> dict[str, CheckedType]:
     """Return the message types whose values are checked, and the types that contain them."""
-    found: dict[str, CheckedType] = {}
+    types: dict[str, CheckedType] = {}
     for name, source in message_types(root).items():
         below = [(field, child) for field in source.fields if (child := message_of(field)) is not None]
         checks: list[Check] = [_CHECKS[name]] if name in _CHECKS and is_known(source) else []
         numbers = frozenset(field.number for field in source.fields if _may_be_set_aside(field))
         if numbers:
             checks.append(NothingSetAside(source, numbers))
-        found[name] = CheckedType(tuple(checks), tuple(below))
-    checked = {name for name, each in found.items() if each.checks}
+        types[name] = CheckedType(tuple(checks), tuple(below))
+    checked = {name for name, each in types.items() if each.checks}
     size = -1
     while size < len(checked):
         size = len(checked)
-        checked |= {n for n, each in found.items() if any(child.full_name in checked for _, child in each.fields)}
+        checked |= {n for n, each in types.items() if any(child.full_name in checked for _, child in each.fields)}
     return {
         name: CheckedType(each.checks, tuple(pair for pair in each.fields if pair[1].full_name in checked))
-        for name, each in found.items()
+        for name, each in types.items()
         if name in checked
     }
 

@@ -83,21 +83,21 @@ class Ranges:
                 fields.append((field, self._message(below, within | {below.full_name})))
         if not any(kind for _, kind in fields):
             return ""
-        made = self._file.message_type.add(name=f"M{len(self._file.message_type)}")
+        target = self._file.message_type.add(name=f"M{len(self._file.message_type)}")
         for field, kind in fields:
             if kind and is_map(field):
                 entry = self._file.message_type.add(name=f"M{len(self._file.message_type)}")
                 self._add(entry, 2, kind, is_repeated=False)
-                self._add(made, field.number, entry.name, is_repeated=True)
+                self._add(target, field.number, entry.name, is_repeated=True)
             elif kind:
-                self._add(made, field.number, kind, is_repeated=field.is_repeated)
-        return str(made.name)
+                self._add(target, field.number, kind, is_repeated=field.is_repeated)
+        return str(target.name)
 
     def _known(self, source: Descriptor) -> str:
         if all(each.name != source.name for each in self._file.message_type):
-            made = self._file.message_type.add(name=source.name)
+            target = self._file.message_type.add(name=source.name)
             for number, (name, kind) in enumerate(KNOWN_FIELDS[source.full_name], 1):
-                made.field.add(name=name, number=number, type=kind, label=_F.LABEL_OPTIONAL)
+                target.field.add(name=name, number=number, type=kind, label=_F.LABEL_OPTIONAL)
         return str(source.name)
 
     def _add(self, holder: Any, number: int, kind: str, *, is_repeated: bool) -> None:

@@ -36,9 +36,9 @@ def message_at(file: FileDescriptor, indexes: Indexes) -> Descriptor:
     for depth, index in enumerate(indexes):
         if index >= len(messages):
             raise UnusableSchemaError(f"it has no message {'.'.join(map(str, indexes[: depth + 1]))}")
-        found = messages[index]
-        messages = list(found.nested_types)
-    return found
+        message = messages[index]
+        messages = list(message.nested_types)
+    return message
 
 
 class ProtobufDecoder:
@@ -71,13 +71,13 @@ class ProtobufDecoder:
     def _handler(self, indexes: Indexes) -> _Reader | UnusableSchemaError:
         if indexes not in self._handlers:
             try:
-                found, pinned = message_at(self._file, indexes), None
+                message, pinned = message_at(self._file, indexes), None
                 if self._reader is not None:
                     reader = message_at(self._reader, indexes)
-                    pinned = PinnedType(found, reader)
-                    found = reader
-                columns = Columns(found)
-                self._handlers[indexes] = _Reader(columns, BatchParser(found, columns.widths, pinned))
+                    pinned = PinnedType(message, reader)
+                    message = reader
+                columns = Columns(message)
+                self._handlers[indexes] = _Reader(columns, BatchParser(message, columns.widths, pinned))
             except UnusableSchemaError as error:
                 self._handlers[indexes] = error
         return self._handlers[indexes]
@@ -96,10 +96,10 @@ class _Reader:
         canonical = [each for each in parsed if not isinstance(each, ValueError)]
         good = numbers[~np.isin(numbers, [*wrong])] if wrong else numbers
         bodies = pa.RecordBatch.from_arrays([pa.array(canonical, pa.binary())], ["body"])
-        found = by_halves(bodies, self._made, self.columns.schema, ValueError, lambda error, _: _reason(error))
-        rows = good if found.rows is None else good[found.rows.to_numpy()]
-        wrong |= {int(good[row]): reason for row, reason in found.rejected.items()}
-        return Decoded(found.records, rows, wrong)
+        decoded = by_halves(bodies, self._made, self.columns.schema, ValueError, lambda error, _: _reason(error))
+        rows = good if decoded.rows is None else good[decoded.rows.to_numpy()]
+        wrong |= {int(good[row]): reason for row, reason in decoded.rejected.items()}
+        return Decoded(decoded.records, rows, wrong)
 
     def _made(self, bodies: pa.RecordBatch) -> tuple[pa.RecordBatch, None]:
         return self.columns.read(bodies.column(0)), None
@@ -115,7 +115,7 @@ def _by_type(framed: Framed, wrong: dict[int, str]) -> dict[Indexes, tuple[NDArr
     has_first = framed.end > begin
     is_first = has_first & (framed.data[np.where(has_first, begin, 0)] == 0)
     begin[is_first] += 1
-    found: dict[Indexes, list[int]] = {}
+    numbers_of: dict[Indexes, list[int]] = {}
     for number in np.flatnonzero(~is_first).tolist():
         offset = int(begin[number])
         try:
@@ -123,9 +123,9 @@ def _by_type(framed: Framed, wrong: dict[int, str]) -> dict[Indexes, tuple[NDArr
         except ValueError as error:
             wrong[number] = str(error)
             continue
-        found.setdefault(indexes, []).append(number)
+        numbers_of.setdefault(indexes, []).append(number)
         begin[number] += size
-    types = {indexes: np.array(numbers) for indexes, numbers in found.items()}
+    types = {indexes: np.array(numbers) for indexes, numbers in numbers_of.items()}
     if is_first.any():
         types[_FIRST] = np.union1d(np.flatnonzero(is_first), types.get(_FIRST, np.empty(0, np.int64)))
     return {indexes: (numbers, begin[numbers]) for indexes, numbers in types.items()}
