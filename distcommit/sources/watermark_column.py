@@ -46,7 +46,7 @@ def position_of(kind: Kind, value: Any) -> Position:
     """
     if kind is Kind.INTEGER and type(value) is int:
         if not -_LAST_INTEGER - 1 <= value < _LAST_INTEGER:
-            raise ValueError(f"{value}, which is the largest 64-bit integer or above it")
+            raise ValueError(f"{value}, which must be a 64-bit integer below {_LAST_INTEGER}")
         return value
     if kind is Kind.TIME and isinstance(value, datetime):
         utc = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value

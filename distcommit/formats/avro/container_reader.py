@@ -42,9 +42,9 @@ class _Limits:
 
 
 _INPUT_FILES = _Limits()
-_WRITTEN_FILES = _Limits(MAX_BLOCK_BYTES, 1_000_000, MOST_LEVELS + 1, (1 << 31) - (1 << 16))
+_WRITTEN_FILES = _Limits(MAX_BLOCK_BYTES, 1_000_000, MOST_LEVELS + 2, (1 << 31) - (1 << 16))
 """Limits of files that `container_writer` wrote: a block holds at least one record, however large that is. Arrow's
-offsets of 32 bits are the limit."""
+offsets of 32 bits are the limit. The root and the innermost type are levels, too."""
 
 
 def read_batches(stream: BinaryIO) -> Iterator[pa.RecordBatch]:

@@ -336,8 +336,8 @@ def test_pages_that_end_too_early_are_told_and_nothing_is_passed_over(lists: Lis
         ([at(0), "0001-01-01T00:00:00+01:00"], TIME, "not within the years"),
         ([1, 2.5], NUMBER, "a float"),
         ([1, True], NUMBER, "a bool"),
-        ([1, 2**63 - 1], NUMBER, "no 64-bit integer lies behind"),
-        ([1, -(2**63) - 1], NUMBER, "no 64-bit integer"),
+        ([1, 2**63 - 1], NUMBER, "must be a 64-bit integer below"),
+        ([1, -(2**63) - 1], NUMBER, "must be a 64-bit integer below"),
         ([1, 2**70], NUMBER, "64-bit"),
         ([1, "2"], NUMBER, "a str"),
     ],
@@ -475,7 +475,7 @@ def test_secrets_come_from_files_are_sent_and_are_shown_nowhere(
     assert "hunter2" not in told + repr(source) + source.model_dump_json() + repr(source.open().client)
     lists.put(at(0), header=["Authorization", "Basic cmVhZGVyOnDDpHNz"])
     assert numbers(lists.reader(username="reader", password="päss").run()) == [0]
-    with pytest.raises(ConfigurationError, match="absolute path"):
+    with pytest.raises(ConfigurationError, match="the path of a secret file must be absolute"):
         lists.source(password="${file:secret}")
     (tmp_path / "secret").unlink()
     with pytest.raises(ConfigurationError, match="secret's file"):

@@ -170,7 +170,7 @@ def test_settings_name_the_query_that_is_none() -> None:
 
 def test_a_table_and_a_query_of_one_name_are_refused() -> None:
     queries = {"t": "SELECT 1 AS id"}
-    with pytest.raises(ValidationError, match="the same names, and so the same datasets: t"):
+    with pytest.raises(ValidationError, match="tables and queries must have different names, not: t"):
         source("postgresql://db/shop", tables=["t"], queries=queries)
     assert "t" in source("postgresql://db/shop", tables=["t"], exclude=["t"], queries=queries).selection
 

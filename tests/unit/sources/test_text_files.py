@@ -1,4 +1,4 @@
-"""Text files as other programs write them: quotes, escapes, byte order marks, ends of lines, and what is none of it."""
+"""Text files as other programs write them: quotes, escapes, byte order marks, not line ends, and what is none of it."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_csv_file_without_rows_has_none(data: bytes) -> None:
     [
         ({"quote": ","}, "different"),
         ({"escape": '"'}, "different"),
-        ({"escape": "\n"}, "ends of lines"),
+        ({"escape": "\n"}, "not line ends"),
         ({"delimiter": "é"}, "ASCII"),
         ({"quote": "''"}, "quote"),
         ({"format": "jsonl", "nulls": ["NULL"]}, "format: csv"),
