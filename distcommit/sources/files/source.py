@@ -127,7 +127,7 @@ class FilesSource(BaseModel, SourceSettings):
         The folders before it may move if files keep their times. Patterns that are alike from there on may only move
         together.
         """
-        folders = {"paths (folders)": Pin(" ".join(self._told_apart), _OTHER_PATHS)} if self._told_apart else {}
+        folders = {"paths (folders)": Pin(" ".join(self._own_folders), _OTHER_PATHS)} if self._own_folders else {}
         return {
             "paths": Pin(" ".join(map(str, self._patterns())), _OTHER_PATHS),
             **folders,
@@ -136,7 +136,7 @@ class FilesSource(BaseModel, SourceSettings):
         }
 
     @property
-    def _told_apart(self) -> list[str]:
+    def _own_folders(self) -> list[str]:
         """Return the folders, below their common folder, of patterns that are alike from their first wildcard on. Files
         are remembered by the index of their pattern."""
         patterns = self._patterns()

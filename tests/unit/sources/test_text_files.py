@@ -1,4 +1,4 @@
-"""Text files as other programs write them: quotes, escapes, byte order marks, not line ends, and what is none of it."""
+"""Text files as other programs write them: quotes, escapes, byte order marks, ends of lines, and what is none of it."""
 
 from __future__ import annotations
 
