@@ -30,7 +30,7 @@ PAGE = (Path(__file__).parents[2] / "conf" / "security.md").read_text(encoding="
             f"{policy.MAX_SCHEMAS:,}; {converter.MAX_UNKNOWN}",
         ),
         (
-            "a block of an Avro file, also unpacked; `fixed` types of a schema together",
+            "a block of an Avro file, also unpacked, and its header; `fixed` types of a schema together",
             f"{containers.MAX_BLOCK_BYTES >> 20} MiB; {nesting.MAX_FIXED_BYTES >> 10} KiB",
         ),
         (
