@@ -5,14 +5,15 @@ Source: Apache Avro 1.12 specification, Binary Encoding.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from distcommit.formats.avro.datums import Datums, Fault, Integers
+from distcommit.formats.avro.datums import Datums, Fault, Skip
+from distcommit.formats.avro.items import read_items
 from distcommit.formats.schema_bounds import MAX_NESTING
 
 _MS_OF_DAY = 86_400_000
@@ -275,52 +276,12 @@ class Union:
         return pa.concat_arrays(pieces).take(pa.array(index, mask=index < 0))
 
 
-def _items(datums: Datums, read: Callable[[Datums], pa.Array], empty: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Read the items of one array or map per datum. Return the items in order of datums, and their offsets.
-
-    The first items of all datums are read together, then their second ones, and so on. An item takes at least a byte,
-    so that a datum can't claim more items than it has bytes.
-    """
-    left, counts = np.zeros(len(datums), np.int64), np.zeros(len(datums), np.int64)
-    pieces: list[pa.Array] = [empty]
-    owners: list[Integers] = [np.empty(0, np.int64)]
-    active = np.flatnonzero(~datums.failed)
-    while active.size:
-        at_block = active[left[active] == 0]
-        if at_block.size:
-            left[at_block] = _block_sizes(datums, at_block)
-            active = active[left[active] > 0]
-        taken = datums.take(active)
-        pieces.append(read(taken))
-        datums.put_back(active, taken)
-        owners.append(active)
-        counts[active] += 1
-        left[active] -= 1
-        active = active[~taken.failed]
-    order = np.argsort(np.concatenate(owners), kind="stable")
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-    return pa.concat_arrays(pieces).take(pa.array(order)), pa.array(offsets, pa.int32())
-
-
-def _block_sizes(datums: Datums, rows: Integers) -> Integers:
-    """Read the number of items of the next block; 0 after the last block and of faulty datums."""
-    taken = datums.take(rows)
-    count = taken.longs()
-    with_size = np.flatnonzero(count < 0)
-    if with_size.size:
-        sized = taken.take(with_size)
-        sized.longs()
-        taken.put_back(with_size, sized)
-    count = np.abs(count)
-    taken.fail((count < 0) | (count > taken.end - taken.position), Fault.LENGTH)
-    datums.put_back(rows, taken)
-    return np.where(taken.failed, 0, count)
-
-
 @dataclass(frozen=True, slots=True)
 class Array:
     items: Column
     item_field: pa.Field
+    skip: Skip | None
+    """Skips an item; None if that is not possible."""
     min_bytes: int = 1
 
     @property
@@ -328,7 +289,7 @@ class Array:
         return pa.list_(self.item_field)
 
     def read(self, datums: Datums) -> pa.Array:
-        values, offsets = _items(datums, self.items.read, pa.array([], self.items.type))
+        values, offsets = read_items(datums, self.items.read, pa.array([], self.items.type), self.skip)
         return pa.ListArray.from_arrays(offsets, values, type=self.type)
 
 
@@ -336,6 +297,8 @@ class Array:
 class Map:
     values: Column
     value_field: pa.Field
+    skip: Skip | None
+    """Skips a key and its value; None if that is not possible."""
     min_bytes: int = 1
 
     @property
@@ -349,5 +312,5 @@ class Map:
             key_and_value = [taken.texts(pa.string()), self.values.read(taken)]
             return pa.StructArray.from_arrays(key_and_value, fields=fields)
 
-        entries, offsets = _items(datums, entry, pa.array([], pa.struct(fields)))
+        entries, offsets = read_items(datums, entry, pa.array([], pa.struct(fields)), self.skip)
         return pa.MapArray.from_arrays(offsets, entries.field(0), entries.field(1), type=self.type)

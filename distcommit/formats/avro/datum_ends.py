@@ -6,18 +6,16 @@ and fails each datum that does not fill the bytes between its offsets.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from distcommit.formats.avro import columns
-from distcommit.formats.avro.datums import MAX_LONG_BYTES
-
-Skip = Callable[[bytes, int], int]
-"""Return the offset behind the value at an offset. Raises IndexError if the data ends within a number, and ValueError
-for a length that can't be; the result may lie behind the end of the data."""
+from distcommit.formats.avro.datums import Buffer, Skip, long_at
 
 
 def skip_of(column: columns.Column) -> Skip:
-    """Return the function that skips a value of a column, whose schema must be read as it was written."""
+    """Return the function that skips a value of a column.
+
+    Raises:
+        TypeError: if a value can't be skipped: its reader lacks a branch of a union, or it contains itself.
+    """
     match column:
         case columns.Numbers() | columns.Symbols():
             return _skip_long
@@ -27,44 +25,30 @@ def skip_of(column: columns.Column) -> Skip:
             return _fixed(column.min_bytes)
         case columns.Member():
             return skip_of(column.column)
-        case columns.Union():
+        case columns.Union() if None not in column.branches:
             return _union([skip_of(branch) for branch in column.branches if branch is not None])
         case columns.Record():
             return _record([field for field, _ in column.written])
-        case columns.Array():
-            return _items(skip_of(column.items))
-        case columns.Map():
-            return _items(_sequence([_skip_bytes, skip_of(column.values)]))
-    raise TypeError(f"{type(column).__name__} is not a column of a schema that is read as it was written")
+        case columns.Array(skip=skip) | columns.Map(skip=skip) if skip is not None:
+            return _items(skip)
+    raise TypeError(f"values of {type(column).__name__} can't be skipped")
 
 
-def long_at(data: bytes, position: int) -> tuple[int, int]:
-    """Return the zig-zag number at an offset, and the offset behind it.
-
-    Raises:
-        IndexError: if the data ends within the number.
-        ValueError: if the number has more than 64 bits.
-    """
-    byte = data[position]
-    if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), position + 1
-    value, shift = byte & 0x7F, 7
-    while byte >= 0x80:
-        if shift >= 7 * MAX_LONG_BYTES:
-            raise ValueError("a number has more than 64 bits")
-        position += 1
-        byte = data[position]
-        value, shift = value | (byte & 0x7F) << shift, shift + 7
-    return (value >> 1) ^ -(value & 1), position + 1
+def item_skip(items: columns.Column, *, has_key: bool) -> Skip | None:
+    """Return the function that skips an item of an array or an entry of a map; None if a value can't be skipped."""
+    try:
+        return _sequence([_skip_bytes, skip_of(items)]) if has_key else skip_of(items)
+    except TypeError:
+        return None
 
 
-def _skip_long(data: bytes, position: int) -> int:
+def _skip_long(data: Buffer, position: int) -> int:
     while data[position] >= 0x80:
         position += 1
     return position + 1
 
 
-def _skip_bytes(data: bytes, position: int) -> int:
+def _skip_bytes(data: Buffer, position: int) -> int:
     length = data[position]
     if length < 0x80 and not length & 1:
         return position + 1 + (length >> 1)
@@ -82,7 +66,7 @@ def _sequence(skips: list[Skip]) -> Skip:
     if len(skips) == 1:
         return skips[0]
 
-    def skip(data: bytes, position: int) -> int:
+    def skip(data: Buffer, position: int) -> int:
         for each in skips:
             position = each(data, position)
         return position
@@ -106,7 +90,7 @@ def _record(fields: list[columns.Column]) -> Skip:
 
 
 def _union(branches: list[Skip]) -> Skip:
-    def skip(data: bytes, position: int) -> int:
+    def skip(data: Buffer, position: int) -> int:
         branch, position = long_at(data, position)
         if not 0 <= branch < len(branches):
             raise ValueError("a union has no such branch")
@@ -118,7 +102,7 @@ def _union(branches: list[Skip]) -> Skip:
 def _items(item: Skip) -> Skip:
     """Skip an array or a map. An item takes at least a byte, so that the count of a block is limited by the data."""
 
-    def skip(data: bytes, position: int) -> int:
+    def skip(data: Buffer, position: int) -> int:
         while True:
             count, position = long_at(data, position)
             if not count:

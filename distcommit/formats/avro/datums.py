@@ -9,6 +9,7 @@ Source: Apache Avro 1.12 specification, Binary Encoding.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import IntEnum
 
 import numpy as np
@@ -22,6 +23,32 @@ _PADDING = 64
 """Bytes behind the last datum that may be read: more than the longest number has."""
 MAX_LONG_BYTES = 10
 """Bytes of the longest number."""
+
+
+Buffer = bytes | memoryview
+Skip = Callable[[Buffer, int], int]
+"""Return the offset behind the value at an offset. Raises IndexError if the data ends within a number, and ValueError
+for an impossible length. The result may be behind the end of the data."""
+
+
+def long_at(data: Buffer, position: int) -> tuple[int, int]:
+    """Return the zig-zag number at an offset, and the offset behind it.
+
+    Raises:
+        IndexError: if the data ends within the number.
+        ValueError: if the number has more than 64 bits.
+    """
+    byte = data[position]
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), position + 1
+    value, shift = byte & 0x7F, 7
+    while byte >= 0x80:
+        if shift >= 7 * MAX_LONG_BYTES:
+            raise ValueError("a number has more than 64 bits")
+        position += 1
+        byte = data[position]
+        value, shift = value | (byte & 0x7F) << shift, shift + 7
+    return (value >> 1) ^ -(value & 1), position + 1
 
 
 class Fault(IntEnum):
@@ -196,8 +223,9 @@ class Datums:
     def fixed(self, size: int) -> NDArray[np.uint8]:
         """Read `size` bytes of each datum as a matrix of one row per datum."""
         begin = self._advance(size)
-        offsets = begin[:, None] + np.arange(size)
-        matrix: NDArray[np.uint8] = self.data[np.minimum(offsets, len(self.data) - 1)]
+        if len(self.data) < size:
+            return np.zeros((len(begin), size), np.uint8)
+        matrix: NDArray[np.uint8] = np.lib.stride_tricks.sliding_window_view(self.data, size)[begin]
         return matrix
 
     def decimals(self, arrow_type: pa.DataType, size: int | None) -> pa.Array:

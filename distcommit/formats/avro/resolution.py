@@ -31,6 +31,7 @@ import pyarrow as pa
 
 from distcommit.core.support.nesting import MAX_FIXED_BYTES
 from distcommit.formats.avro import AvroSchema, columns
+from distcommit.formats.avro.datum_ends import item_skip
 from distcommit.formats.avro.datums import Datums
 from distcommit.formats.schema_bounds import Expansion, SchemaTooLargeError, UnusableSchemaError
 
@@ -122,10 +123,10 @@ class Resolution:
             items = self.column(_of_kind(wanted, writer, path)["items"], reader["items"], f"{path}[]")
             if not items.min_bytes:
                 raise UnusableSchemaError(f"{_at(path)} is an array of items that take no bytes")
-            return columns.Array(items, self._field("item", items))
+            return columns.Array(items, self._field("item", items), item_skip(items, has_key=False))
         if wanted == "map":
             values = self.column(_of_kind(wanted, writer, path)["values"], reader["values"], f"{path}{{}}")
-            return columns.Map(values, self._field("value", values))
+            return columns.Map(values, self._field("value", values), item_skip(values, has_key=True))
         if wanted == "enum":
             return _enum(_of_kind(wanted, writer, path), reader)
         return _primitive(writer, reader, kind, wanted, path)

@@ -19,6 +19,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from distcommit.constructs.schemas.evolution import nullable as nullable_columns
+from distcommit.formats.avro import items
 from distcommit.formats.avro.datums import Datums
 from distcommit.formats.avro.reader import AvroReader, parse
 from distcommit.formats.schema_bounds import UnusableSchemaError
@@ -43,10 +44,19 @@ def read(
     data = np.frombuffer(b"\xff" * 7 + b"".join(datums), np.uint8)
     pinned = None if reader is None else parse(json.dumps(reader), [])
     made = AvroReader(parse(json.dumps(schema), list(references)), pinned, "value")
+    with pytest.MonkeyPatch.context() as patch:  # as with many datums: all items in lockstep
+        patch.setattr(items, "MIN_LANES", 1)
+        in_lockstep = made.read(Datums.of(data, ends[:-1], ends[1:]))
     records, wrong = made.read(Datums.of(data, ends[:-1], ends[1:]))
-    kept = records.filter(pa.array([number not in wrong for number in range(len(datums))], pa.bool_()))
+    assert wrong.keys() == in_lockstep[1].keys()
+    assert repr(valid(records, wrong).to_pylist()) == repr(valid(*in_lockstep).to_pylist())
+    kept = valid(records, wrong)
     kept.validate(full=True)
     return kept, wrong
+
+
+def valid(records: pa.RecordBatch, wrong: dict[int, str]) -> pa.RecordBatch:
+    return records.filter(pa.array([number not in wrong for number in range(records.num_rows)], pa.bool_()))
 
 
 def read_one(kind: Avro, value: Any) -> tuple[pa.DataType, Any]:
