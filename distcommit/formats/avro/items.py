@@ -61,7 +61,7 @@ def _walked(datums: Datums, active: Integers, left: Integers, skip: Skip) -> Ite
     """
     begins, ends, indices, faults = list[int](), list[int](), list[int](), list[tuple[int, Fault]]()
     for index in active.tolist():
-        body, position, has_ended = memoryview(datums.data)[: datums.end[index]], int(datums.position[index]), False
+        body, position, has_ended = datums.data.data[: datums.end[index]], int(datums.position[index]), False
         remaining = int(left[index])
         while not has_ended:
             try:

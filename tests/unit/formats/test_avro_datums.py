@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from itertools import count
+from time import perf_counter
 from typing import Any
 
 import fastavro
@@ -545,3 +546,32 @@ def test_a_schema_read_as_one_with_more_fields_gives_the_same_for_its_own(data: 
     assert not wrong
     for name in own.schema.names:
         assert repr(records.column(name).to_pylist()) == repr(own.column(name).to_pylist())
+
+
+LONG = 3 * 65_536 + 1
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda body: body, ""),
+        (lambda body: body[:-2], "it ends before its schema does"),
+        (lambda body: body[:-3], "a length is negative, or larger"),
+        (lambda body: body.replace(b"x", b"\xff", 1), "a string is not UTF-8"),
+        (lambda body: body + b"\0", "bytes are left"),
+    ],
+)
+def test_arrays_of_many_items_are_read_at_once_and_faults_of_their_items_found(damage: Any, reason: str) -> None:
+    schema = record(("x", {"type": "array", "items": "string"}), ("y", "int"))
+    long = number(LONG - 1) + b"\x02a" * (LONG - 1) + number(1) + b"\x02x" + number(0) + b"\x02"
+    short = datum(schema, {"x": ["b"], "y": 2})
+    made = AvroReader(parse(json.dumps(schema)), None, "value")
+    parts = [short, damage(long), short]
+    ends = np.cumsum([0, *map(len, parts)])
+    began_s = perf_counter()
+    records, wrong = made.read(Datums.of(np.frombuffer(b"".join(parts), np.uint8), ends[:-1], ends[1:]))
+    assert perf_counter() - began_s < 30
+    assert [reason in text for text in wrong.values()] == [True] * bool(reason)
+    assert valid(records, wrong)["y"].to_pylist() == ([2, 2] if reason else [2, 1, 2])
+    if not reason:
+        assert [len(value) for value in records["x"]] == [1, LONG, 1]
