@@ -24,7 +24,7 @@ from distcommit.core.interfaces.source import Extraction, Extractor, Source
 from distcommit.core.provenance import Provenance
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import DatasetPlan, WorkUnit
-from distcommit.sinks.files import avro_container
+from distcommit.formats.avro import container_reader
 from distcommit.sources.kafka.batches import BATCH_SCHEMA
 
 NOISE = "noise"
@@ -221,7 +221,7 @@ def digests_of(folder: Path) -> dict[str, str]:
 
 def _read_avro(path: Path) -> pa.Table:
     with pa.memory_map(str(path)) as file:  # fastavro reads no zstd without another package
-        return avro_container.read_table(file).select(TYPED.names).cast(TYPED)
+        return container_reader.read_table(file).select(TYPED.names).cast(TYPED)
 
 
 def _digest(rows: pa.Table) -> str:

@@ -1,6 +1,5 @@
-"""Where records come from: Kafka, files, SQL databases, REST, readers of Spark, micro-batches of a stream, classes
-of the user's own.
+"""Sources of records: Kafka, files, SQL databases, REST, Spark readers, micro-batches of a stream, custom classes.
 
-Each says what there is to read and reads it; must not know what becomes of it. A package here is a type that a job file
-can name: its `SETTINGS` says which class its section is. Start reading at `python`, then `kafka`.
+Each source plans and reads. It must not know how records are processed. A package here is a source type of job files,
+and its `SETTINGS` is the class of the section. Start reading at `python`, then `kafka`.
 """

@@ -1,4 +1,4 @@
-"""Why a dataset can't be planned as it stands, with what lets it go on."""
+"""Errors of datasets that can't be planned, with the command that lets them continue."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from distcommit.sources.watermark_column import PARTITION
 
 
 class PlanError(SourceError):
-    """A dataset that can't be planned as it stands. `remedy`: as of a `DatasetProblem`."""
+    """A dataset that can't be planned. `remedy`: as of a `DatasetProblem`."""
 
-    def __init__(self, what: str, *, remedy: tuple[str, ...] = (), **told: Any) -> None:
-        super().__init__(what, **told)
+    def __init__(self, what: str, *, remedy: tuple[str, ...] = (), **details: Any) -> None:
+        super().__init__(what, **details)
         self.remedy = remedy
 
 
 def went_back(urn: str, stored: Position, end: Position | None) -> PlanError:
-    """The error for a watermark column that ends before what was read of it.
+    """Return the error for a watermark column whose values end before the stored position.
 
     Args:
         urn: the dataset.
-        stored: where reading was to go on.
-        end: where the column ends now; None if there is no value, at all or at or past `stored`.
+        stored: the stored position.
+        end: end of the column's values now; None if there is no value at or past `stored`.
     """
-    there = "" if end is None else f", or to {json.dumps({PARTITION: end})} to go on where it ends now"
+    there = "" if end is None else f", or to {json.dumps({PARTITION: end})} to continue at its present end"
     return PlanError(
-        "the watermark column ends before what was read already",
+        "the watermark column ends before the stored position",
         remedy=("set-watermark", urn, "null"),
         dataset=urn,
         expected=f"values up to {stored!r}",
         found="no value at or past it" if end is None else f"nothing past {end!r}",
-        todo="if only its newest rows were deleted, it goes on by itself once there are newer ones. If it was"
-        " truncated, restored or filled anew: set the dataset's watermark by hand (distcommit set-watermark), to null"
-        f" to begin anew (rows that are still there are published once more){there}",
+        todo="if only its newest rows were deleted, wait: it continues once there are newer ones. If it was truncated,"
+        " restored or filled again, set the dataset's watermark (distcommit set-watermark): to null to read it again"
+        f" from the start (its remaining rows are published again){there}",
     )

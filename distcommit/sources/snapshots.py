@@ -1,4 +1,4 @@
-"""Snapshots: the whole of a dataset, read anew by each run. Its position is how many were published."""
+"""Snapshots: whole datasets that each run reads again. The position is the number of published snapshots."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ SNAPSHOT = "snapshot"
 
 
 def plan_snapshot(urn: str, state: DatasetState | None, size: int) -> DatasetPlan:
-    """The plan of the next snapshot: one work unit, whatever there is.
+    """Return the plan of the next snapshot: one work unit.
 
     Raises:
-        SourceError: if the stored position is no number of snapshots.
+        SourceError: if the stored position is not a number of snapshots.
     """
     stored = stored_position(urn, state, SNAPSHOT, is_count)
     low = stored if isinstance(stored, int) else 0
@@ -28,36 +28,36 @@ def plan_snapshot(urn: str, state: DatasetState | None, size: int) -> DatasetPla
 
 
 def is_count(position: Position) -> bool:
-    """Whether it can be a number of snapshots."""
+    """Return whether a position can be a number of snapshots."""
     return type(position) is int and 0 <= position < 1 << 62
 
 
 def stored_position(
     urn: str, state: DatasetState | None, incarnation: str, fits: Callable[[Position], bool]
 ) -> Position | None:
-    """Where reading of a dataset with one partition goes on; None for one that was never read.
+    """Return the stored position of a dataset with one partition; None if it was never read.
 
     Args:
         urn: the dataset.
-        state: what is stored of it.
-        incarnation: what its positions count in. A stored one that names nothing, as one set by hand, counts as it.
-        fits: whether something can be a position of it.
+        state: its stored state.
+        incarnation: incarnation of its positions. A stored watermark without one, set by an operator, counts as it.
+        fits: returns whether a position is valid for the incarnation.
 
     Raises:
-        SourceError: if what is stored is no such position.
+        SourceError: if the stored position is not valid for it.
     """
     mark = state.watermark if state else None
     if mark is None or not mark.positions:
         return None
     position = mark.positions.get(PARTITION)
-    known = position is not None and fits(position) and len(mark.positions) == 1
-    if not known or mark.incarnation not in ("", incarnation):
+    is_known = position is not None and fits(position) and len(mark.positions) == 1
+    if not is_known or mark.incarnation not in ("", incarnation):
         raise SourceError(
             "the stored position is not one of the watermark column",
             dataset=urn,
             expected=f"a position of {incarnation}",
             found=f"{mark.positions} of {mark.incarnation or 'an unnamed column'}",
-            todo="name the column that the dataset was read by (or none, for snapshots), or set its watermark by hand"
-            " (distcommit set-watermark), to null to begin anew",
+            todo="set the watermark column that the dataset was read by (none for snapshots), or set its watermark"
+            " (distcommit set-watermark; null reads the dataset again from the start)",
         )
     return position

@@ -1,4 +1,4 @@
-"""Columns that say what is new, in a table or an answer: their values as positions, and rows in the order of these."""
+"""Watermark columns of tables and answers: their values as positions, and rows in the order of the positions."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
-from distcommit.core.watermark import Position
+from distcommit.core.watermark import Position, Watermark, at_or_past
 
 PARTITION = ""
-"""The source partition whose positions are values of the column."""
+"""Source partition whose positions are values of the column."""
 _LAST_INTEGER = (1 << 63) - 1
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 Row = TypeVar("Row")
 
 
 class Kind(StrEnum):
-    """What a watermark column holds; part of the incarnation of its positions."""
+    """Type of a watermark column; part of the incarnation of its positions."""
 
     INTEGER = "integer"
     TIME = "time"
@@ -32,21 +32,21 @@ BEGINNINGS: Mapping[Kind, Position] = {
     Kind.TIME: "0001-01-01T00:00:00.000000Z",
     Kind.TEXT: "",
 }
-"""The position that no value lies below."""
+"""Lowest position: no value is below it."""
 
 
 def position_of(kind: Kind, value: Any) -> Position:
-    """The position of a value as its driver gave it.
+    """Return the position of a driver's value.
 
-    A time is text of fixed width, ISO 8601 in UTC with microseconds, so that the order of texts is that of times; one
-    without a time zone is taken for UTC.
+    The position of a time is text of fixed width, ISO 8601 in UTC with microseconds, so that texts sort as times. A
+    time without a zone is UTC.
 
     Raises:
-        ValueError: if it is of another type, or too large to go on behind it.
+        ValueError: if the value is of another type, or the largest integer, behind which no range can begin.
     """
     if kind is Kind.INTEGER and type(value) is int:
         if not -_LAST_INTEGER - 1 <= value < _LAST_INTEGER:
-            raise ValueError(f"{value}, which no 64-bit integer lies behind")
+            raise ValueError(f"{value}, which must be a 64-bit integer below {_LAST_INTEGER}")
         return value
     if kind is Kind.TIME and isinstance(value, datetime):
         utc = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
@@ -57,20 +57,20 @@ def position_of(kind: Kind, value: Any) -> Position:
 
 
 def end_of_times(now: datetime, lookback_s: int) -> Position:
-    """Up to where times are read now: before the present second, and by `lookback_s` before that.
+    """Return the end of the times that are read now: the start of the present second, less `lookback_s`.
 
-    Many clocks and columns have no more than seconds. Of such a time others may come as long as its second lasts.
+    Many clocks and columns have a resolution of seconds, so that rows of the present second may still follow.
     """
     return position_of(Kind.TIME, now.replace(microsecond=0) - timedelta(seconds=lookback_s))
 
 
 def time_at(position: Position) -> datetime:
-    """The time of a position in a column of times, in UTC."""
+    """Return the time of a position in a column of times, in UTC."""
     return datetime.fromisoformat(str(position))
 
 
 def is_position(kind: Kind, position: Position) -> bool:
-    """Whether a column of that kind can have it as a position."""
+    """Return whether a position is valid for a column of that kind."""
     if kind is Kind.INTEGER:
         return type(position) is int and -_LAST_INTEGER - 1 <= position <= _LAST_INTEGER
     if kind is Kind.TEXT:
@@ -81,14 +81,28 @@ def is_position(kind: Kind, position: Position) -> bool:
         return False
 
 
-class InOrder(Generic[Row]):
-    """Rows as they come, in the order of their values, until they are taken: all of one value together.
+def end_by_itself(again: Watermark | None, incarnation: str, low: Position, end: Position) -> Position:
+    """Return the end of the next range of a watermark column: the end of the failed range, if it lies between `low`
+    and `end`, else `end`.
 
     Args:
-        low: what no value may lie below.
-        high: what all values lie below; None if nothing is known of that.
-        refused: the error for a value that is out of order, or outside the range: what else the range has, or the next
-            one will have, can't be known then. It is given the least value that there could be, and the one found.
+        again: the failed end, by `SourceState.to_read_again`.
+        incarnation: incarnation of the column's positions.
+        low: the stored position.
+        end: end of the values that can be read.
+    """
+    failed = again.positions.get(PARTITION) if again is not None and again.incarnation in ("", incarnation) else None
+    return failed if failed is not None and at_or_past(end, failed) and not at_or_past(low, failed) else end
+
+
+class InOrder(Generic[Row]):
+    """Buffer of rows in the order of their values, which gives out all rows of one value together.
+
+    Args:
+        low: no value may be below it.
+        high: all values must be below it; None for no limit.
+        refused: returns the error for a value that is out of order or outside the range, because the content of the
+            range is unknown then. It is given the lowest valid value and the actual one.
     """
 
     def __init__(
@@ -100,7 +114,7 @@ class InOrder(Generic[Row]):
         self._positions: list[Position] = []
 
     def add(self, rows: Sequence[Row], positions: Sequence[Position]) -> None:
-        """Adds rows, each with the position of its value. Raises what `refused` gives."""
+        """Add rows, each with the position of its value. Raises the error of `refused`."""
         for one, next_one in pairwise([self.newest, *positions]):
             if next_one < one or (self._high is not None and next_one >= self._high):  # type: ignore[operator]
                 raise self._refused(one, next_one)
@@ -109,7 +123,7 @@ class InOrder(Generic[Row]):
         self.newest = positions[-1] if positions else self.newest
 
     def take_below(self, end: Position) -> list[Row]:
-        """The rows whose values lie below `end`, which are then no more here."""
+        """Remove the rows whose values are below `end`, and return them."""
         count = bisect_left(self._positions, end)
         taken, self._rows = self._rows[:count], self._rows[count:]
         self._positions = self._positions[count:]

@@ -65,10 +65,10 @@ def table_filled_anew(folder: Path) -> Drilled:
     situation.do("DELETE FROM t")
     situation.insert("t", 1, 2, mark="-new")
     situation.insert("u", 2)
-    return _resolved(situation, "t could not be planned: the watermark column ends before what was read")
+    return _resolved(situation, "t could not be planned: the watermark column ends before the stored position")
 
 
-@drill("or the table's key was taken away: put it back", quick=True)
+@drill("or the table's key was removed, restore it", quick=True)
 def key_taken_away(folder: Path) -> Drilled:
     situation = TablesHere(folder, key="INTEGER NOT NULL")
     situation.begin("t", overrides={"t": {"keys": ["id"]}})
@@ -78,14 +78,14 @@ def key_taken_away(folder: Path) -> Drilled:
     situation.write(source={**source, "overrides": {}})
     situation.run(1)
     printed = Printed(situation)
-    found = printed.problem("t could not be planned: the watermark column ends at the value before the watermark")
+    found = printed.problem("t could not be planned: the watermark column ends just before the watermark")
     situation.write(source=source)
     situation.insert("t", 4)
     printed.type(found["command"])
     return printed.ended()
 
 
-@drill("to go on there by what the job file has now, or to null to begin anew at source.start", quick=True)
+@drill("to continue there by the job file's query, or to null to begin again at source.start", quick=True)
 def query_exchanged(folder: Path) -> Drilled:
     situation = TablesHere(folder)
     situation.begin("t")
@@ -110,7 +110,7 @@ def query_exchanged_seen_by_its_command(folder: Path) -> Drilled:
     return query_exchanged(folder)
 
 
-@drill("name the column that the dataset was read by (or none, for snapshots)", quick=True)
+@drill("set the watermark column that the dataset was read by (none for snapshots)", quick=True)
 def watermark_column_exchanged(folder: Path) -> Drilled:
     situation = TablesHere(folder)
     situation.begin("t")
@@ -210,7 +210,7 @@ def reader_exchanged_seen_by_its_command(folder: Path) -> Drilled:
     return reader_exchanged(folder)
 
 
-@drill("name the field that it was read by, or set its watermark by hand", quick=True)
+@drill("set the field that it was read by, or set its watermark", quick=True)
 def watermark_field_exchanged(folder: Path) -> Drilled:
     """One list is read by its old field again, and the other one from its beginning by the new field."""
     with RestServer() as server:

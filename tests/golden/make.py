@@ -15,8 +15,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from distcommit.formats.avro import container_writer
 from distcommit.fs.object_stores.upload_marker import encode_marker
-from distcommit.sinks.files import avro_container
 from distcommit.sinks.files.content import as_text, content_sum
 from distcommit.sinks.files.footer import METADATA_KEY
 from distcommit.stores.history.run_datasets import encode_run_datasets
@@ -96,7 +96,7 @@ def make_files(folder: Path) -> None:
         metadata = msgspec.structs.replace(samples.footer(), records=rows.num_rows, content_sum=total).to_metadata()
         with (folder / f"records.{extension}").open("wb") as file:
             if extension == "avro":
-                avro_container.write_table(rows, "null", metadata, file.write)
+                container_writer.write_table(rows, "null", metadata, file.write)
             elif extension == "parquet":
                 with pq.ParquetWriter(file, rows.schema) as writer:
                     writer.write_table(rows)

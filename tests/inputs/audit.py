@@ -18,7 +18,7 @@ from distcommit.core.work import DatasetPlan, SkippedRange, WorkUnit
 from distcommit.engine.planning.plan_checks import checked_plan
 from distcommit.pipeline.position_check import Delivered
 from distcommit.protocol.setting import reach_after
-from distcommit.sources.sql.positions import counts_in
+from distcommit.sources.sql.rules import counts_in
 from tests.inputs.case import Case
 
 SEES = "tests/unit/app/test_audit_sees.py::"

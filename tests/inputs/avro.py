@@ -14,13 +14,13 @@ import pyarrow as pa
 
 from distcommit.constructs.converters.json import JsonConverter
 from distcommit.constructs.converters.registry_formats.json_schema import _JsonSchemaDecoder
-from distcommit.constructs.registry.avro_datums import Datums
-from distcommit.constructs.registry.avro_schema import AvroReader, parse
 from distcommit.constructs.registry.client import FoundSchema
 from distcommit.constructs.registry.json_schema_columns import columns_of
 from distcommit.constructs.registry.wire import Framed
-from distcommit.sources.files.avro import read_avro
-from distcommit.sources.files.avro_blocks import Header, as_file
+from distcommit.formats.avro.container_reader import read_batches
+from distcommit.formats.avro.containers import block_bytes, header_bytes
+from distcommit.formats.avro.datums import Datums
+from distcommit.formats.avro.reader import AvroReader, parse
 from tests.inputs.case import Case
 
 ORDER = "tests/unit/ingest/test_source_order.py"
@@ -72,12 +72,10 @@ def container(codec: str, *blocks: tuple[int, bytes]) -> Run:
 
     def run(folder: Path) -> str:
         schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "string"}]}
-        begin = Header(json.dumps(schema), "null", SYNC).write()
-        if codec != "null":
-            begin = begin.replace(b"\x01\x02", b"\x01\x04\x14avro.codec" + sized(codec.encode()), 1)
-        file = io.BytesIO(begin + b"".join(as_file(b"", SYNC, *block).getvalue() for block in blocks))
+        header = header_bytes(json.dumps(schema).encode(), codec, SYNC)
+        file = io.BytesIO(header + b"".join(block_bytes(*block, SYNC) for block in blocks))
         try:
-            return f"{sum(batch.num_rows for batch in read_avro(file))} records"
+            return f"{sum(batch.num_rows for batch in read_batches(file))} records"
         except ValueError as error:
             return f"rejected: {error}"
 
@@ -170,7 +168,7 @@ CASES: list[Case] = [
         "avro-file",
         "a block that decompresses to 3 GB",
         "rejected, with the bound",
-        test="tests/unit/sources/test_avro_blocks.py::test_a_block_that_decompresses_to_gigabytes_is_refused_within_the_bound",
+        test="tests/unit/formats/test_avro_containers.py::test_a_block_that_decompresses_to_gigabytes_is_refused_within_the_bound",
     ),
     Case("json-schema", '{"const": 5}', "5", json_schema({"const": 5}, "5")),
     Case("json-schema", "a property {}", '{"b": [1.50]}', json_schema({}, '{"b": [1.50]}')),

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from distcommit.constructs.registry.client import FoundSchema, UnusableSchemaError
-from distcommit.constructs.registry.protobuf_schema import schema_of
+from distcommit.constructs.registry.client import FoundSchema
+from distcommit.constructs.registry.protobuf.schema import schema_of
 from distcommit.constructs.registry.wire import Framed
+from distcommit.formats.schema_bounds import UnusableSchemaError
 from tests.inputs.case import Case
 
 P3, P2, E23 = 'syntax = "proto3"; ', 'syntax = "proto2"; ', 'edition = "2023"; '
@@ -57,7 +58,7 @@ def named(name: str) -> Callable[[Path], str]:
 
 BAD = "rejected: it is no message of its type: "
 NO_MESSAGE = f"{BAD}Error parsing message with type 'M'"
-NO_FILE = "rejected: it refers to a file of a name that no file can have: "
+NO_FILE = "rejected: it refers to a file with an invalid name: "
 ONEOF = P3 + "message M { oneof o { int32 a = 1; string b = 2; } }"
 PACKED = P3 + "message M { repeated fixed32 n = 1; }"
 OPEN = P3 + "enum E { A = 0; B = 1; } message M { E e = 1; }"
@@ -152,13 +153,13 @@ CASES = [
     ),
     message(
         "timestamp of the year 10000",
-        f"{BAD}a timestamp of 253402300800 s and 0 ns is beyond the years 1 to 9999",
+        f"{BAD}a timestamp of 253402300800 s and 0 ns is not within the years 1 to 9999",
         STAMPS,
         "0a07088083d1ffaf07",
     ),
     message(
         "timestamp of 10**9 nanoseconds",
-        f"{BAD}a timestamp of 0 s and 1000000000 ns is beyond the years 1 to 9999",
+        f"{BAD}a timestamp of 0 s and 1000000000 ns is not within the years 1 to 9999",
         STAMPS,
         "0a06108094ebdc03",
     ),

@@ -48,7 +48,7 @@ _REST = [
     Case("rest", "unique 1, 1 in one page", "[1]", _rest(_page(1, 1))),
     Case(
         "rest", "unique 1 with n = 1, then 1 with n = 2",
-        "rejected: the server gave two different records of one value",
+        "rejected: the server returned two different records of one value",
         _rest([{"i": 1, "n": 1}], [{"i": 1, "n": 2}]),
     ),
     Case(
@@ -68,7 +68,7 @@ _REST = [
     Case("rest", "no total in an answer", _UNREADABLE, _rest({"rows": _page(1)}, **_BY_TOTAL)),
     Case(
         "rest", "a total of 5, then of 4",
-        "rejected: the server's total shrank between two pages: records were deleted, and others moved up unread",
+        "rejected: the server's total shrank between two pages: records were deleted, and unread ones moved up",
         _rest(_total(5, 1, 2), _total(4, 4, 5), size=2, **_BY_TOTAL),
     ),
     Case("rest", "a page of 1 record where 2 are full, until: short_page", "[1, 2, 3]",

@@ -21,14 +21,14 @@ from pyspark.sql import SparkSession
 
 from distcommit import Job
 from distcommit.constructs.registry.converter import MAX_UNKNOWN
-from distcommit.constructs.registry.schema_bounds import MAX_COLUMNS, MAX_NESTING
 from distcommit.engine.driver.run import RunResult
+from distcommit.formats.schema_bounds import MAX_COLUMNS, MAX_NESTING
 from tests.jobs.kafka_job import KafkaJob, kafka_job
 from tests.servers.hostile_registry import HostileRegistry, hostile_registry
 from tests.servers.registered_records import framed
 from tests.unit.constructs.registry.test_hostile_schemas import doubled
 from tests.unit.constructs.registry.test_protobuf_hostile import POLYGLOT, doubling
-from tests.unit.sources.test_avro_blocks import file_of
+from tests.unit.formats.test_avro_containers import file_of
 
 RECORDS = 50
 MAX_RUN_S = 60

@@ -120,9 +120,9 @@ def test_what_can_not_be_read_is_turned_away_with_its_reason(registry_server: Re
         b"\0\0\0": "has 3 bytes",
         b"\1" + good[0][1:]: "begins with byte 1",
         b"\0\xff\xff\xff\xff\0": "schema id is 4294967295",
-        framed(2_000_000_000, b"\0"): "does not know id 2000000000",
+        framed(2_000_000_000, b"\0"): "does not have id 2000000000",
         framed(wrong_kind, b"{}"): "of type JSON",
-        framed(recursive, b"\0"): "holds itself",
+        framed(recursive, b"\0"): "contains itself",
         good[1][:-1]: "a length is negative, or more",
         good[1] + b"\0": "bytes are left",
     }
@@ -169,7 +169,7 @@ def test_fail_fails_at_another_schema(registry_server: RegistryServer, topic: st
     new = avro_records(registry_server.url, topic, WIDER, [{**each, "n": 1} for each in VALUES])
     made = converter("avro", registry_server, schema={"subject": f"{topic}-value", "version": 1}, evolution="fail")
     assert converted(made, [old[0]]) == ([VALUES[:1]], {})
-    with pytest.raises(RecordError, match="another schema than the pinned one"):
+    with pytest.raises(RecordError, match="schema differs from the pinned schema"):
         converted(made, [old[0], new[0]])
 
 
@@ -230,7 +230,7 @@ def test_protobuf_compiled_from_its_text(registry_server: RegistryServer, topic:
     assert sorted(rejected) == [2, 3, 4, 5, 6]
     assert "no message of its type" in rejected[2]
     assert "it has no message 5" in rejected[3]
-    assert all("indexes are none" in rejected[row] for row in (4, 5, 6))
+    assert all("indexes are not valid" in rejected[row] for row in (4, 5, 6))
     orders = [{"id": 5, "note": None, "lines": [{"sku": "a", "count": 2}], "at": None}, empty]
     assert [*orders, dict.fromkeys(empty)] in pieces
     assert [{"sku": "a", "count": 2}] in pieces
@@ -302,8 +302,9 @@ def test_protobuf_pinned(registry_server: RegistryServer, topic: str) -> None:
 def test_protobuf_that_can_not_be_compiled_turns_its_records_away(
     registry_server: RegistryServer, topic: str, text: str
 ) -> None:
-    from distcommit.constructs.registry.client import FoundSchema, UnusableSchemaError
-    from distcommit.constructs.registry.protobuf_schema import schema_of
+    from distcommit.constructs.registry.client import FoundSchema
+    from distcommit.constructs.registry.protobuf.schema import schema_of
+    from distcommit.formats.schema_bounds import UnusableSchemaError
 
     with pytest.raises(UnusableSchemaError):
         schema_of(FoundSchema(1, "PROTOBUF", text, ()), None)
@@ -409,7 +410,7 @@ def test_wrong_credentials_and_unknown_certificates_are_told_without_the_secret(
     guard: GuardedRegistry,
 ) -> None:
     refused = converter("avro", guard.url, client=client_of(guard, "reader:wrong-secret"))
-    with pytest.raises(ConfigurationError, match="refuses this client") as caught:
+    with pytest.raises(ConfigurationError, match="rejects this client") as caught:
         converted(refused, [framed(1, b"")])
     assert "wrong-secret" not in str(caught.value)
     client = {key: value for key, value in client_of(guard, guard.credentials).items() if key != "ssl.ca.location"}
@@ -444,7 +445,7 @@ def test_settings_that_the_client_can_not_use_are_told_without_secrets(
     secret = tmp_path / "secret"
     secret.write_text("hunter2x")
     for key, value in (("basic.auth", "x"), ("timeout", f"${{file:{secret}}}"), ("ssl.ca.location", "/none")):
-        with pytest.raises(ConfigurationError, match="refuses its settings") as caught:
+        with pytest.raises(ConfigurationError, match="rejects its settings") as caught:
             converted(converter("avro", registry_server, client={key: value}), [framed(1, b"")])
         assert "hunter2x" not in str(caught.value)
     with pytest.raises(ConfigurationError, match="a secret's file can't be read"):
@@ -456,7 +457,7 @@ def test_settings_that_the_client_can_not_use_are_told_without_secrets(
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"evolution": "pin"}, "needs a schema"),
+        ({"evolution": "pin"}, "requires a schema"),
         ({"schema": {"subject": "a", "version": 1}}, "need a schema"),
         ({"schema": {"subject": "a", "version": 0}, "evolution": "pin"}, "greater than or equal to 1"),
         ({"registry": {"url": "ftp://x"}}, "should match pattern"),

@@ -133,7 +133,7 @@ def test_each_dataset_goes_by_its_policy_and_by_what_it_has_published(
         assert counted(read) == counted(united(files)) == [0] * 4 + [2] * 4, "a plain field that is new within others"
         rejected = ds.dataset(str(tmp_path / "output" / "_rejected" / diverts)).to_table()
         assert set(rejected["error_reason"].to_pylist()) == {
-            f"schema id {three} is not compatible with those before: id is string here, and int32 before"
+            f"schema id {three} is not compatible with earlier ones: id is string here, and int32 before"
         }
         code, log, _ = job.cli("log", "--dataset", evolves)
         assert any(f"avro of schemas {one}; {two}" in line["what"] for line in log["lines"]), log

@@ -142,7 +142,7 @@ def test_other_options_and_a_column_that_went_back_stop_a_dataset_until_the_comm
     path = spark_job(tmp_path, source)
     (tmp_path / "in" / "t0" / "b.parquet").unlink()
     put(tmp_path, "t0", "a.parquet", [1, 2], "anew")
-    assert "ends before what was read already" in problems(run(path, spark))
+    assert "ends before the stored position" in problems(run(path, spark))
     assert published(tmp_path) == Counter({("t0", 1, "a"): 1})
     assert shown(path) == ["set-watermark", str(path), "t0", "null"]
     subprocess.run([sys.executable, "-m", "distcommit", *shown(path)], check=True, capture_output=True)

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from distcommit.app.job_file.job_sections import RunLimits
-from distcommit.constructs.registry import client, converter, policy, schema_bounds
+from distcommit.constructs.registry import client, converter, policy
 from distcommit.core.support import nesting
+from distcommit.formats import schema_bounds
+from distcommit.formats.avro import containers
 from distcommit.pipeline.limits import watchdog
-from distcommit.sources.files import avro_blocks
 
 PAGE = (Path(__file__).parents[2] / "conf" / "security.md").read_text(encoding="utf-8")
 
@@ -29,8 +30,8 @@ PAGE = (Path(__file__).parents[2] / "conf" / "security.md").read_text(encoding="
             f"{policy.MAX_SCHEMAS:,}; {converter.MAX_UNKNOWN}",
         ),
         (
-            "a block of an Avro file, also unpacked; `fixed` types of a schema together",
-            f"{avro_blocks.MAX_BLOCK_BYTES >> 20} MiB; {nesting.MAX_FIXED_BYTES >> 10} KiB",
+            "a block of an Avro file, also unpacked, and its header; `fixed` types of a schema together",
+            f"{containers.MAX_BLOCK_BYTES >> 20} MiB; {nesting.MAX_FIXED_BYTES >> 10} KiB",
         ),
         (
             "a converter, a row checker or the fork, for one batch or schema",

@@ -1,4 +1,4 @@
-"""What the converters by a schema registry share: the registry's client, the wire format, and their decoders.
+"""Shared parts of the converters that use a schema registry: the client, the wire format, policies and decoders.
 
-Must not know which section of a job file asked. Start reading at `converter`, then `wire`, then `avro_schema`.
+Must not know which section of a job file asked. Start reading at `converter`, then `wire`, then `policy`.
 """

@@ -1,4 +1,4 @@
-"""What converters by a schema registry have in common: which schema a record names, and what is done with another."""
+"""Base of the converters that use a schema registry: find the decoder of each record's schema, apply the policy."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ from distcommit.constructs.registry.client import (
     Registry,
     RegistrySettings,
     UnknownSchemaError,
-    UnusableSchemaError,
+    check_size,
     usual_subject,
 )
 from distcommit.constructs.registry.decoded_rows import DecodedRows, last_schema, with_nulls
 from distcommit.constructs.registry.policy import DatasetEvolution, EvolutionSettings, KnownSchemas
-from distcommit.constructs.registry.schema_bounds import check_size
 from distcommit.constructs.registry.wire import Framed, split
 from distcommit.constructs.schemas.columns import Columns, field_of, unique_names
 from distcommit.constructs.settings import ConverterSettings, own_of
@@ -30,37 +29,35 @@ from distcommit.core.errors import ConfigurationError, DistcommitError, RecordEr
 from distcommit.core.foreign_errors import foreign_errors
 from distcommit.core.interfaces.constructs import Converted, KeptSchemas
 from distcommit.core.support.nesting import MOST_LEVELS, too_deep
+from distcommit.formats.schema_bounds import UnusableSchemaError
 
 SCHEMA_ID = b"schema_id"
-"""Key of the metadata of the Arrow schema that is made: the id of the registry's schema that the columns are of."""
+"""Metadata key of converted Arrow schemas; its value is the id of the registered schema."""
 MAX_UNKNOWN = 200
-"""Schema ids of one work unit that the registry does not know: it is asked for each of them."""
+"""Schema ids of one work unit that the registry does not have; each of them costs a request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """What messages have become.
-
-    Attributes:
-        records: one for each message that is named.
-        numbers: which messages these are; None: all, in order.
-        wrong: what is wrong with messages, by number. A record that is there for one of them means nothing.
-    """
+    """Decoded messages of one schema."""
 
     records: pa.RecordBatch
+    """One record per message in `numbers`."""
     numbers: NDArray[np.int64] | None
+    """Indices of the decoded messages; None for all of them, in order."""
     wrong: Mapping[int, str]
+    """Faults of messages by index. The record of a faulty message is meaningless."""
 
 
 class Decoder(Protocol):
-    """Decodes the messages of one schema."""
+    """Decoder of the messages of one schema."""
 
     @property
     def schema(self) -> pa.Schema:
-        """What it makes, with columns that may be null."""
+        """Schema of the decoded records; all columns may be null."""
 
     def decode(self, framed: Framed) -> Iterator[Decoded]:
-        """Records of the messages, in one piece for each schema."""
+        """Decode messages. Yield one piece per Arrow schema."""
 
 
 _KEEP = (
@@ -69,43 +66,41 @@ _KEEP = (
 
 
 class _Unknown(str):
-    """Why a schema id that the registry does not know has no decoder."""
+    """Reason why a schema id that the registry does not have has no decoder."""
 
     __slots__ = ()
 
 
 @dataclass(slots=True)
 class _Known:
-    """What was learned in this process: it is not sent to others.
-
-    `decoders`: by the ids of the schema and the one it is read by, if any; a text says why there is none. `pinned`: by
-    subject and version. `last`: the columns of the record before; `topic`: whose records they are; `policy`: its own;
-    `schemas`: those of its records.
-    """
+    """Caches and state of a converter in this process. They are not pickled."""
 
     registry: Registry
     policy: EvolutionSettings
+    """Policy of the current dataset."""
     decoders: dict[tuple[int, int], Decoder | str] = field(default_factory=dict)
+    """Decoders by the ids of the writer's schema and of the pinned one (0 without); a text says why there is none."""
     pinned: dict[tuple[str, int], FoundSchema] = field(default_factory=dict)
+    """Pinned schemas by subject and version."""
     last: pa.Schema | None = None
+    """Columns of the record before."""
     topic: str = ""
+    """Topic of the current dataset."""
     schemas: KnownSchemas = field(default_factory=KnownSchemas)
+    """Schemas of the dataset's records."""
     unknown: set[int] = field(default_factory=set)
+    """Schema ids of the work unit that the registry does not have."""
 
     def note_unknown(self, schema_id: int, registry: str) -> None:
-        """Count an id that the registry does not know.
-
-        Raises:
-            RecordError: if the records of the work unit have too many.
-        """
+        """Count an id that the registry does not have. Raises RecordError if the work unit has too many of them."""
         self.unknown.add(schema_id)
         if len(self.unknown) > MAX_UNKNOWN:
             raise RecordError(
-                "the records of a work unit name too many schema ids that the registry does not know",
+                "the records of a work unit have too many schema ids that the registry does not have",
                 registry=registry,
                 expected=f"at most {MAX_UNKNOWN}",
                 found=f"{len(self.unknown)}, the last one {schema_id}",
-                todo="see that it is the registry that the producers use, with all of its schemas",
+                todo="check that this is the producers' registry, with all of its schemas",
             )
 
 
@@ -117,23 +112,22 @@ class RegistryConverter(
     ignored_types=(cached_property,),
     populate_by_name=True,
 ):
-    """The section of a converter that a schema registry tells how to read a column.
+    """Converter of a column of messages whose schemas are in a schema registry.
 
-    A message's fields become columns behind the others, and may all be null: a null value has null in each, and the
-    columns of the record before it. If there was none in the work unit, it has those of the first record in its batch.
-    If that has none, it has those of the newest schema that records of the dataset are published with, else of the
-    topic's subject, as producers name it (`TOPIC-value`, or `-key`), or none if the registry knows no such subject.
-    Records of several schemas come in several pieces, in the order of their first records, whose Arrow schemas name the
-    registry's id in their metadata.
+    A message's fields become columns behind the other ones. All of them may be null. A null value has null in each
+    column, and the columns of the record before it. Without a record before it in the work unit, it has the columns of
+    the first record in its batch; else of the newest schema that is published for the dataset; else of the topic's
+    default subject (`TOPIC-value` or `TOPIC-key`); else none. Records of several schemas come in several pieces, in the
+    order of their first records. The Arrow schema's metadata has the registry's id.
 
-    Turned away is what is not in the wire format, or not of its schema, and what names a schema that the registry does
-    not know, or that has no columns: the registry is asked once for each id in a task.
+    Rejected are values that are not in the wire format or do not match their schema, and values whose schema is not in
+    the registry or has no columns. The registry is asked once per id in a task.
 
     Attributes:
-        registry: where schemas are.
-        datasets: policies of some datasets; the others have the one that stands beside.
-        column: the column that holds messages.
-        keep_column: whether it stays beside the fields.
+        registry: the schema registry.
+        datasets: policies of some datasets; all others have the policy of the converter itself.
+        column: the column that holds the messages.
+        keep_column: whether the column stays beside the fields.
     """
 
     kind: ClassVar[str]
@@ -152,43 +146,43 @@ class RegistryConverter(
 
     @abstractmethod
     def decoder(self, writer: FoundSchema, reader: FoundSchema | None) -> Decoder:
-        """What decodes messages of a schema, as they are or as the reader's schema wants them.
+        """Return the decoder of a schema's messages, as they are or as the reader's schema requires.
 
         Raises:
-            UnusableSchemaError: if there are no columns for it, or the two do not fit.
+            UnusableSchemaError: if the schema has no columns, or the two schemas do not fit.
         """
 
     def convert_columns(self, columns: Columns) -> Columns:
         field_of(columns, self.column, self.type, _is_binary, "binary")
-        kept = columns.beside(self.column, self.keep_column)
+        others = columns.beside(self.column, self.keep_column)
         if self.pinned is None or self.pinned.is_of_topic or self.datasets:
-            return Columns().with_known(kept.known)
-        return unique_names(kept.with_known([*kept.known, *self._pinned_decoder().schema]), self.type, _KEEP)
+            return Columns().with_known(others.known)
+        return unique_names(others.with_known([*others.known, *self._pinned_decoder().schema]), self.type, _KEEP)
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         field_of(batch.schema, self.column, self.type, _is_binary, "binary")
-        found = split(batch.column(self.column))
-        rejected = dict(found.rejected)
-        found_rows: list[DecodedRows] = []
-        for framed in found.framed:
+        messages = split(batch.column(self.column))
+        rejected = dict(messages.rejected)
+        all_rows: list[DecodedRows] = []
+        for framed in messages.framed:
             decoder = self._admitted(framed.schema_id)
             if isinstance(decoder, str):
                 rejected |= dict.fromkeys(framed.rows.tolist(), decoder)
                 continue
             for part, decoded in _decoded(decoder, framed):
                 rejected |= {int(part.rows[number]): reason for number, reason in decoded.wrong.items()}
-                found_rows.append(_placed(part, decoded))
-        known, decoded_rows = self._known, [each for each in found_rows if len(each.rows)]
-        made = with_nulls(decoded_rows, found.nulls, known.last, self._without_messages)
-        known.last = last_schema(decoded_rows) or (made[0].schema if made else known.last)
-        for number, each in enumerate(made or [DecodedRows.of_nulls(self._without_messages(), found.nulls)]):
+                all_rows.append(_placed(part, decoded))
+        state, decoded_rows = self._known, [each for each in all_rows if len(each.rows)]
+        pieces = with_nulls(decoded_rows, messages.nulls, state.last, self._without_messages)
+        state.last = last_schema(decoded_rows) or (pieces[0].schema if pieces else state.last)
+        for number, each in enumerate(pieces or [DecodedRows.of_nulls(self._without_messages(), messages.nulls)]):
             yield self._joined(batch, each, {} if number else rejected)
 
     def begin_work_unit(self, dataset_urn: str) -> None:
-        known = self._known
-        known.last, known.schemas, known.unknown = None, KnownSchemas(), set()
-        known.topic = dataset_urn.partition("@")[0]  # a dataset may be a partition of it
-        known.policy = own_of(known.topic, self.datasets) or self
+        state = self._known
+        state.last, state.schemas, state.unknown = None, KnownSchemas(), set()
+        state.topic = dataset_urn.partition("@")[0]  # a dataset may be a partition of it
+        state.policy = own_of(state.topic, self.datasets) or self
 
     def keep_schemas(self, kept: KeptSchemas) -> None:
         self._known.schemas.of_run.kept = kept
@@ -200,38 +194,38 @@ class RegistryConverter(
         return tuple(self._known.schemas.ids)
 
     def close(self) -> None:
-        known: _Known | None = self.__dict__.get("_known")
-        if known is not None:
-            known.registry.close()
-            known.decoders = {key: found for key, found in known.decoders.items() if not isinstance(found, str)}
+        state: _Known | None = self.__dict__.get("_known")
+        if state is not None:
+            state.registry.close()
+            state.decoders = {key: decoder for key, decoder in state.decoders.items() if not isinstance(decoder, str)}
 
     def _reader(self) -> FoundSchema | None:
-        """The pinned schema."""
-        known, pinned = self._known, self._known.policy.pinned
+        """Return the pinned schema of the current dataset, if there is one."""
+        state, pinned = self._known, self._known.policy.pinned
         if pinned is None:
             return None
-        asked = pinned.subject_of(known.topic, self.column), pinned.version
-        if asked not in known.pinned:
+        version = pinned.subject_of(state.topic, self.column), pinned.version
+        if version not in state.pinned:
             try:
-                found = known.registry.version(*asked)
-                self._check_kind(found)
+                schema = state.registry.version(*version)
+                self._check_kind(schema)
             except (UnknownSchemaError, UnusableSchemaError) as error:
                 raise self._wrong_pin(str(error)) from error
-            known.pinned[asked] = found
-        return known.pinned[asked]
+            state.pinned[version] = schema
+        return state.pinned[version]
 
     def _pinned_decoder(self) -> Decoder:
         reader = self._reader()
-        found = self._decoder(reader.schema_id) if reader is not None else ""
-        if isinstance(found, str):
-            raise self._wrong_pin(found)
-        return found
+        decoder = self._decoder(reader.schema_id) if reader is not None else ""
+        if isinstance(decoder, str):
+            raise self._wrong_pin(decoder)
+        return decoder
 
     def _admitted(self, schema_id: int) -> Decoder | str:
-        """What decodes messages of a schema, or why they are turned away.
+        """Return the decoder of a schema's messages, or the reason why they are rejected.
 
         Raises:
-            RecordError: if the work unit is to fail.
+            RecordError: if the policy fails the work unit.
         """
         policy, schemas, reader = self._known.policy, self._known.schemas, self._reader()
         if reader is not None and reader.schema_id not in schemas.ids:
@@ -240,7 +234,7 @@ class RegistryConverter(
             if reader is None:
                 schemas.require(schema_id, self.registry.url)
             else:
-                KnownSchemas([reader.schema_id]).require(schema_id, self.registry.url, "the pinned one")
+                KnownSchemas([reader.schema_id]).require(schema_id, self.registry.url, "the pinned schema")
         decoder = self._decoder(schema_id)
         if isinstance(decoder, str) or policy.evolution != "evolve":
             return decoder
@@ -251,36 +245,36 @@ class RegistryConverter(
         return None if isinstance(decoder, str) else decoder.schema
 
     def _decoder(self, schema_id: int) -> Decoder | str:
-        """What decodes messages of a schema, or why nothing can."""
-        known, reader = self._known, self._reader()
+        """Return the decoder of a schema's messages, or the reason why there is none."""
+        state, reader = self._known, self._reader()
         key = schema_id, reader.schema_id if reader is not None else 0
-        if key not in known.decoders:
+        if key not in state.decoders:
             try:
-                writer = known.registry.schema(schema_id)
+                writer = state.registry.schema(schema_id)
                 self._check_kind(writer)
-                made: Decoder | str = _checked(self._made(writer, reader))
+                decoder: Decoder | str = _checked(self._made(writer, reader))
             except UnknownSchemaError as error:
-                made = _Unknown(error)
+                decoder = _Unknown(error)
             except UnusableSchemaError as error:
-                made = f"schema id {schema_id}: {error}"
-            known.decoders[key] = made
-        if isinstance(known.decoders[key], _Unknown):
-            known.note_unknown(schema_id, self.registry.url)
-        return known.decoders[key]
+                decoder = f"schema id {schema_id}: {error}"
+            state.decoders[key] = decoder
+        if isinstance(state.decoders[key], _Unknown):
+            state.note_unknown(schema_id, self.registry.url)
+        return state.decoders[key]
 
     def _made(self, writer: FoundSchema, reader: FoundSchema | None) -> Decoder:
-        """A decoder. Whatever its making raises belongs to the schema, but for errors of the environment."""
+        """Create a decoder. Every error but those of the environment belongs to the schema."""
         try:
             with foreign_errors():
                 return self.decoder(writer, reader)
         except (DistcommitError, UnusableSchemaError):
             raise
         except Exception as error:
-            raise UnusableSchemaError(f"its decoder can't be made: {error_text(error, 500)}") from error
+            raise UnusableSchemaError(f"its decoder can't be created: {error_text(error, 500)}") from error
 
     def _check_kind(self, found: FoundSchema) -> None:
         if found.kind != self.kind:
-            raise UnusableSchemaError(f"it is of type {found.kind}, and the converter's is {self.kind}")
+            raise UnusableSchemaError(f"it is of type {found.kind}; the converter requires {self.kind}")
         check_size(found)
 
     def _wrong_pin(self, found: str) -> ConfigurationError:
@@ -295,40 +289,39 @@ class RegistryConverter(
         )
 
     def _beside(self, schema: pa.Schema, made: pa.Schema) -> pa.Schema:
-        kept = Columns.of(schema).beside(self.column, self.keep_column)
-        return unique_names(Columns.of(pa.schema([*kept.known, *made], made.metadata)), self.type, _KEEP).known
+        others = Columns.of(schema).beside(self.column, self.keep_column)
+        return unique_names(Columns.of(pa.schema([*others.known, *made], made.metadata)), self.type, _KEEP).known
 
     def _without_messages(self) -> pa.Schema:
-        """The columns of nulls where no message came before."""
+        """Return the columns of null values that no message precedes."""
         return self._pinned_decoder().schema if self._known.policy.pinned else self._known.last or self._newest()
 
     def _newest(self) -> pa.Schema:
-        """The columns of the newest schema of what is published, or else of the topic's, as far as the registry knows
-        one by its usual name."""
-        for known in reversed(self._known.schemas.ids):
-            if (columns := self._columns_of(known)) is not None:
+        """Return the columns of the newest published schema, else of the topic's default subject, else none."""
+        for schema_id in reversed(self._known.schemas.ids):
+            if (columns := self._columns_of(schema_id)) is not None:
                 return columns
         topic = self._known.topic
         if not topic:
             return pa.schema([])
         try:
-            found = self._known.registry.latest(usual_subject(topic, self.column))
+            newest = self._known.registry.latest(usual_subject(topic, self.column))
         except (UnknownSchemaError, UnusableSchemaError):
             return pa.schema([])
-        decoder = self._decoder(found.schema_id)
+        decoder = self._decoder(newest.schema_id)
         return pa.schema([]) if isinstance(decoder, str) else decoder.schema
 
     def _joined(self, batch: pa.RecordBatch, decoded: DecodedRows, rejected: Mapping[int, str]) -> Converted:
-        """Decoded messages beside the other columns."""
+        """Return decoded messages beside the other columns."""
         schema, rows = self._beside(batch.schema, decoded.schema), decoded.rows
-        kept = batch if self.keep_column else batch.drop_columns([self.column])
-        taken = kept if len(rows) == batch.num_rows else kept.take(pa.array(rows))
+        others = batch if self.keep_column else batch.drop_columns([self.column])
+        taken = others if len(rows) == batch.num_rows else others.take(pa.array(rows))
         records = pa.RecordBatch.from_arrays([*taken.columns, *decoded.columns], schema=schema)
         return Converted(records, pa.array(rows, pa.int64()), rejected)
 
 
 def _placed(framed: Framed, decoded: Decoded) -> DecodedRows:
-    """Decoded messages with their rows, without those that are wrong."""
+    """Return decoded messages with their rows, without faulty ones."""
     records, rows = decoded.records, framed.rows
     rows = rows if decoded.numbers is None else rows[decoded.numbers]
     if decoded.wrong:
@@ -340,8 +333,10 @@ def _placed(framed: Framed, decoded: Decoded) -> DecodedRows:
 
 
 def _decoded(decoder: Decoder, framed: Framed) -> Iterator[tuple[Framed, Decoded]]:
-    """What the decoder makes of messages, or, where it fails, of each half by itself, down to single ones. Whatever it
-    raises for a single message belongs to that message, but for errors of the environment."""
+    """Decode messages. If the decoder raises, decode each half by itself, down to single messages.
+
+    Every error of a single message rejects that message, but errors of the environment are raised.
+    """
     waiting = [framed]
     while waiting:
         part = waiting.pop()
@@ -350,20 +345,20 @@ def _decoded(decoder: Decoder, framed: Framed) -> Iterator[tuple[Framed, Decoded
                 pieces = [*decoder.decode(part)]
         except DistcommitError:
             raise
-        except Exception as error:  # noqa: BLE001 - of a decoder or a library, whatever it is
+        except Exception as error:  # noqa: BLE001 - of any decoder or library
             half = len(part.rows) // 2
             if half:
                 waiting += [part.only(slice(half, None)), part.only(slice(0, half))]
                 continue
-            wrong = {0: f"its decoder fails at it: {error_text(error, 500)}"}
+            wrong = {0: f"its decoder fails: {error_text(error, 500)}"}
             pieces = [Decoded(pa.RecordBatch.from_pylist([], schema=decoder.schema), np.empty(0, np.int64), wrong)]
         yield from ((part, each) for each in pieces)
 
 
 def _checked(decoder: Decoder) -> Decoder:
-    """The same, if what it makes can be stored. Raises UnusableSchemaError."""
+    """Return the decoder if its records can be stored. Raises UnusableSchemaError otherwise."""
     if column := too_deep(decoder.schema):
-        raise UnusableSchemaError(f"field {column} has more than {MOST_LEVELS} levels, which no file could hold")
+        raise UnusableSchemaError(f"field {column} has more than {MOST_LEVELS} levels, more than files can store")
     return decoder
 
 

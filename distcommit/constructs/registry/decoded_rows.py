@@ -1,4 +1,4 @@
-"""Decoded messages with their rows, and nulls put among them in source order."""
+"""Decoded messages with their rows, and null values merged among them in source order."""
 
 from __future__ import annotations
 
@@ -13,17 +13,14 @@ from distcommit.constructs.registry.wire import Indices
 
 @dataclass(frozen=True, slots=True)
 class DecodedRows:
-    """Decoded messages of one schema.
-
-    Attributes:
-        columns: as long as `rows`.
-        schema: of the columns.
-        rows: of the batch that the messages are of, ascending.
-    """
+    """Decoded messages of one schema."""
 
     columns: Sequence[pa.Array]
+    """Columns of as many values as `rows`."""
     schema: pa.Schema
+    """Schema of the columns."""
     rows: Indices
+    """Rows of the messages in the batch, ascending."""
 
     @classmethod
     def of_nulls(cls, schema: pa.Schema, rows: Indices) -> DecodedRows:
@@ -31,7 +28,7 @@ class DecodedRows:
         return cls([pa.nulls(len(rows), each.type) for each in schema], schema, rows)
 
     def with_nulls(self, nulls: Indices) -> DecodedRows:
-        """Return the same with rows of nulls where they belong."""
+        """Return these rows with rows of nulls merged in by row."""
         if not len(nulls):
             return self
         rows = np.concatenate([self.rows, nulls])
@@ -53,8 +50,8 @@ def with_nulls(
     Args:
         decoded: messages of a batch by schema, none of them empty.
         nulls: rows without a message, ascending.
-        before: the schema of the last message before the batch, which nulls at the beginning have. If None, they have
-            that of the first message in the batch.
+        before: the schema of the last message before the batch, for nulls at the batch's start. If None, they get the
+            schema of the first message in the batch.
         otherwise: returns the schema of nulls if there is no message at all.
     """
     if not len(nulls):
@@ -71,7 +68,7 @@ def with_nulls(
         else [int(owners[0])]
     )
     owner = np.where(place < 0, alike[0] if alike else -1, owners[place])
-    made = [each.with_nulls(nulls[owner == number]) for number, each in enumerate(decoded)]
+    pieces = [each.with_nulls(nulls[owner == number]) for number, each in enumerate(decoded)]
     if before is not None and (owner < 0).any():
-        made.append(DecodedRows.of_nulls(before, nulls[owner < 0]))
-    return made
+        pieces.append(DecodedRows.of_nulls(before, nulls[owner < 0]))
+    return pieces

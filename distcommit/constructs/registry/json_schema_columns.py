@@ -1,4 +1,4 @@
-"""JSON schemas of a registry as Arrow columns.
+"""Arrow columns of registered JSON schemas.
 
 | JSON schema | Arrow |
 | --- | --- |
@@ -6,9 +6,9 @@
 | integer, number, boolean | int64, float64, bool |
 | array of items; object of properties; object of additionalProperties alone | list; struct; map |
 | `type: [X, "null"]`, oneOf or anyOf of null and X | X |
-| `$ref`, into the schema or one that it refers to | what is there |
-| const, enum without a type | the type of the values, if they have one |
-| several types, allOf, what is recursive, and what says no type | string: the value as JSON text |
+| `$ref`, into the schema or one that it refers to | the type of the target |
+| const, enum without a type | the type of the values, if it is one type |
+| several types, allOf, recursive schemas, schemas without a type | string: the value as JSON text |
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from referencing import Resource as Reference
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT7
 
-from distcommit.constructs.registry.client import FoundSchema, UnusableSchemaError
-from distcommit.constructs.registry.schema_bounds import Expansion
+from distcommit.constructs.registry.client import FoundSchema
 from distcommit.constructs.schemas.column_types import JSON_TEXT
+from distcommit.formats.schema_bounds import Expansion, UnusableSchemaError
 
 _SCALARS = {"string": pa.string(), "integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
 _FORMATS = {"date": pa.date32(), "date-time": pa.timestamp("us", "UTC")}
@@ -33,16 +33,15 @@ _OF_VALUES = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.b
 
 
 def columns_of(found: FoundSchema) -> tuple[pa.Schema, frozenset[str]]:
-    """The columns of an object schema, and the names of those that have a value in each message: which are required,
-    and may not be null.
+    """Return the columns of an object schema, and the names of columns that are required and must not be null.
 
     Raises:
-        UnusableSchemaError: if there is no column for something, with its place; if it is no schema of an object.
+        UnusableSchemaError: if a field has no column, or the schema is not an object's.
     """
     try:
         return _columns_of(found)
-    except (AttributeError, TypeError, RecursionError) as error:  # such as a number in the place of a list
-        raise UnusableSchemaError(f"it is no JSON schema: {error}") from error
+    except (AttributeError, TypeError, RecursionError) as error:  # such as a number instead of a list
+        raise UnusableSchemaError(f"it is not a JSON schema: {error}") from error
 
 
 def _columns_of(found: FoundSchema) -> tuple[pa.Schema, frozenset[str]]:
@@ -50,32 +49,29 @@ def _columns_of(found: FoundSchema) -> tuple[pa.Schema, frozenset[str]]:
         contents = {name: json.loads(text) for name, text in found.references}
         root = json.loads(found.text)
     except ValueError as error:
-        raise UnusableSchemaError(f"it is no JSON: {error}") from error
+        raise UnusableSchemaError(f"it is not JSON: {error}") from error
     if not isinstance(root, dict):
-        raise UnusableSchemaError("it is no JSON schema of an object")
+        raise UnusableSchemaError("it is not a JSON schema of an object")
     resources = [(name, Reference.from_contents(each, DRAFT7)) for name, each in contents.items()]
     registry = Registry().with_resources([*resources, ("", Reference.from_contents(root, DRAFT7))])
     resolver = registry.resolver(root.get("$id", "") if root.get("$id") in contents else "")
     types = _Types(Expansion())
-    made, _ = types.of(root, resolver, "")
-    if not pa.types.is_struct(made):
-        raise UnusableSchemaError("it is no JSON schema of an object with properties")
+    root_type, _ = types.of(root, resolver, "")
+    if not pa.types.is_struct(root_type):
+        raise UnusableSchemaError("it is not a JSON schema of an object with properties")
     properties = root.get("properties", {})
     required = [name for name in root.get("required", ()) if name in properties]
-    return pa.schema(list(made)), frozenset(n for n in required if not types.of(properties[n], resolver, n)[1])
+    return pa.schema(list(root_type)), frozenset(n for n in required if not types.of(properties[n], resolver, n)[1])
 
 
 @dataclass(slots=True)
 class _Types:
-    """Types of one schema.
-
-    Attributes:
-        expansion: counts its columns.
-        within: what stands around a schema, by identity: what is found in itself is recursive.
-    """
+    """Types of one schema."""
 
     expansion: Expansion
+    """Counter of its columns."""
     within: list[int] = field(default_factory=list)
+    """Identities of the schemas around the current one, to find recursion."""
 
     def of(self, schema: Any, resolver: Any, path: str) -> tuple[pa.DataType, bool]:
         """Return the type, and whether null is allowed."""
@@ -100,8 +96,8 @@ class _Types:
                 some = [each for each in schema[key] if not isinstance(each, dict) or each.get("type") != "null"]
                 if len(some) != 1 or "properties" in schema:
                     return JSON_TEXT, True
-                made, nullable = self.of(some[0], resolver, path)
-                return made, nullable or len(schema[key]) > 1
+                inner, nullable = self.of(some[0], resolver, path)
+                return inner, nullable or len(schema[key]) > 1
         kinds = schema.get("type", [])
         kinds = [kinds] if isinstance(kinds, str) else list(kinds)
         some = [each for each in kinds if each != "null"]
@@ -120,21 +116,22 @@ class _Types:
             properties = schema.get("properties")
             if properties:
                 below = {n: self.of(each, resolver, f"{path}.{n}".lstrip(".")) for n, each in properties.items()}
-                return pa.struct([(name, made) for name, (made, _) in below.items()])
+                return pa.struct([(name, kind_below) for name, (kind_below, _) in below.items()])
             return pa.map_(pa.string(), self.of(schema.get("additionalProperties"), resolver, f"{path}.*")[0])
         if kind == "string":
             return _FORMATS.get(schema.get("format", ""), pa.string())
         if kind not in _SCALARS:
-            raise UnusableSchemaError(f"{path or 'it'} is of a type that is not known: {kind!r:.100}")
+            raise UnusableSchemaError(f"{path or 'it'} is of an unknown type: {kind!r:.100}")
         return _SCALARS[kind]
 
 
 def check_readable(writer: pa.Schema, reader: pa.Schema, required: frozenset[str]) -> None:
-    """That messages of one schema can be read as another: what both have is of one type, or an integer read as a
-    number, and what is required is there.
+    """Require that messages of one schema can be read as another.
+
+    Fields that both have must be of one type, or an integer read as a number. Required fields must exist.
 
     Raises:
-        UnusableSchemaError: else, naming the field.
+        UnusableSchemaError: if they can't, with the field.
     """
     for each in reader:
         index = writer.get_field_index(each.name)
@@ -143,8 +140,8 @@ def check_readable(writer: pa.Schema, reader: pa.Schema, required: frozenset[str
                 raise UnusableSchemaError(f"it has no {each.name}, which the pinned schema requires")
             continue
         if not _fits(writer.field(index).type, each.type):
-            found = writer.field(index).type
-            raise UnusableSchemaError(f"{each.name} is {found}, and {each.type} in the pinned schema")
+            written = writer.field(index).type
+            raise UnusableSchemaError(f"{each.name} is {written}, and {each.type} in the pinned schema")
 
 
 def _fits(writer: pa.DataType, reader: pa.DataType) -> bool:

@@ -1,4 +1,4 @@
-"""What is done with another schema than a dataset's records were of: the policy, and what it rests on."""
+"""Policies for records whose schema differs from the dataset's earlier ones, and the schemas that a dataset has met."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from distcommit.core.errors import RecordError
 from distcommit.core.interfaces.constructs import KeptSchemas
 from distcommit.core.support.nesting import MAX_COLUMNS
 
-_REASONS_TOLD = 3
+_MAX_REASONS = 3
 MAX_SCHEMAS = 1_000
 """Schemas that the records of one dataset may have."""
 
 
 class EvolutionSettings(BaseModel, frozen=True, extra="forbid", populate_by_name=True):
-    """A policy.
+    """The policy for schemas that differ from earlier ones.
 
     Attributes:
-        pinned: the one that `pin` reads by, and that `fail` keeps to; `schema` in a job file.
-        evolution: `evolve` takes each schema that is compatible with those before, as its writer has it; `pin` reads
-            all as the pinned one has it, and rejects what does not fit; `fail` fails the work unit at any other schema
-            than the pinned one, or without that than those of the records before.
-        on_incompatible: of `evolve`, what becomes of records whose schema is not compatible: they are rejected
-            (`reject`: as `on_rejected` says), fail the work unit (`fail`), or are taken as they come (`accept`).
+        pinned: the pinned schema, `schema` in a job file. `pin` reads all records by it; `fail` accepts no other.
+        evolution: `evolve` accepts each schema that is compatible with the earlier ones, as its writer has it. `pin`
+            reads all records as the pinned schema, and rejects those that do not fit. `fail` fails the work unit at a
+            schema that is neither the pinned one nor, without a pinned one, that of earlier records.
+        on_incompatible: for `evolve`: records whose schema is not compatible are rejected (`reject`, as `on_rejected`
+            says), fail the work unit (`fail`), or are accepted (`accept`).
     """
 
     pinned: PinnedSchema | None = Field(default=None, alias="schema")
@@ -39,11 +39,13 @@ class EvolutionSettings(BaseModel, frozen=True, extra="forbid", populate_by_name
     @model_validator(mode="after")
     def _settings_go_together(self) -> EvolutionSettings:
         if self.evolution == "pin" and self.pinned is None:
-            raise ValueError("evolution: pin needs a schema (subject and version)")
+            raise ValueError("evolution: pin requires a schema (subject and version)")
         if self.evolution == "evolve" and self.pinned is not None:
-            raise ValueError("evolution: pin and fail need a schema, and evolve takes each as it comes: leave one out")
+            raise ValueError("schema must only be set with evolution: pin or fail, not with evolve; remove it")
         if self.evolution != "evolve" and "on_incompatible" in self.model_fields_set:
-            raise ValueError(f"on_incompatible is of evolution: evolve, and this is {self.evolution}")
+            raise ValueError(
+                f"on_incompatible must only be set with evolution: evolve, not {self.evolution}; remove it"
+            )
         return self
 
 
@@ -51,7 +53,7 @@ class DatasetEvolution(EvolutionSettings, frozen=True, extra="forbid", populate_
     """The policy of some datasets.
 
     Attributes:
-        match: their topics, with `*` and `?`; the first that matches holds.
+        match: pattern of their topics, with `*` and `?`. The first policy that matches a topic is used.
     """
 
     match: str = Field(min_length=1)
@@ -59,104 +61,103 @@ class DatasetEvolution(EvolutionSettings, frozen=True, extra="forbid", populate_
 
 @dataclass(slots=True)
 class SchemasOfRun:
-    """Schemas that work units of a dataset have met in this run and that are not published, in one order for all that
-    read the dataset: each is put where the others find it before a record is taken by it.
+    """Unpublished schemas that work units of a dataset have met in this run, in one order for all of them.
 
-    Attributes:
-        kept: where; None: each work unit by itself.
-        ids: those that are known to be there.
+    A schema is stored where the other work units find it before any record is accepted by it.
     """
 
     kept: KeptSchemas | None = None
+    """The shared store; None if the work unit is on its own."""
     ids: list[int] = field(default_factory=list)
+    """Ids that are known to be stored."""
     _number: int = 0
 
     def put(self, schema_id: int) -> bool:
-        """Puts a schema behind those that are known.
+        """Store a schema after the known ones.
 
         Returns:
-            whether it is there now; else another work unit was first, and its schema is known from now on.
+            Whether it is stored. If False, another work unit was first, and its schema is in `ids` now.
         """
         if self.kept is None or schema_id in self.ids:
             return True
-        self._number, found = self.kept.put_next(self._number, {"id": schema_id})
-        self.ids.append(found["id"])
+        self._number, stored = self.kept.put_next(self._number, {"id": schema_id})
+        self.ids.append(stored["id"])
         return self.ids[-1] == schema_id
 
 
 @dataclass(slots=True)
 class KnownSchemas:
-    """The schemas of a dataset's records, those that came first in front.
+    """The schemas of a dataset's records, oldest first.
 
-    The newest decides: what comes has to be compatible with it, and with those before as far as these are themselves.
-    So a person who lets an incompatible one in (`accept`) moves on to it. One that is known is never looked at again.
-
-    Attributes:
-        ids: theirs.
-        refused: others that were met, and why they are turned away.
-        of_run: those that other work units meet, beside which what comes has to go, too.
+    A new schema must be compatible with the newest one, and with older ones that are compatible with the newest
+    themselves. If an operator accepts an incompatible schema (`accept`), it is the newest from then on. A schema that
+    was admitted is not compared again.
     """
 
     ids: list[int] = field(default_factory=list)
+    """Ids of the schemas."""
     refused: dict[int, str] = field(default_factory=dict)
+    """Rejection reasons of other schemas, by id."""
     of_run: SchemasOfRun = field(default_factory=SchemasOfRun)
+    """Schemas of other work units of this run; a new schema must be compatible with them, too."""
     _merged: tuple[tuple[int, ...], pa.Schema | None] = ((), None)
 
     def admit(
         self, schema_id: int, schema: pa.Schema, of: Callable[[int], pa.Schema | None], policy: EvolutionSettings
     ) -> str:
-        """Takes a schema in, or says why its records are turned away.
+        """Admit a schema, or return the reason why its records are rejected.
 
         Args:
-            schema_id: its id.
-            schema: the columns that it has.
-            of: the columns of a known one; None if they can't be had any more.
-            policy: `evolve`.
+            schema_id: id of the schema.
+            schema: its columns.
+            of: returns the columns of a known schema; None if the registry does not have it any more.
+            policy: a policy of `evolve`.
 
         Raises:
-            RecordError: if the work unit is to fail.
+            RecordError: if the policy fails the work unit.
         """
         if schema_id in self.ids:
             return ""
         if len(self.ids) >= MAX_SCHEMAS:
             self.refused.setdefault(
-                schema_id, f"schema id {schema_id}: records of the dataset have {MAX_SCHEMAS} schemas, the most allowed"
+                schema_id,
+                f"schema id {schema_id}: the dataset's records have {MAX_SCHEMAS} schemas, the limit",
             )
         while schema_id not in self.refused:
             reasons = () if policy.on_incompatible == "accept" else self._reasons(schema, of)
             if not reasons:
                 if policy.on_incompatible != "accept" and not self.of_run.put(schema_id):
-                    continue  # another work unit was first: also beside that one?
+                    continue  # another work unit was first: compare with its schema, too
                 self.ids.append(schema_id)
                 return ""
-            more = f", and {len(reasons) - _REASONS_TOLD} more" if len(reasons) > _REASONS_TOLD else ""
-            said = f"{'; '.join(reasons[:_REASONS_TOLD])}{more}"
+            more = f", and {len(reasons) - _MAX_REASONS} more" if len(reasons) > _MAX_REASONS else ""
+            summary = f"{'; '.join(reasons[:_MAX_REASONS])}{more}"
             if policy.on_incompatible == "fail":
                 raise RecordError(
-                    "a record's schema is not compatible with those before, and on_incompatible is fail",
-                    expected=f"one that is compatible with schema id {self._all()[-1]}",
-                    found=f"schema id {schema_id}: {said}",
-                    todo="look at what the producer has changed; `accept` takes it as it comes",
+                    "a record's schema is not compatible with earlier ones, and on_incompatible is fail",
+                    expected=f"a schema compatible with schema id {self._all()[-1]}",
+                    found=f"schema id {schema_id}: {summary}",
+                    todo="check the change in the producer; to accept the schema, set on_incompatible: accept",
                 )
-            self.refused[schema_id] = f"schema id {schema_id} is not compatible with those before: {said}"
+            self.refused[schema_id] = f"schema id {schema_id} is not compatible with earlier ones: {summary}"
         return self.refused[schema_id]
 
-    def require(self, schema_id: int, registry: str, they: str = "those before") -> None:
-        """Makes sure that it is one of those that are known; the first one is. `they`: what these are, in words.
+    def require(self, schema_id: int, registry: str, they: str = "the earlier ones") -> None:
+        """Require that a schema is known. The first schema of all is. `they` names the known schemas in messages.
 
         Raises:
-            RecordError: if it is another one.
+            RecordError: if it is not.
         """
         if not self.ids:
             self.of_run.put(schema_id)
-        known = self.ids or self.of_run.ids[:1]
-        if known and schema_id not in known:
+        accepted = self.ids or self.of_run.ids[:1]
+        if accepted and schema_id not in accepted:
             raise RecordError(
-                f"a record is of another schema than {they}, and evolution is fail",
+                f"a record's schema differs from {they}, and evolution is fail",
                 registry=registry,
-                expected=f"schema id {', '.join(map(str, known))}",
+                expected=f"schema id {', '.join(map(str, accepted))}",
                 found=f"schema id {schema_id}",
-                todo="look at what the producer has changed, then pin that version, or let it evolve",
+                todo="check the change in the producer, then pin the new version or set evolution: evolve",
             )
         if not self.ids:
             self.ids.append(schema_id)
@@ -170,11 +171,11 @@ class KnownSchemas:
             return ()
         both = compared(merged, schema)
         if both.merged is not None and len(both.merged) > MAX_COLUMNS:
-            return (f"together with those before it has more than {MAX_COLUMNS} columns, the most allowed",)
+            return (f"together with the earlier schemas it has more than {MAX_COLUMNS} columns, which is the limit",)
         return both.reasons
 
     def _known_columns(self, of: Callable[[int], pa.Schema | None]) -> pa.Schema | None:
-        """Return the columns of all known schemas together. What was joined before is not joined again."""
+        """Return the columns of all known schemas together. Schemas that were merged before are not merged again."""
         known = tuple(self._all())
         before, merged = self._merged
         is_whole = bool(before) and set(before) <= set(known)
@@ -182,7 +183,7 @@ class KnownSchemas:
             if each not in before and is_whole and (columns := of(each)) is not None:
                 merged = columns if merged is None else compared(merged, columns).merged
                 is_whole = merged is not None
-        if not is_whole:  # the first time, and where an incompatible one was let in: the newest decides
+        if not is_whole:  # the first time, or an incompatible schema was accepted: the newest decides
             merged = None
             for each in reversed(known):
                 merged = _joined(of(each), merged)
@@ -191,7 +192,7 @@ class KnownSchemas:
 
 
 def _joined(columns: pa.Schema | None, merged: pa.Schema | None) -> pa.Schema | None:
-    """Return both together; the newer, `merged`, where they don't go together."""
+    """Return both together; if they are not compatible, the newer one, `merged`."""
     if columns is None or merged is None:
         return merged if columns is None else columns
     joined = compared(columns, merged).merged

@@ -1,4 +1,4 @@
-"""Confluent's wire format: a byte 0, the id of a schema in four bytes, and the message.
+"""Confluent's wire format: a byte 0, the schema id in four bytes, and the message.
 
 Source: Confluent Platform, Formats, Serializers and Deserializers: Wire format.
 """
@@ -13,26 +13,31 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 HEADER_BYTES = 5
-MOST_ID = 2**31 - 1
+MAX_ID = 2**31 - 1
 Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Framed:
-    """Messages of one schema: bytes, where each begins and ends in them, and its row in the batch, ascending."""
+    """Messages of one schema."""
 
     schema_id: int
+    """Id of the schema in the registry."""
     data: NDArray[np.uint8]
+    """Bytes of the whole column."""
     begin: Indices
+    """Offset of each message in `data`."""
     end: Indices
+    """Offset of the end of each message in `data`."""
     rows: Indices
+    """Row of each message in the batch, ascending."""
 
-    def only(self, which: slice) -> Framed:
-        """Some of the messages."""
-        return Framed(self.schema_id, self.data, self.begin[which], self.end[which], self.rows[which])
+    def only(self, part: slice) -> Framed:
+        """Return some of the messages."""
+        return Framed(self.schema_id, self.data, self.begin[part], self.end[part], self.rows[part])
 
     def messages(self) -> pa.Array:
-        """The messages as binary."""
+        """Return the messages as a binary column."""
         offsets = np.empty(2 * len(self.rows), np.int32)
         offsets[0::2], offsets[1::2] = self.begin, self.end
         if not len(offsets):
@@ -45,21 +50,18 @@ class Framed:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A column by the schemas that its values name.
-
-    Attributes:
-        framed: by schema id, in the order of their first rows.
-        nulls: rows without a value.
-        rejected: why others are not in this format, by row.
-    """
+    """A column split by the schema ids of its values."""
 
     framed: tuple[Framed, ...]
+    """Messages by schema id, in the order of their first rows."""
     nulls: Indices
+    """Rows without a value."""
     rejected: dict[int, str]
+    """Reasons why values are not in this format, by row."""
 
 
 def split(column: pa.Array) -> Split:
-    """The messages of a binary column, by the schemas that they name."""
+    """Split a binary column by schema ids."""
     if pa.types.is_large_binary(column.type):
         column = column.cast(pa.binary())
     offsets = np.frombuffer(column.buffers()[1], np.int32, len(column) + 1, 4 * column.offset) if len(column) else None
@@ -73,10 +75,10 @@ def split(column: pa.Array) -> Split:
     if header is None:
         return Split((), np.flatnonzero(null), dict(_wrong(column, np.flatnonzero(~null))))
     ids = header[:, 1:].astype(np.int64) @ np.array([1 << 24, 1 << 16, 1 << 8, 1])
-    good = long_enough & (header[:, 0] == 0) & (ids <= MOST_ID)
+    good = long_enough & (header[:, 0] == 0) & (ids <= MAX_ID)
     framed = []
-    found, first = np.unique(ids[good], return_index=True)
-    for schema_id in found[np.argsort(first)]:
+    schema_ids, first = np.unique(ids[good], return_index=True)
+    for schema_id in schema_ids[np.argsort(first)]:
         rows = np.flatnonzero(good & (ids == schema_id))
         framed.append(Framed(int(schema_id), data, begin[rows] + HEADER_BYTES, end[rows], rows))
     return Split(tuple(framed), np.flatnonzero(null), dict(_wrong(column, np.flatnonzero(~null & ~good))))
@@ -86,8 +88,8 @@ def _wrong(column: pa.Array, rows: Indices) -> Iterator[tuple[int, str]]:
     for row in rows.tolist():
         value = column[row].as_py()
         if len(value) < HEADER_BYTES:
-            yield row, f"it has {len(value)} bytes, and the wire format's header alone {HEADER_BYTES}"
+            yield row, f"it has {len(value)} bytes; the wire format's header has {HEADER_BYTES}"
         elif value[0]:
-            yield row, f"it begins with byte {value[0]}, not with the wire format's 0"
+            yield row, f"it begins with byte {value[0]}; the wire format begins with 0"
         else:
-            yield row, f"its schema id is {int.from_bytes(value[1:5], 'big')}, and no registry has more than {MOST_ID}"
+            yield row, f"its schema id {int.from_bytes(value[1:5], 'big')} is larger than {MAX_ID}"

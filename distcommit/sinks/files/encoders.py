@@ -15,9 +15,10 @@ from xxhash import xxh3_64
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.ports import StagedWriter
-from distcommit.sinks.files import avro_container, orc_container, text_files
-from distcommit.sinks.files.avro_container import AvroCodec
-from distcommit.sinks.files.avro_schema import avro_schema
+from distcommit.formats.avro import container_writer
+from distcommit.formats.avro.codecs import AvroCodec
+from distcommit.formats.avro.schemas import avro_schema
+from distcommit.sinks.files import orc_container, text_files
 from distcommit.sinks.files.dictionaries import leaves, of_little_use
 from distcommit.sinks.files.text_files import TextCodec, TextFormat
 from distcommit.sinks.files.text_values import check_columns
@@ -187,7 +188,7 @@ class AvroEncoder:
     def finish(self, rows: pa.Table | None, metadata: Mapping[str, str], sink: StagedWriter) -> None:
         if rows is None:
             raise ValueError("no rows were written to this file")
-        avro_container.write_table(rows, self._codec, metadata, sink.write)
+        container_writer.write_table(rows, self._codec, metadata, sink.write)
 
     def abandon(self) -> None:
         return

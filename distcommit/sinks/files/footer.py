@@ -24,7 +24,8 @@ from distcommit.core.errors import CorruptError, UnknownVersionError
 from distcommit.core.ports import FileSystem
 from distcommit.core.work import MAIN_BRANCH
 from distcommit.decoding import from_json
-from distcommit.sinks.files import avro_container, orc_container, text_files
+from distcommit.formats.avro import containers
+from distcommit.sinks.files import orc_container, text_files
 from distcommit.sinks.files.encoders import FileFormat
 
 METADATA_KEY = "distcommit"
@@ -180,7 +181,9 @@ def read_records(fs: FileSystem, path: str) -> pa.Table:
         raise ValueError(f"expected a name that ends as those of published files, found {path!r}")
     with _corrupt_if_unreadable(path), _open(fs, path) as file:
         if form == "avro":
-            return avro_container.read_table(file)
+            from distcommit.formats.avro import container_reader  # noqa: PLC0415 - of this format alone
+
+            return container_reader.read_table(file)
         if form == "orc":
             return orc_container.read_table(file)
         if form == "parquet":
@@ -252,7 +255,7 @@ def _form_of(path: str) -> FileFormat | None:
 
 def _metadata_of(file: pa.NativeFile, form: FileFormat, path: str) -> Mapping[bytes, bytes]:
     if form == "avro":
-        return avro_container.read_header(file).metadata
+        return containers.read_header(file).metadata
     if form == "orc":
         return orc_container.read_metadata(file)
     if form == "parquet":

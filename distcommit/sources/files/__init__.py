@@ -1,5 +1,7 @@
-"""Files as they arrive in folders. Must not change or move them. Start reading at `source`, then `progress`: what of
-them has been read; `plan` and `extractor`. `patterns` finds files, `readers` makes batches of them.
+"""Source of files that arrive in folders. Must not change or move them.
+
+Start reading at `source`, then `progress` (which files have been read), `plan` and `extractor`. `patterns` lists files,
+`readers` reads them.
 """
 
 SETTINGS = "source:FilesSource"

@@ -1,4 +1,4 @@
-"""How a CSV file is written: what separates columns, quotes them, escapes a character and stands for null."""
+"""CSV dialects: delimiter, quote, escape and texts for null."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ import pyarrow.csv as pa_csv
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How a CSV file is written, in single characters of ASCII.
+    """Dialect of a CSV file, in single ASCII characters.
 
     Attributes:
-        delimiter: what separates columns.
-        quote: what a column is in that has delimiters or ends of lines; within it a quote is written twice. Empty:
-            columns are not quoted.
-        escape: what stands before a character that has no meaning then; empty: nothing does.
-        nulls: texts that stand for null, where they are not quoted.
+        delimiter: separates columns.
+        quote: encloses columns that have delimiters or line ends; a quote within is doubled. Empty for no quoting.
+        escape: makes the character behind it literal. Empty for no escaping.
+        nulls: texts that mean null where they are not quoted.
     """
 
     delimiter: str = ","
@@ -32,7 +31,7 @@ class Dialect:
     nulls: tuple[str, ...] = ()
 
     def parsing(self) -> pa_csv.ParseOptions:
-        """How a file is split into rows and columns."""
+        """Return Arrow's options that split a file into rows and columns."""
         return pa_csv.ParseOptions(
             delimiter=self.delimiter,
             quote_char=self.quote or False,
@@ -41,7 +40,7 @@ class Dialect:
         )
 
     def as_text(self, names: Sequence[str]) -> pa_csv.ConvertOptions:
-        """All columns as text."""
+        """Return Arrow's options that read all columns as text."""
         return pa_csv.ConvertOptions(
             column_types=dict.fromkeys(names, pa.string()),
             null_values=list(self.nulls),
@@ -51,8 +50,8 @@ class Dialect:
 
 
 class Patterns(NamedTuple):
-    """A row; one with its end (`end`), wherever it is; one column, with what parts it from the one before; and a row
-    whose quotes are all where they may be. `open`, `late`: that a quote is not closed."""
+    """Patterns of a row, a row with its end (`end`), one column with the delimiter before it, and a row whose quotes
+    are all in valid places. `open` and `late` match quotes that are not closed."""
 
     row: re.Pattern[bytes]
     ended: re.Pattern[bytes]
@@ -62,7 +61,7 @@ class Patterns(NamedTuple):
 
 @lru_cache
 def patterns(dialect: Dialect) -> Patterns:
-    """The patterns of a dialect: rows and columns are what Arrow's reader takes for them."""
+    """Return the patterns of a dialect. Rows and columns are those of Arrow's reader."""
     between, quote, escape = (re.escape(each.encode()) for each in (dialect.delimiter, dialect.quote, dialect.escape))
     escaped = rb"(?:%s[\s\S]?)" % escape if escape else rb"(?!)"
     within = rb"(?:[^%s%s]++|%s)*+" % (quote, escape, escaped)
@@ -81,11 +80,11 @@ def patterns(dialect: Dialect) -> Patterns:
 
 
 class QuoteCheck:
-    """Whether all quotes of the bytes seen so far are where they may be, block by block.
+    """Check, block by block, that all quotes are in valid places.
 
-    If every quote with an even number begins a column, or follows another one, and every other one ends a column, or
-    stands before another one, then each of them is what Arrow's reader takes it for. Otherwise text may stand behind a
-    closing quote, or quotes within text, and only a look at each row tells.
+    Quotes are valid if each one with an even index begins a column or follows a quote, and each other one ends a column
+    or precedes a quote. Otherwise there may be text behind a closing quote or quotes within text, and each row must be
+    checked by itself.
     """
 
     def __init__(self, dialect: Dialect) -> None:
@@ -97,7 +96,7 @@ class QuoteCheck:
         self._is_begun = False
 
     def see(self, block: bytes) -> None:
-        """Look at the next block of a file."""
+        """Check the next block of a file."""
         if not self._is_begun:
             block, self._is_begun = block.removeprefix(b"\xef\xbb\xbf"), True
         if not block or self._quote is None or not self.passes:

@@ -1,6 +1,6 @@
-"""CSV row by row, for files that can't be read block by block: rows that can't be read are among the others, as bytes.
+"""CSV read row by row, for files that can't be read block by block. Unreadable rows are kept as bytes among the others.
 
-A row is what Arrow's reader takes for one: a quote counts where a column begins, and lines without a byte are none.
+Rows are those of Arrow's reader: a quote counts at the start of a column, and empty lines are not rows.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from distcommit.core.interfaces.constructs import Converted, Converter
 from distcommit.sources.files.csv_dialect import Dialect, patterns
 
 UNPARSED = pa.field("_unparsed", pa.binary())
-"""The bytes of a row that can't be read; null for others. Only where there are such rows: then theirs have no column
-but this one. What a file has by itself is text."""
+"""Column of the bytes of unreadable rows, null for other rows. Only batches with unreadable rows have it. The other
+columns of an unreadable row are null. A file's own columns are text, so that no file has this column itself."""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 OF_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _BLOCK_BYTES = 4 << 20
@@ -28,10 +28,10 @@ _BATCH_ROWS = 64 << 10
 
 
 def names_in(stream: BinaryIO, dialect: Dialect) -> Sequence[str]:
-    """The names of a file's columns, by its first row; none if it has nothing but ends of lines.
+    """Return the names of a file's columns by its first row; none if it has only line ends.
 
     Raises:
-        ValueError: if that row can't be read.
+        ValueError: if the first row can't be read.
     """
     stream.seek(0)
     header = next(_rows(stream, dialect), None)
@@ -46,26 +46,26 @@ def names_in(stream: BinaryIO, dialect: Dialect) -> Sequence[str]:
 
 
 def row_by_row(stream: BinaryIO, names: Sequence[str], dialect: Dialect, skip: int) -> Iterator[pa.RecordBatch]:
-    """The rows of a file behind the first `skip` ones and its header, whose names those are.
+    """Yield the rows of a file after its header and `skip` rows. `names` are the names of the header.
 
     Raises:
-        ValueError: if a row has more than 64 MiB: then it is not known where the next one begins.
+        ValueError: if a row has more than 64 MiB, because the start of the next one is unknown then.
     """
     stream.seek(0)
     rows = islice(_rows(stream, dialect), 1 + skip, None)
-    held, size = list[bytes](), 0
+    pending, size = list[bytes](), 0
     for row in rows:
-        held.append(row)
+        pending.append(row)
         size += len(row)
-        if size >= _BLOCK_BYTES or len(held) >= _BATCH_ROWS:
-            yield _batch(held, names, dialect)
-            held, size = [], 0
-    if held:
-        yield _batch(held, names, dialect)
+        if size >= _BLOCK_BYTES or len(pending) >= _BATCH_ROWS:
+            yield _batch(pending, names, dialect)
+            pending, size = [], 0
+    if pending:
+        yield _batch(pending, names, dialect)
 
 
 def problem_of(row: bytes, columns: int, dialect: Dialect) -> str:
-    """Why a row can't be read as one of so many columns; empty if it can."""
+    """Return why a row can't be read as one of `columns` columns; empty if it can."""
     if problem := _quoting_problem(row, dialect):
         return problem
     try:
@@ -74,24 +74,23 @@ def problem_of(row: bytes, columns: int, dialect: Dialect) -> str:
     except UnicodeDecodeError as error:
         return f"no UTF-8: {error}"
     is_plain = not any(each and each.encode() in row for each in (dialect.quote, dialect.escape))
-    found = row.count(dialect.delimiter.encode()) + 1 if is_plain else len(patterns(dialect).column.findall(row))
-    return "" if found == columns else f"{found} columns, and not {columns}"
+    count = row.count(dialect.delimiter.encode()) + 1 if is_plain else len(patterns(dialect).column.findall(row))
+    return "" if count == columns else f"{count} columns, and not {columns}"
 
 
 def _quoting_problem(row: bytes, dialect: Dialect) -> str:
-    """What is wrong with the quotes of a row; empty if nothing is."""
+    """Return the problem of a row's quotes; empty if there is none."""
     if not dialect.quote or dialect.quote.encode() not in row:
         return ""
-    found = patterns(dialect).row.fullmatch(row)
-    if found is None or found["open"] is not None or found["late"] is not None:
+    match = patterns(dialect).row.fullmatch(row)
+    if match is None or match["open"] is not None or match["late"] is not None:
         return "a quote that is not closed"
     return "" if patterns(dialect).strict.fullmatch(row) else "text behind a closing quote"
 
 
 @dataclass(frozen=True, slots=True)
 class UnparsedRows(Converter):
-    """Turns rows away that could not be read. `added`: columns that no file has by itself, among them those that say
-    the file, and the row of it."""
+    """Converter that rejects unreadable rows. `added`: columns of the source, which name the file and the row."""
 
     dialect: Dialect
     added: Sequence[str]
@@ -125,18 +124,17 @@ def _unparsed_in(schema: pa.Schema) -> int:
 
 
 def _rows(stream: BinaryIO, dialect: Dialect) -> Iterator[bytes]:
-    """All rows of a file, the header first, without their ends. One whose quote is not closed goes on to the file's
-    end."""
+    """Yield all rows of a file without their ends, the header first. A row with an open quote ends with the file."""
     ended, at, has_ended = patterns(dialect).ended, 0, False
     data = stream.read(_BLOCK_BYTES).removeprefix(BYTE_ORDER_MARK)
     while at < len(data) or not has_ended:
-        found = ended.match(data, at)
-        if found is None:
-            raise AssertionError("any bytes are a row")
-        if found.end() < len(data) or has_ended:
-            if found.start("end") > at:
-                yield data[at : found.start("end")]
-            at = found.end()
+        row = ended.match(data, at)
+        if row is None:
+            raise AssertionError("every byte sequence is a row")
+        if row.end() < len(data) or has_ended:
+            if row.start("end") > at:
+                yield data[at : row.start("end")]
+            at = row.end()
             continue
         if len(data) - at > _MOST_ROW_BYTES:
             raise ValueError(f"a row of more than {_MOST_ROW_BYTES:,} bytes, or a quote that is not closed")
@@ -156,12 +154,12 @@ def _batch(rows: Sequence[bytes], names: Sequence[str], dialect: Dialect) -> pa.
 
 
 def _parsed(rows: Sequence[bytes], names: Sequence[str], dialect: Dialect) -> pa.RecordBatch:
-    """Rows that can be read, as Arrow reads them."""
+    """Parse readable rows with Arrow's reader."""
     if not rows:
         return pa.RecordBatch.from_arrays([pa.array([], pa.string())] * len(names), list(names))
     data = b"".join(row + b"\n" for row in rows)
     read = pa_csv.ReadOptions(use_threads=False, column_names=list(names), block_size=len(data) + 1)
-    found = pa_csv.read_csv(pa.BufferReader(data), read, dialect.parsing(), dialect.as_text(names))
-    if found.num_rows != len(rows):
-        raise ValueError(f"rows that can't be told apart: {found.num_rows}, and not {len(rows)}")
-    return found.combine_chunks().to_batches()[0]
+    parsed = pa_csv.read_csv(pa.BufferReader(data), read, dialect.parsing(), dialect.as_text(names))
+    if parsed.num_rows != len(rows):
+        raise ValueError(f"Arrow reads {parsed.num_rows} rows where {len(rows)} are")
+    return parsed.combine_chunks().to_batches()[0]

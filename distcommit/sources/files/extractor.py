@@ -1,4 +1,4 @@
-"""Reads the files of a work unit, one after the other."""
+"""Extractor of files: reads the files of a work unit one after the other."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from distcommit.sources.files.progress import ListedFile
 from distcommit.sources.files.readers import VALUE, FileFormat, batches
 
 PARTITION, OFFSET, FILE, ROW = "_partition", "_offset", "_file", "_row"
-"""Columns that are added: the record's position, the file that it is from, and how many rows are before it there."""
+"""Added columns: the record's position, its file, and the number of rows before it in the file."""
 _ADDED = [
     pa.field(PARTITION, pa.string()),
     pa.field(OFFSET, pa.int64()),
@@ -28,12 +28,12 @@ _ADDED = [
     pa.field(ROW, pa.int64()),
 ]
 LINE_SCHEMA = pa.schema([VALUE, *_ADDED])
-"""What JSON lines come as."""
+"""Schema of JSON lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilesExtractor(Extractor):
-    """Reads files of the folders of a job's patterns."""
+    """Extractor of files below the folders of a job's patterns."""
 
     folders: tuple[InputFolder, ...]
     format: FileFormat
@@ -48,7 +48,7 @@ class FilesExtractor(Extractor):
 
 
 class FilesExtraction(Extraction):
-    """The rows of a work unit's files. A file has to be as it was planned, when it is opened and when it is left."""
+    """The rows of a work unit's files. A file must be as planned when it is opened and when it is closed."""
 
     def __init__(self, extractor: FilesExtractor, unit: WorkUnit) -> None:
         self._extractor, self._unit = extractor, unit
@@ -68,7 +68,7 @@ class FilesExtraction(Extraction):
             self._at, self._open = self._at.after(file, self._extractor.remembered), None
 
     def actual_high(self) -> Watermark:
-        """After the last row that was given out. Raises SourceError if the file that it is from has changed."""
+        """Return the position after the last row that was yielded. Raises SourceError if its file has changed."""
         if self._open is not None:
             self._require_unchanged(self._open)
         positions = {FILES: WATERMARKS.to_position(self._at), self._partition: self._low + self._rows}
@@ -78,29 +78,29 @@ class FilesExtraction(Extraction):
         return self._bytes
 
     def _rows_of(self, file: ListedFile) -> Iterator[pa.RecordBatch]:
-        # No file that is remembered as it is was planned but the one that was begun.
+        # The plan has no file that is remembered unchanged, except the partly read one.
         row, skip = 0, self._at.rows if file.entry in self._at.recent else 0
-        found = self._batches(file)
+        batches = self._batches(file)
         while True:
             try:
-                batch = next(found, None)
+                batch = next(batches, None)
             except (DistcommitError, MemoryError):
                 raise
             except Exception as error:
                 raise self._failed(file, "a file can't be read", f"{error_text(error)}, after row {row}") from error
             if batch is None:
                 break
-            left = batch.slice(min(batch.num_rows, max(0, skip - row)))
+            rest = batch.slice(min(batch.num_rows, max(0, skip - row)))
             row += batch.num_rows
-            if not left.num_rows:
+            if not rest.num_rows:
                 continue
-            full = self._with_origin(left, file, row - left.num_rows)
-            self._rows += left.num_rows
-            self._bytes += left.nbytes
+            full = self._with_origin(rest, file, row - rest.num_rows)
+            self._rows += rest.num_rows
+            self._bytes += rest.nbytes
             self._at = self._at.within(file, row, self._extractor.remembered)
             yield full
         if row < skip:
-            raise self._failed(file, "a file has fewer rows than were read of it", f"{row} rows, not {skip}")
+            raise self._failed(file, "a file has fewer rows than were read from it", f"{row} rows, not {skip}")
 
     def _batches(self, file: ListedFile) -> Iterator[pa.RecordBatch]:
         extractor = self._extractor
@@ -111,7 +111,9 @@ class FilesExtraction(Extraction):
         names = [*rows.schema.names, *(field.name for field in _ADDED)]
         if len(set(names)) < len(names):
             twice = ", ".join(sorted({name for name in names if names.count(name) > 1}))
-            raise self._failed(file, "a file has columns of one name, or of one that is added", twice)
+            raise self._failed(
+                file, "a file has two columns of one name, or one with the name of an added column", twice
+            )
         count, offset = rows.num_rows, self._low + self._rows
         name = self._extractor.folders[file.pattern].name_of(file.path)
         added = [
@@ -135,5 +137,5 @@ class FilesExtraction(Extraction):
             file=self._extractor.folders[file.pattern].name_of(file.path),
             expected=expected or f"{self._extractor.format}, whole",
             found=found,
-            todo="mend the file, or take it away: files have to arrive whole (renamed into place); then run again",
+            todo="repair or remove the file, then run again; files must arrive whole (renamed into place)",
         )

@@ -1,4 +1,4 @@
-"""Which files of which datasets there are: patterns of paths, in which `{dataset}` is the name of one."""
+"""Patterns of paths, in which `{dataset}` is the name of a dataset, and the files that match them."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ _HIDDEN = (".", "_")
 @dataclass(frozen=True, slots=True)
 class PathPattern:
     """A pattern of paths below a folder: `*` and `?` within a name, `[...]`, `**` for folders at any depth (once), and
-    `{dataset}` within a name (once). Names that begin with `.` or `_` are passed over, unless its own begin so."""
+    `{dataset}` within a name (once). Names that begin with `.` or `_` are skipped, unless the pattern's name does."""
 
     folder: str
     parts: tuple[str, ...]
 
     @classmethod
     def parse(cls, text: str) -> PathPattern:
-        """The pattern of an absolute path or a URL.
+        """Parse the pattern of an absolute path or a URL.
 
         Raises:
-            ValueError: saying what is wrong with it.
+            ValueError: if it is not valid.
         """
         scheme, separator, rest = text.partition("://")
         if not separator and not text.startswith("/"):
             raise ValueError(f"{text!r} is neither an absolute path nor a URL")
         authority, _, path = rest.partition("/") if separator else ("", "", text)
         if ":" in authority.rpartition("@")[0]:
-            raise ValueError(f"there is a password in the URL of {path!r}: set FSSPEC_{scheme.upper()}_PASSWORD")
+            raise ValueError(f"the URL of {path!r} must not contain a password; set FSSPEC_{scheme.upper()}_PASSWORD")
         parts = [part for part in path.split("/") if part]
         plain = next((n for n, part in enumerate(parts) if _WILD.search(part)), len(parts) - 1)
         if not parts or text.endswith("/") or parts[-1] == _ANY_DEPTH:
-            raise ValueError(f"{text!r} names no file: it ends with a folder")
+            raise ValueError(f"{text!r} must end with a file name, and ends with a folder")
         if any(part in (".", "..") or (_ANY_DEPTH in part and part != _ANY_DEPTH) for part in parts):
             raise ValueError(f"{text!r} has a part that is `.`, `..` or more than `**`")
         if text.count(_ANY_DEPTH) > 1 or text.count(DATASET) > 1:
@@ -56,11 +56,11 @@ class PathPattern:
 
     @property
     def names_datasets(self) -> bool:
-        """Whether `{dataset}` is in it."""
+        """Whether the pattern contains `{dataset}`."""
         return any(DATASET in part for part in self.parts)
 
     def may_match_in(self, folder: str, least: int = 1) -> bool:
-        """Return whether files in a folder may be among those that it selects: files at that depth or deeper."""
+        """Return whether files in a folder, at least `least` levels deep, may match."""
         own = self.folder if "://" in self.folder else os.path.realpath(self.folder)
         if is_within(own, folder):
             return True
@@ -74,7 +74,7 @@ class PathPattern:
 
 
 def _may_lead_to(parts: Sequence[str], names: Sequence[str], least: int) -> bool:
-    """Return whether the folders of a path may be the first ones of what the parts of a pattern match."""
+    """Return whether the names of folders may match the first parts of a pattern."""
     if not names:
         return len(parts) >= least or _ANY_DEPTH in parts
     if len(parts) < 2:
@@ -87,49 +87,47 @@ def _may_lead_to(parts: Sequence[str], names: Sequence[str], least: int) -> bool
 
 
 def _compiled(part: str) -> re.Pattern[str]:
-    """The regular expression of one part."""
-    found, index = "", 0
+    expression, index = "", 0
     while index < len(part):
         rest = part[index:]
         if rest.startswith(DATASET):
-            found, index = found + "(?P<dataset>.+)", index + len(DATASET)
+            expression, index = expression + "(?P<dataset>.+)", index + len(DATASET)
         elif group := re.match(r"\[(!?)([^\]]+)\]", rest):
             inner = re.sub(r"([\\^\[&~|])", r"\\\1", group[2])
-            found, index = f"{found}[{'^' if group[1] else ''}{inner}]", index + group.end()
+            expression, index = f"{expression}[{'^' if group[1] else ''}{inner}]", index + group.end()
         else:
-            found, index = found + {"*": ".*", "?": "."}.get(rest[0], re.escape(rest[0])), index + 1
+            expression, index = expression + {"*": ".*", "?": "."}.get(rest[0], re.escape(rest[0])), index + 1
     try:
-        return re.compile(found, re.DOTALL)
+        return re.compile(expression, re.DOTALL)
     except re.error as error:
-        raise ValueError(f"{part!r} is no pattern: {error}") from None
+        raise ValueError(f"{part!r} is not a pattern: {error}") from None
 
 
 @dataclass(slots=True)
 class Listing:
-    """The files of datasets, by the index of the pattern that they match and their path below its folder; and of which
-    datasets some could not be listed, and why."""
+    """The files of datasets, by pattern index and path below the pattern's folder, and listing errors by dataset."""
 
     files: dict[str, dict[tuple[int, str], InputFile]] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
     _patterns: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def add(self, urn: str, index: int, path: str, name: str, file: InputFile) -> None:
-        """Adds a file of a dataset, `name` as a whole. Two patterns that match it would have it read twice."""
+        """Add a file of a dataset. `name`: its full name, by which a match of a second pattern is rejected."""
         if self._patterns.setdefault((urn, name), index) != index:
             self.problems[urn] = f"a file is matched by two of source.paths, and would be read twice: {name}"
         self.files.setdefault(urn, {})[index, path] = file
 
 
 def listed(patterns: Sequence[PathPattern], named: str, owned: Callable[[str], bool]) -> Listing:
-    """Lists the files of the datasets for which `owned` says yes; folders of others are not looked into.
+    """List the files of owned datasets. Folders of other datasets are not listed.
 
     Args:
-        patterns: which files.
-        named: the dataset of those patterns that have no `{dataset}`.
-        owned: asked for each name that is found.
+        patterns: patterns of the files.
+        named: the dataset of the patterns without `{dataset}`.
+        owned: returns whether a dataset is owned.
 
     Raises:
-        SourceError: if the folder of a pattern isn't there, or can't be listed before it is known of which dataset.
+        SourceError: if a pattern's folder is missing, or a folder above those of datasets can't be listed.
     """
     listing = Listing()
     for index, pattern in enumerate(patterns):
@@ -149,13 +147,13 @@ class _Walk:
     listing: Listing
 
     def into(self, path: str, parts: tuple[str, ...], urn: str) -> None:
-        """Lists what matches `parts` below a folder. `urn`: whose it is; empty if that is not known yet."""
+        """List the matches of `parts` below a folder. `urn`: the dataset, empty above the part with `{dataset}`."""
         try:
             entries = sorted(self.folder.entries(path), key=lambda entry: entry[0])
         except FileNotFoundError as error:
             if path:
-                return  # it was removed meanwhile, with all that was in it
-            raise _unlistable(self.folder.url, "there is no such folder") from error
+                return  # removed in the meantime, with its files
+            raise _unlistable(self.folder.url, "the folder does not exist") from error
         except Exception as error:
             if not urn:
                 raise _unlistable(self.folder.name_of(path), error_text(error)) from error
@@ -187,5 +185,5 @@ def _joined(path: str, name: str) -> str:
 
 def _unlistable(path: str, found: str) -> SourceError:
     return SourceError(
-        "a folder of files can't be listed", path=path, found=found, todo="make it, or correct source.paths"
+        "a folder of files can't be listed", path=path, found=found, todo="create it, or correct source.paths"
     )

@@ -1,7 +1,7 @@
-"""What a run reads of one dataset: its new files, in work units that continue each other.
+"""Plan of one dataset of files: its new files in consecutive work units.
 
-All work units share the partition `files`, in which each begins where the one before it ends. Each also has a partition
-of its own, `0` to `15`, in which it numbers the rows that it reads: how many these will be, nobody knows before.
+All work units share the partition `files`, in which each begins at the end of the one before. Each work unit also has a
+partition of its own, `0` to `15`, which numbers its rows, because their count is unknown at planning.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from distcommit.sources.files.progress import FilesWatermark, ListedFile, Progre
 logger = logging.getLogger(__name__)
 
 FILES = "files"
-"""The partition whose position says which files are read."""
+"""Partition whose position says which files are read."""
 LISTED = "files"
-"""The property of a work unit that has its files, as JSON."""
+"""Property of a work unit that holds its files as JSON."""
 WATERMARKS = FilesWatermark()
 ROW_PARTITIONS = 16
-"""As many work units of a dataset there are in a run at most."""
+"""Work units of a dataset in one run, at most."""
 _MOST_FILES = 20_000
-"""Of a dataset in one run."""
+"""Files of a dataset in one run, at most."""
 _OPENING_BYTES = 256 << 10
-"""What could be read in the time that opening a file takes."""
+"""Bytes that could be read in the time that opening a file takes."""
 _NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The rules of a dataset's plan: see `source.FilesSource`. Files that were changed after `settled_ns` wait."""
+    """Rules of a dataset's plan: see `source.FilesSource`. Files changed after `settled_ns` wait for the next run."""
 
     bytes_per_work_unit: int
     bytes_per_dataset: int
@@ -54,15 +54,15 @@ def plan_dataset(
     rules: Rules,
     again: Watermark | None = None,
 ) -> DatasetPlan | DatasetProblem | None:
-    """The plan of one dataset, on its stored watermark; None if nothing of it is new.
+    """Return the plan of one dataset from its stored watermark on; None if it has no new files.
 
     Args:
         urn: the dataset.
-        stored: how far it is read.
-        files: all its files that are there.
-        rules: the job's.
-        again: where what could not be read was to end, if it is read by itself first: up to the newest of its files
-            that is there. If none is left, that is not waited for.
+        stored: its stored progress.
+        files: all its existing files.
+        rules: the job's rules.
+        again: end of a failed range that is read again first, up to the newest of its files that still exists. It is
+            ignored if none of them exists.
     """
     files = list(files)
     if wrong := next((file.path for file in files if not _is_text(file.path)), ""):
@@ -150,16 +150,16 @@ def _names(files: Sequence[ListedFile]) -> str:
 
 
 def _chosen(unread: Unread, rules: Rules, again: Watermark | None) -> list[ListedFile]:
-    """What is read of it now, in order: as many bytes as the rules allow, and at least one file."""
-    found = [unread.half] if unread.half is not None else []
+    """Return the files to read now, in order: as many bytes as the rules allow, at least one file."""
+    files = [unread.half] if unread.half is not None else []
     others = [*unread.new, *unread.late, *unread.changed]
-    found += sorted((file for file in others if file.mtime_ns <= rules.settled_ns), key=lambda file: file.entry)
+    files += sorted((file for file in others if file.mtime_ns <= rules.settled_ns), key=lambda file: file.entry)
     if failed := _failed(again):
-        # Those between them, too: what is read last may let older ones be forgotten, read or not.
-        last = max((number for number, file in enumerate(found) if failed.names(file)), default=len(found))
-        found = found[: last + 1]
+        # Files in between, too: the progress after the last file may forget older ones, read or not.
+        last = max((number for number, file in enumerate(files) if failed.names(file)), default=len(files))
+        files = files[: last + 1]
     total, chosen = 0, list[ListedFile]()
-    for file in found[:_MOST_FILES]:
+    for file in files[:_MOST_FILES]:
         total += file.size_bytes
         if chosen and rules.bytes_per_dataset and total > rules.bytes_per_dataset:
             break
@@ -168,7 +168,7 @@ def _chosen(unread: Unread, rules: Rules, again: Watermark | None) -> list[Liste
 
 
 def _failed(again: Watermark | None) -> Progress | None:
-    """What would be read, had nothing failed."""
+    """Return the progress at the end of the failed range."""
     try:
         return WATERMARKS.from_position(again.positions[FILES]) if again is not None else None
     except (KeyError, ValueError):
@@ -176,7 +176,7 @@ def _failed(again: Watermark | None) -> Progress | None:
 
 
 def _runs(files: Sequence[ListedFile], target_bytes: int) -> list[list[ListedFile]]:
-    """Files that follow each other, in at most `ROW_PARTITIONS` runs of about the same size."""
+    """Split consecutive files into at most `ROW_PARTITIONS` runs of about the same size."""
     target_bytes = max(target_bytes, -(-sum(map(_cost, files)) // ROW_PARTITIONS))
     runs: list[list[ListedFile]] = [[]]
     filled = 0

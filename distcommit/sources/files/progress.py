@@ -1,9 +1,8 @@
-"""How far a dataset's files are read, in one position that does not grow with their number.
+"""Progress in a dataset's files, as one position of a limited size.
 
-Files are read by modification time, those of one time by a hash of their names. A position remembers the newest of them
-one by one, and of the others one bound (`floor`): what lies at or below it counts as read. So a file that appears
-between the two, though it is older than others that were read, is found. Positions are ordered by how many files, and
-rows of the next one, were read.
+Files are read by modification time, and files of one time by a hash of their names. A position remembers the newest
+files one by one. All files at or below one bound (`floor`) count as read. A file that appears above the floor is read,
+even if newer ones were read before. Positions are ordered by the number of files read, and of rows of the next one.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _BEFORE_ALL = (-(2**63), 0)
 
 
 class ListedFile(Struct, frozen=True, array_like=True):
-    """A file as it was when it was planned. `pattern`: the index of its pattern, whose folder `path` is relative to."""
+    """A file as it was at planning. `pattern`: index of its pattern, whose folder `path` is relative to."""
 
     pattern: int
     path: str
@@ -36,18 +35,18 @@ class ListedFile(Struct, frozen=True, array_like=True):
 
     @property
     def entry(self) -> Entry:
-        """What is remembered of it once it is read."""
+        """Return the entry that remembers the file once it is read."""
         contents = xxh32_intdigest(f"{self.size_bytes}:{self.etag}".encode())
         return Entry(self.mtime_ns, hashed_name(self.pattern, self.path), contents)
 
 
 def hashed_name(pattern: int, path: str) -> int:
-    """What the name of a file is remembered by: other patterns may have files of the same path."""
+    """Return the hash of a file's pattern and path, because several patterns may have files of one path."""
     return xxh3_64_intdigest(f"{pattern}:{path}".encode(errors="surrogateescape")) >> 1
 
 
 class Entry(NamedTuple):
-    """A file that was read: when it was changed, hashes of its name, and of its size and etag."""
+    """A file that was read: its modification time, the hash of its name, and the hash of its size and etag."""
 
     mtime_ns: int
     name: int
@@ -56,15 +55,15 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What of a dataset's files is read.
+    """Progress in a dataset's files.
 
     Attributes:
-        files: how many, as a whole.
-        rows: how many rows of one more; 0 if there is none.
-        path: of the last file that was read, or, if `rows` says so, is being read.
-        floor: time and name of the newest file that is no longer remembered by itself.
-        recent: the files above it that are read, the oldest first.
-        half: the hashed name of the file that is being read; None between files.
+        files: number of files read to their end.
+        rows: number of rows read of a partly read file; 0 if there is none.
+        path: path of the file that was read last, or is partly read.
+        floor: time and hashed name of the newest file that is no longer remembered by itself.
+        recent: read files above the floor, oldest first.
+        half: hashed name of the partly read file; None if there is none.
     """
 
     files: int = 0
@@ -75,25 +74,25 @@ class Progress:
     half: int | None = None
 
     def within(self, file: ListedFile, rows: int, remembered: int) -> Progress:
-        """After so many rows of a file, which is not read to its end; about `remembered` files are remembered.
+        """Return the progress after some rows of a file, with about `remembered` files remembered.
 
-        Only files below one that is begun now are forgotten: those above it may still have unread ones below them.
+        Only files below one that is begun now are forgotten: below newer ones there may be unread files.
         """
-        found = self._with(file, remembered)
-        return replace(found, rows=rows, path=file.path, half=file.entry.name)
+        progress = self._with(file, remembered)
+        return replace(progress, rows=rows, path=file.path, half=file.entry.name)
 
     def after(self, file: ListedFile, remembered: int) -> Progress:
-        """After a file as a whole.
+        """Return the progress after a whole file.
 
-        It lets others be forgotten as if it were begun now, unless it was begun before: then it is read in front of
-        those that came meanwhile, and may be above some of them.
+        Older files are forgotten, unless the file was partly read before: it is then read before files that arrived in
+        the meantime, and may be newer than some of them.
         """
-        found = self._with(file, remembered)
-        return replace(found, files=self.files + 1, rows=0, path=file.path, half=None)
+        progress = self._with(file, remembered)
+        return replace(progress, files=self.files + 1, rows=0, path=file.path, half=None)
 
     def _with(self, file: ListedFile, remembered: int) -> Progress:
         entry, is_begun = file.entry, self._has_begun(file)
-        # One that was begun and is passed over, as it was changed, does not count as read.
+        # A partly read file that is skipped because it has changed does not count as read.
         passed = None if is_begun else self.half
         recent = [each for each in self.recent if each.name not in (entry.name, passed)]
         insort(recent, entry)
@@ -103,44 +102,43 @@ class Progress:
         return replace(self, recent=tuple(recent), floor=floor)
 
     def _has_begun(self, file: ListedFile) -> bool:
-        """Return whether it is the file of which some rows are read."""
+        """Return whether a file is the partly read one."""
         return file.entry.name == self.half
 
     def names(self, file: ListedFile) -> bool:
-        """Whether a file of that name counts as read, as it is or as it was; of files that are no longer remembered one
-        by one, by the time of this one."""
+        """Return whether a file of that name counts as read, changed or not. At or below the floor its time decides."""
         entry = file.entry
         return entry[:2] <= self.floor or any(entry.name == each.name for each in self.recent)
 
     def look_alikes(self, files: Iterable[ListedFile]) -> list[ListedFile]:
-        """Return those files that have the time, size and etag of one that was read under another name."""
-        known = {(entry.mtime_ns, entry.contents): entry.name for entry in self.recent}
-        found = ((file, known.get((file.mtime_ns, file.entry.contents))) for file in files)
-        return [file for file, name in found if name not in (None, file.entry.name)]
+        """Return the files with the time, size and etag of a file that was read under another name."""
+        names = {(entry.mtime_ns, entry.contents): entry.name for entry in self.recent}
+        candidates = ((file, names.get((file.mtime_ns, file.entry.contents))) for file in files)
+        return [file for file, name in candidates if name not in (None, file.entry.name)]
 
     def unread(self, files: Iterable[ListedFile]) -> Unread:
-        """Return which of a dataset's files are not read, each kind in the order in which they are to be."""
+        """Return the files that are not read, each kind in reading order."""
         read, names = set(self.recent), {entry.name for entry in self.recent}
         newest = self.recent[-1][:2] if self.recent else self.floor
-        found = Unread()
+        unread = Unread()
         for file in files:
             entry = file.entry
             if entry in read:
                 if entry.name == self.half:
-                    found.half = file
+                    unread.half = file
             elif entry.name in names:
-                found.changed.append(file)
+                unread.changed.append(file)
             elif entry[:2] > self.floor:
-                (found.late if entry[:2] < newest else found.new).append(file)
-        for each in (found.new, found.late, found.changed):
+                (unread.late if entry[:2] < newest else unread.new).append(file)
+        for each in (unread.new, unread.late, unread.changed):
             each.sort(key=lambda file: file.entry)
-        return found
+        return unread
 
 
 @dataclass(slots=True)
 class Unread:
-    """Files that are not read: new ones, those that are older than others that are read, those that were changed since
-    they were read, and the one of which some rows are read."""
+    """Files that are not read: new files, late files (older than files that were read), files changed after they were
+    read, and the partly read file."""
 
     new: list[ListedFile]
     late: list[ListedFile]
@@ -152,8 +150,8 @@ class Unread:
 
 
 class FilesWatermark(WatermarkType[Progress]):
-    """How far a dataset's files are read, as a list: files, rows of one more, its path, the floor's time (nanoseconds
-    since 1970) and name, the files that are remembered (Base64 of 20 bytes each); and, within a file, its hashed name.
+    """Progress in a dataset's files as a list: files, rows of the partly read one, its path, the floor's time
+    (nanoseconds since 1970) and name, the remembered files (Base64 of 20 bytes each), and the partly read file's hash.
     """
 
     name = "files"
@@ -179,14 +177,14 @@ class FilesWatermark(WatermarkType[Progress]):
                     recent = tuple(Entry(*each) for each in _ENTRY.iter_unpack(data))
                     if tuple(sorted(recent)) == recent:
                         return Progress(files, rows, path, (mtime_ns, name), recent, _half(half, rows))
-        raise ValueError(f"{position!r:.200} is no position in files")
+        raise ValueError(f"{position!r:.200} is not a position in files")
 
 
 def _half(found: Sequence[Scalar], rows: int) -> int | None:
-    """Return the hash of the file's name that ends a position within a file; None between files. Raises ValueError."""
+    """Return the hashed name at the end of a position within a file; None between files. Raises ValueError."""
     match found:
         case [] if rows == 0:
             return None
         case [int() as name] if name >= 0 and rows > 0:
             return name
-    raise ValueError(f"no position in files ends with {found!r:.200}, after {rows} rows of a file")
+    raise ValueError(f"a position in files must not end with {found!r:.200} after {rows} rows of a file")

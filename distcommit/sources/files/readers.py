@@ -1,4 +1,4 @@
-"""Batches of the rows of one file."""
+"""Readers of files: the rows of one file as batches."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from distcommit.sources.files.avro import read_avro
+from distcommit.formats.avro import container_reader
 from distcommit.sources.files.csv_dialect import Dialect, QuoteCheck
 from distcommit.sources.files.csv_rows import BYTE_ORDER_MARK, OF_UTF_16, names_in, row_by_row
 
 FileFormat = Literal["jsonl", "csv", "parquet", "avro"]
 VALUE = pa.field("value", pa.binary())
-"""The column of a line's bytes."""
+"""Column of a line's bytes."""
 
 _BLOCK_BYTES = 4 << 20
 _MOST_LINE_BYTES = 256 << 20
@@ -28,13 +28,13 @@ _NEWLINE = 10
 
 
 def batches(stream: BinaryIO, format_: FileFormat, is_compressed: bool, dialect: Dialect) -> Iterator[pa.RecordBatch]:
-    """The rows of a file, in its order; the same batches each time.
+    """Yield the rows of a file in order. The same file gives the same batches each time.
 
-    JSON lines are bytes, one row for each line that has more than its end; all columns of CSV are text, named by its
-    first line, and of a batch with rows that can't be read there is one more (`csv_rows.UNPARSED`).
+    JSON lines are bytes, one row per line that is not empty. CSV columns are text, named by the first line. Batches
+    with unreadable CSV rows have one column more (`csv_rows.UNPARSED`).
 
     Raises:
-        Exception: of whatever reads the format; if it is compressed, or damaged, otherwise.
+        Exception: of the format's reader, if the file is damaged or compressed in another way.
     """
     if is_compressed and format_ in ("jsonl", "csv"):
         stream = cast("BinaryIO", io.BufferedReader(gzip.GzipFile(fileobj=stream), _BLOCK_BYTES))
@@ -46,7 +46,7 @@ def batches(stream: BinaryIO, format_: FileFormat, is_compressed: bool, dialect:
         case "parquet":
             return _parquet(stream)
         case "avro":
-            return read_avro(stream)
+            return container_reader.read_batches(stream)
 
 
 def _lines(stream: BinaryIO) -> Iterator[pa.RecordBatch]:
@@ -67,23 +67,19 @@ def _lines(stream: BinaryIO) -> Iterator[pa.RecordBatch]:
 
 
 def _without_mark(block: bytes) -> bytes:
-    """The first block of a file without its byte order mark.
-
-    Raises:
-        ValueError: if the mark is one of UTF-16.
-    """
+    """Remove the byte order mark from the first block. Raises ValueError if it is a mark of UTF-16."""
     if block.startswith(OF_UTF_16):
         raise ValueError("it is UTF-16; it must be UTF-8")
     return block.removeprefix(BYTE_ORDER_MARK)
 
 
 def _of_lines(data: bytes) -> Iterator[pa.RecordBatch]:
-    """Lines, each with its end, as a column that has all their bytes but these."""
-    found = np.frombuffer(data, np.uint8)
-    ends = np.flatnonzero(found == _NEWLINE)
+    """Return lines as a column of their bytes, without line ends."""
+    array = np.frombuffer(data, np.uint8)
+    ends = np.flatnonzero(array == _NEWLINE)
     offsets = np.concatenate(([0], ends - np.arange(len(ends)))).astype(np.int32)
     column = pa.BinaryArray.from_buffers(
-        pa.binary(), len(ends), [None, pa.py_buffer(offsets), pa.py_buffer(found[found != _NEWLINE])]
+        pa.binary(), len(ends), [None, pa.py_buffer(offsets), pa.py_buffer(array[array != _NEWLINE])]
     )
     is_full = np.diff(offsets) > 1
     is_full[~is_full] = [value not in (b"", b"\r") for value in column.filter(pa.array(~is_full)).to_pylist()]
@@ -93,41 +89,42 @@ def _of_lines(data: bytes) -> Iterator[pa.RecordBatch]:
 
 
 def _csv(stream: BinaryIO, dialect: Dialect) -> Iterator[pa.RecordBatch]:
-    """Block by block, as long as all rows can be read; what is behind that row by row."""
+    """Read block by block while all rows are readable, then row by row."""
     names = names_in(stream, dialect)
     if not names:
         return
     read = pa_csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES)
-    given, held, check = 0, None, QuoteCheck(dialect)
+    yielded, last, check = 0, None, QuoteCheck(dialect)
     try:
         with _Unclosed(stream, check) as whole:
             options = dialect.parsing(), dialect.as_text(names)
             for batch in pa_csv.open_csv(pa.PythonFile(whole, "r"), read, *options) if check.passes else ():
                 if not check.passes:
                     break
-                if held is not None:
-                    given += held.num_rows
-                    yield held
-                held = batch
-        is_whole = check.passes and (held is None or not _may_be_open(held))
-    except pa.ArrowInvalid:  # a row that can't be read, or one that is larger than a block
+                if last is not None:
+                    yielded += last.num_rows
+                    yield last
+                last = batch
+        is_whole = check.passes and (last is None or not _may_be_open(last))
+    except pa.ArrowInvalid:  # an unreadable row, or one larger than a block
         is_whole = False
     if not is_whole:
-        yield from row_by_row(stream, names, dialect, given)
-    elif held is not None:
-        yield held
+        yield from row_by_row(stream, names, dialect, yielded)
+    elif last is not None:
+        yield last
 
 
 def _may_be_open(last: pa.RecordBatch) -> bool:
-    """Whether a quote in a file's last row may not be closed: then its last column has the end of line that was added
-    to the file."""
+    """Return whether a quote in the last row may be open: the last column then has the line end that was appended."""
     return bool(last.num_rows) and str(last.columns[-1][-1]).endswith("\n")
 
 
 class _Unclosed(io.RawIOBase):
-    """A stream from its beginning, with an end of line behind its end, for a reader that can't close it, and that has
-    nothing of it once this is left: it reads ahead, by a thread of its own, and would take what the next reader is to
-    have."""
+    """A stream from its start, with a line end appended, for a reader that must not close it.
+
+    Arrow's reader reads ahead in a thread of its own. After the block this stream is empty for it, so that it does not
+    take bytes from the next reader.
+    """
 
     def __init__(self, stream: BinaryIO, check: QuoteCheck) -> None:
         self._check = check
@@ -146,11 +143,11 @@ class _Unclosed(io.RawIOBase):
         with self._reading:
             if self._has_ended:
                 return b""
-            found = self._stream.read(size)
-            if not found:
-                found, self._added = self._added, b""
-            self._check.see(found)
-            return found
+            block = self._stream.read(size)
+            if not block:
+                block, self._added = self._added, b""
+            self._check.see(block)
+            return block
 
 
 def _parquet(stream: BinaryIO) -> Iterator[pa.RecordBatch]:

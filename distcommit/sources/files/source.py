@@ -1,4 +1,4 @@
-"""Files as a source: what a job file says, and what a run plans."""
+"""Source of files: settings and planning."""
 
 from __future__ import annotations
 
@@ -38,32 +38,32 @@ _OTHER_PATHS = (
 
 
 class FilesSource(BaseModel, SourceSettings):
-    """Files that arrive in folders, whole: each is read once, by modification time.
+    """Files that arrive whole in folders. Each is read once, by modification time.
 
     Attributes:
         type: `files`.
         paths: patterns of absolute paths or URLs: `*` and `?` within a name, `[...]`, `**` for folders at any depth
-            (once), and `{dataset}` within a name (once). Names that begin with `.` or `_` are passed over, unless the
-            pattern's own begin so.
+            (once), and `{dataset}` within a name (once). Names that begin with `.` or `_` are skipped, unless the
+            pattern's name does.
         dataset: the dataset of all files of patterns without `{dataset}`.
-        format: what the files are. Text ones may be compressed, if their names end in `.gz`. Of CSV, rows that can't be
-            read are turned away (`on_rejected`).
-        delimiter: what separates the columns of CSV, a character of ASCII like the next two.
-        quote: what a column of CSV is in that has delimiters or ends of lines; a quote within it is written twice.
-            Empty: columns are not quoted. Rows with text behind a closing quote are turned away.
-        escape: what takes the meaning from the character behind it, such as a backslash; empty: nothing does. Files are
-            read row by row with it, which takes several times as long.
-        nulls: texts that stand for null, such as `\\N`, where they are not quoted. An empty column is empty text.
-        bytes_per_work_unit: how large work units should be.
-        bytes_per_dataset: how many bytes of a dataset one run reads, 0 for all; whole files, and at least one.
-        settle_s: files that were changed less than this ago, by the clock of the machine that plans, are left to the
-            next run: they may still be written.
-        remembered: how many files of a dataset are remembered one by one, the newest. Of files that appear among these
-            it is known that they are late; of older ones that they were not read is not noticed.
-        late: what to do with files that are older than others that are read: `read` them, or `fail` leaves the dataset
-            out of the run, with its reason.
-        changed: what to do with a file that was changed after it was read, as long as it is remembered: `fail`, or
-            `read_again` reads all of its rows once more.
+        format: format of the files. Text files may be compressed with gzip if their names end in `.gz`. Unreadable rows
+            of CSV are rejected (`on_rejected`).
+        delimiter: separates the columns of CSV; one ASCII character, like the next two.
+        quote: encloses columns of CSV that have delimiters or line ends; a quote within is doubled. Empty for no
+            quoting. Rows with text behind a closing quote are rejected.
+        escape: makes the character behind it literal, such as a backslash. Empty for no escaping. With it, files are
+            read row by row, which takes several times as long.
+        nulls: texts that mean null where they are not quoted, such as `\\N`. An empty column is empty text.
+        bytes_per_work_unit: target size of work units.
+        bytes_per_dataset: bytes of a dataset that one run reads, 0 for all; whole files, at least one.
+        settle_s: files that were changed within this time, by the clock of the planning machine, wait for the next run
+            because they may still be written.
+        remembered: number of the newest files of a dataset that are remembered one by one. A late file is detected
+            among these; an older unread file is not.
+        late: action for files that are older than files that were read: `read` reads them; `fail` leaves the dataset
+            out of the run with an error.
+        changed: action for a remembered file that was changed after it was read: `fail`, or `read_again` reads all of
+            its rows again.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -96,16 +96,16 @@ class FilesSource(BaseModel, SourceSettings):
     def _names_datasets(self) -> FilesSource:
         unnamed = [path for path in self.paths if not PathPattern.parse(path).names_datasets]
         if bool(unnamed) is not bool(self.dataset):
-            raise ValueError("`dataset` names the dataset of all paths without {dataset}, where there are any")
+            raise ValueError("dataset must be set if, and only if, a path has no {dataset}")
         return self
 
     @model_validator(mode="after")
     def _tells_characters_apart(self) -> FilesSource:
         marks = [mark for mark in (self.delimiter, self.quote, self.escape) if mark]
         if len(set(marks)) < len(marks) or not all(mark.isascii() and mark not in "\r\n" for mark in marks):
-            raise ValueError("delimiter, quote and escape must be different characters of ASCII, and not ends of lines")
+            raise ValueError("delimiter, quote and escape must be different ASCII characters, and not line ends")
         if self.format != "csv" and (self.quote, self.escape, self.nulls) != ('"', "", ()):
-            raise ValueError("quote, escape and nulls are of format: csv")
+            raise ValueError("quote, escape and nulls must only be set with format: csv")
         return self
 
     @property
@@ -122,9 +122,12 @@ class FilesSource(BaseModel, SourceSettings):
         return UnparsedRows(self._dialect, added, FILE, ROW) if self.format == "csv" else None
 
     def pins(self) -> Mapping[str, Pin]:
-        """What names datasets and files: the patterns from their first wildcard on. The folders before it may move, if
-        files keep their times; of patterns that are alike from there on together, each in its place below them all."""
-        folders = {"paths (folders)": Pin(" ".join(self._told_apart), _OTHER_PATHS)} if self._told_apart else {}
+        """The patterns from their first wildcard on, which name datasets and files.
+
+        The folders before it may move if files keep their times. Patterns that are alike from there on may only move
+        together.
+        """
+        folders = {"paths (folders)": Pin(" ".join(self._own_folders), _OTHER_PATHS)} if self._own_folders else {}
         return {
             "paths": Pin(" ".join(map(str, self._patterns())), _OTHER_PATHS),
             **folders,
@@ -133,9 +136,9 @@ class FilesSource(BaseModel, SourceSettings):
         }
 
     @property
-    def _told_apart(self) -> list[str]:
-        """What tells patterns apart that are alike from their first wildcard on: their folders, below what these share.
-        Files are remembered by the number of their pattern."""
+    def _own_folders(self) -> list[str]:
+        """Return the folders, below their common folder, of patterns that are alike from their first wildcard on. Files
+        are remembered by the index of their pattern."""
         patterns = self._patterns()
         times = Counter(map(str, patterns))
         folders = [pattern.folder.split("/") for pattern in patterns if times[str(pattern)] > 1]
@@ -147,7 +150,7 @@ class FilesSource(BaseModel, SourceSettings):
         return least is not None and any(each.may_match_in(target.name, least) for each in self._patterns())
 
     def extract_of(self, dataset_urn: str) -> Extract:
-        """By the columns that are added. A row of a file that is read again counts as another one."""
+        """Rows are identified by the added columns. A row of a file that is read again counts as another one."""
         return Extract(self.type, dataset_urn, TableType.APPEND_ONLY, (PARTITION, OFFSET), (OFFSET,))
 
     def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[DatasetPlan | DatasetProblem]:
@@ -162,9 +165,7 @@ class FilesSource(BaseModel, SourceSettings):
         )
         listing = listed(self._patterns(), self.dataset, owned)
         yield from (DatasetProblem(urn, why) for urn, why in listing.problems.items())
-        for urn in dict.fromkeys(
-            [*listing.files, *filter(owned, states)]
-        ):  # of those without a file one may be missing
+        for urn in dict.fromkeys([*listing.files, *filter(owned, states)]):  # datasets without a file may be missing
             files, state = listing.files.get(urn, {}), states.get(urn) or DatasetState(urn)
             if urn in listing.problems or state.status is not DatasetStatus.IDLE:
                 continue
@@ -176,7 +177,7 @@ class FilesSource(BaseModel, SourceSettings):
                 yield planned
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
-        """Positions are one of `files`, and numbers of rows."""
+        """Yield the problems of positions that are neither a position of `files` nor a number of rows."""
         for urn, positions in datasets.items():
             if FILES not in positions:
                 yield f"{urn!r}: there is no position of {FILES!r}"

@@ -1,4 +1,4 @@
-"""What an answer says: its records, each as the bytes that came, and what leads to the next one."""
+"""Answers of a server: their records as unchanged bytes, and the values that lead to the next answer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class NoSuchFieldError(ValueError):
-    """There is no such field."""
+    """A field that does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,9 @@ class Answer:
     """One answer of a server.
 
     Attributes:
-        body: as it came.
-        records: the JSON of each record.
-        next_link: what its header `Link` names as next; empty if nothing.
+        body: the body as received.
+        records: JSON of each record.
+        next_link: URL of `rel="next"` in its header `Link`; empty if there is none.
     """
 
     body: bytes
@@ -40,60 +40,60 @@ class Answer:
 
     @classmethod
     def parse(cls, body: bytes, records: str, next_link: str = "") -> Answer:
-        """The answer of a body.
+        """Parse a body.
 
         Args:
             body: JSON.
-            records: where the list of records is in it; empty if it is that.
+            records: path of the list of records; empty if the body is the list.
             next_link: see above.
 
         Raises:
-            ValueError: if it is no JSON, or there is no list there.
+            ValueError: if the body is not JSON, or the path is not a list.
         """
         try:
-            found = _items(_raw_at(body.removeprefix(_BYTE_ORDER_MARK), records))
+            items = _items(_raw_at(body.removeprefix(_BYTE_ORDER_MARK), records))
         except RecursionError:
             raise ValueError("JSON that is nested too deeply") from None
-        return cls(body.removeprefix(_BYTE_ORDER_MARK), found, next_link)
+        return cls(body.removeprefix(_BYTE_ORDER_MARK), items, next_link)
 
     def text_at(self, path: str, *, or_true: bool = False) -> str:
-        """The text or number there; empty if there is nothing, null or false.
+        """Return the text or number at a path; empty if it is missing, null or false.
 
         Args:
-            path: names with dots between.
-            or_true: whether `true` stands for a text that is not empty.
+            path: names separated by dots.
+            or_true: whether `true` is returned as a text, too.
 
         Raises:
-            ValueError: if it is anything else.
+            ValueError: if the value has another type.
         """
         try:
-            found = value_at(self.body, path)
+            value = value_at(self.body, path)
         except NoSuchFieldError:
             return ""
-        if found is None or found is False:
+        if value is None or value is False:
             return ""
-        if isinstance(found, str) or type(found) is int or (or_true and found is True):
-            return str(found)
-        raise ValueError(f"at {path} a {type(found).__name__}, which leads nowhere")
+        if isinstance(value, str) or type(value) is int or (or_true and value is True):
+            return str(value)
+        raise ValueError(f"the value at {path} must be a text or a number, and is a {type(value).__name__}")
 
     def count_at(self, path: str) -> int:
         """Return the whole number at a path.
 
         Raises:
-            ValueError: if there is none, or it is below 0.
+            ValueError: if it is missing, or below 0.
         """
-        found = value_at(self.body, path)
-        if type(found) is not int or found < 0:
-            raise ValueError(f"at {path} {found!r:.60}, which is not a number of pages or records")
-        return found
+        value = value_at(self.body, path)
+        if type(value) is not int or value < 0:
+            raise ValueError(f"the value at {path} must be a number of pages or records, and is {value!r:.60}")
+        return value
 
 
 def value_at(json: bytes, path: str) -> Any:
-    """The value of the field that a path with dots names.
+    """Return the value of the field at a dotted path.
 
     Raises:
-        NoSuchFieldError: if it is not there.
-        ValueError: if what should have the field is no object.
+        NoSuchFieldError: if the field does not exist.
+        ValueError: if a part of the path is not an object.
     """
     try:
         return msgspec.json.decode(_raw_at(json, path))
@@ -104,15 +104,15 @@ def value_at(json: bytes, path: str) -> Any:
 def _raw_at(json: bytes, path: str) -> bytes | msgspec.Raw:
     at: bytes | msgspec.Raw = json
     for name in path.split(".") if path else ():
-        names, found = _field(at, name)
-        if found is None:
+        names, value = _field(at, name)
+        if value is None:
             raise NoSuchFieldError(f"no field {name!r} among {', '.join(names) or 'none'}"[:300])
-        at = found
+        at = value
     return at
 
 
 def _field(json: bytes | msgspec.Raw, name: str) -> tuple[Iterable[str], bytes | msgspec.Raw | None]:
-    """The names of an object's fields, and the JSON of one."""
+    """Return the names of an object's fields, and the JSON of one of them."""
     try:
         fields = _OBJECT.decode(json)
     except msgspec.ValidationError:
@@ -125,7 +125,7 @@ def _field(json: bytes | msgspec.Raw, name: str) -> tuple[Iterable[str], bytes |
 
 
 def _items(json: bytes | msgspec.Raw) -> list[bytes]:
-    """The JSON of each item of a list."""
+    """Return the JSON of each item of a list."""
     try:
         return [bytes(item) for item in _LIST.decode(json)]
     except msgspec.ValidationError:

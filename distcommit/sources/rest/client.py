@@ -1,4 +1,4 @@
-"""Asks a server, waits and asks again where that may help, and says what its refusals mean."""
+"""HTTP client: sends requests, retries where that may help, and maps failures to errors with a remedy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from distcommit.core.errors import DistcommitError, SourceError, TransientError,
 from distcommit.fs.answer_time import AnswerTimeError, within
 from distcommit.sources.rest.paging import Request
 
-_MOST_BODY_BYTES = 256 << 20
+_MAX_BODY_BYTES = 256 << 20
 _MOST_WAIT_S = 60.0
 _BLOCK_BYTES = 64 << 10
 _TOO_EARLY = {408, 425, 429}
@@ -26,7 +26,7 @@ _SHOWN = 300
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came: the body, unpacked, and the link to what comes next, of the header `Link`."""
+    """Body of an answer, decompressed, and the URL of `rel="next"` in its header `Link`."""
 
     body: bytes
     next_link: str
@@ -34,15 +34,15 @@ class Reply:
 
 @dataclass(frozen=True)
 class RestClient:
-    """Connections to servers, kept between requests. Nothing is connected before the first one.
+    """HTTP client that connects at the first request and keeps connections between requests.
 
     Attributes:
-        headers: sent with each request.
+        headers: headers of each request.
         basic: user and password; empty for none.
-        timeout_s: how long it waits for a connection, and for each byte.
-        answer_s: how long a whole answer may take.
-        retries: how often it asks again where a server is away, busy or broken.
-        secrets: masked in all that is told.
+        timeout_s: seconds to wait for a connection, and for each byte.
+        answer_s: seconds that a whole answer may take.
+        retries: number of retries if a server can't be reached, is busy or fails.
+        secrets: masked in all messages.
     """
 
     headers: Mapping[str, str] = field(repr=False)
@@ -53,11 +53,12 @@ class RestClient:
     secrets: Sequence[str] = field(default=(), repr=False)
 
     def get(self, request: Request, dataset: str) -> Reply:
-        """What the server answers.
+        """Send a GET request and return the answer.
 
         Raises:
-            TransientError: if it is away, busy or broken, also after the last try, or wants more than a minute.
-            SourceError: if it refuses, sends elsewhere, or its answer is too large or takes too long.
+            TransientError: if the server still can't be reached, is busy or fails after the last retry, or asks to wait
+                for more than a minute.
+            SourceError: if the server rejects the request or redirects it, or its answer is too large or too slow.
         """
         for tried in range(self.retries + 1):
             wait_s = min(0.5 * 2**tried, _MOST_WAIT_S) * random.uniform(0.5, 1)
@@ -71,10 +72,10 @@ class RestClient:
                 if tried == self.retries or wait_s > _MOST_WAIT_S:
                     raise self._away(request, dataset, error) from None
             time.sleep(wait_s)
-        raise AssertionError("the last try ends it")
+        raise AssertionError("the last retry returns or raises")
 
     def close(self) -> None:
-        """Lets go of connections. Safe to call twice."""
+        """Close the connections. Safe to call twice."""
         self._session.close()
 
     @cached_property
@@ -85,7 +86,7 @@ class RestClient:
             user, password = self.basic
             session.auth = HTTPBasicAuth(user.encode(), password.encode())
         else:
-            session.auth = _as_it_is  # else whatever .netrc has for the server would take the place of `headers`
+            session.auth = _without_netrc  # requests would prefer .netrc's entry for the server to `headers`
         return session
 
     def _asked(self, request: Request, dataset: str) -> Reply:
@@ -95,11 +96,11 @@ class RestClient:
             ) as response:
                 if response.status_code == 200:
                     return Reply(self._body(response, dataset), response.links.get("next", {}).get("url", ""))
-                told = f"{response.status_code} {response.reason}"
+                status = f"{response.status_code} {response.reason}"
                 if response.status_code in _TOO_EARLY or response.status_code >= 500:
-                    raise _AskLaterError(told, _wait_asked_s(response))
-                said = response.raw.read(_SHOWN, decode_content=True).decode(errors="replace")
-                raise self._refused(request, dataset, response.status_code, f"{told}: {said}" if said else told)
+                    raise _AskLaterError(status, _wait_asked_s(response))
+                detail = response.raw.read(_SHOWN, decode_content=True).decode(errors="replace")
+                raise self._refused(request, dataset, response.status_code, f"{status}: {detail}" if detail else status)
         except (requests.exceptions.InvalidURL, requests.exceptions.InvalidHeader, UnicodeError) as error:
             raise self._refused(request, dataset, 0, str(error)) from None
         except (requests.RequestException, HTTPError) as error:
@@ -117,11 +118,11 @@ class RestClient:
             )
         for block in response.iter_content(_BLOCK_BYTES):
             body += block
-            if len(body) > _MOST_BODY_BYTES:
+            if len(body) > _MAX_BODY_BYTES:
                 raise SourceError(
                     "an answer is too large",
                     dataset=dataset,
-                    expected=f"at most {_MOST_BODY_BYTES:,} bytes",
+                    expected=f"at most {_MAX_BODY_BYTES:,} bytes",
                     found="more",
                     todo="ask for smaller pages by source.params",
                 )
@@ -142,16 +143,18 @@ class RestClient:
         if 300 <= status < 400:
             todo = "set source.url to where it sends: credentials are not taken elsewhere"
         url = self._shown(request.url.partition("?")[0])
-        return SourceError("the server refused", dataset=dataset, url=url, found=self._shown(found), todo=todo)
+        return SourceError(
+            "the server rejected the request", dataset=dataset, url=url, found=self._shown(found), todo=todo
+        )
 
     def _away(self, request: Request, dataset: str, error: _AskLaterError) -> DistcommitError:
         asked = f", and asks to wait {error.wait_s:.0f} s" if error.wait_s is not None else ""
         return TransientError(
-            "the server can't be reached, is busy, or broke off",
+            "the server can't be reached, is busy, or closed the connection",
             dataset=dataset,
             url=self._shown(request.url.partition("?")[0]),
             found=self._shown(f"{error}{asked}"),
-            todo="see to the server, then run again; nothing was lost",
+            todo="check the server, then run again; nothing was lost",
         )
 
     def _shown(self, text: str) -> str:
@@ -161,7 +164,7 @@ class RestClient:
 
 
 class _AskLaterError(Exception):
-    """Asking again may help. `wait_s`: when, if the server said so."""
+    """A failure that a retry may cure. `wait_s`: seconds to wait, if the server named them."""
 
     def __init__(self, told: str, wait_s: float | None) -> None:
         super().__init__(told)
@@ -176,12 +179,12 @@ _TODO = {
 
 
 def _wait_asked_s(response: requests.Response) -> float | None:
-    """How long to wait, in seconds or until a time, by the header `Retry-After`."""
+    """Return the seconds to wait by the header `Retry-After`, which holds seconds or a time."""
     try:
         return Retry().get_retry_after(response.raw)
     except InvalidHeader:
         return None
 
 
-def _as_it_is(request: requests.PreparedRequest) -> requests.PreparedRequest:
+def _without_netrc(request: requests.PreparedRequest) -> requests.PreparedRequest:
     return request

@@ -1,4 +1,4 @@
-"""Reads ranges of lists, answer by answer."""
+"""Extractor of lists: reads ranges, answer by answer."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 VALUE, PARTITION_COLUMN, OFFSET_COLUMN = "value", "_partition", "_offset"
 RECORD_SCHEMA = pa.schema([(VALUE, pa.binary()), (PARTITION_COLUMN, pa.string()), (OFFSET_COLUMN, pa.int64())])
-"""A record's JSON as it came, and its number."""
+"""Columns of records: the JSON as received, and the record's number."""
 
 
 class RestExtractor(Extractor):
-    """Reads the work units of one task attempt, with connections that are kept between them.
+    """Extractor of one task attempt. Connections are kept between work units.
 
     Args:
-        client: what asks.
-        lists: by dataset.
+        client: the HTTP client.
+        lists: lists by dataset.
     """
 
     def __init__(self, client: RestClient, lists: dict[str, ListOfRecords]) -> None:
@@ -44,7 +44,7 @@ class RestExtractor(Extractor):
 
 
 class RestExtraction(Extraction):
-    """One range of a list. Records of the same value come in one batch, so that reading can end after each of them."""
+    """The records of one range. Records of one value are in one batch, so that reading can stop after each."""
 
     def __init__(self, client: RestClient, of: ListOfRecords, unit: WorkUnit) -> None:
         self._list, self._unit = of, unit
@@ -56,18 +56,18 @@ class RestExtraction(Extraction):
         self._bytes = 0
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        field, held = self._list.watermark, InOrder[bytes](self._low, None, self._out_of_order)
+        field, pending = self._list.watermark, InOrder[bytes](self._low, None, self._out_of_order)
         for answer in self._answers(self._low):
-            self._add(answer, held)
-            if self._is_behind(held.newest):
+            self._add(answer, pending)
+            if self._is_behind(pending.newest):
                 break
-            end = field.end_of_read(held.newest, is_last=False)
-            if whole := held.take_below(end):
+            end = field.end_of_read(pending.newest, is_last=False)
+            if whole := pending.take_below(end):
                 yield self._batch(whole, end)
         else:
-            self._require_whole(held)
-        end = field.end_of_read(held.newest, is_last=True) if self._high is None else self._high
-        if rest := held.take_below(end):
+            self._require_whole(pending)
+        end = field.end_of_read(pending.newest, is_last=True) if self._high is None else self._high
+        if rest := pending.take_below(end):
             yield self._batch(rest, end)
         if self._high is not None:
             self._reached = self._reached.advanced({PARTITION: self._high})
@@ -79,7 +79,7 @@ class RestExtraction(Extraction):
         return self._bytes
 
     def _add(self, answer: Answer, held: InOrder[bytes]) -> None:
-        """Adds an answer's records; of the first ones not those that lie below the range."""
+        """Add an answer's records. Leading records below the range are dropped."""
         positions = [self._position(record) for record in answer.records]
         below = 0 if len(held) else len([at for at in positions if at < self._low])  # type: ignore[operator]
         held.add(*self._repeats.dropped(answer.records[below:], positions[below:]))
@@ -88,15 +88,14 @@ class RestExtraction(Extraction):
         return self._high is not None and at_or_past(position, self._high)
 
     def _answers(self, low: Position) -> Iterator[Answer]:
-        """Yield the answers for what is from `low` on, one after the other."""
+        """Yield the answers from a position on."""
         return self._pages.read(self._list.watermark.asked(low, self._high))
 
     def _require_whole(self, held: InOrder[bytes]) -> None:
-        """Where all before a time is to be read, asks once more from the newest record on: a server that has more than
-        its pages led to has not been read to its end.
+        """If the range ends at a time, request records from the newest one on, to verify that the pages were complete.
 
         Raises:
-            SourceError: if it has.
+            SourceError: if the server has more records in the range.
         """
         if self._high is None or not len(held):
             return
@@ -108,11 +107,11 @@ class RestExtraction(Extraction):
                 break
         if count > len(held):
             raise SourceError(
-                "the pages ended, and the server has more records",
+                "the pages ended although the server has more records",
                 dataset=self._unit.dataset_urn,
                 expected=f"nothing behind {held.newest!r} and below {self._high!r}",
-                found=f"{count - len(held)} records, when asked from there on",
-                todo="correct source.paging; or, if they came late, set a longer source.watermark.lookback",
+                found=f"{count - len(held)} records in a request from there on",
+                todo="correct source.paging; if the records were late, set a longer source.watermark.lookback",
             )
 
     def _position(self, record: bytes) -> Position:
@@ -131,10 +130,10 @@ class RestExtraction(Extraction):
             ) from None
         if lookback_s := field.missing_lookback_s(value):
             raise SourceError(
-                "a time is written so coarsely that others of it may still come, and would be lost",
+                "a time is too coarse: later records of the same time would be lost",
                 dataset=self._unit.dataset_urn,
                 field=field.field,
-                expected=f"seconds in it, or a lookback of at least {lookback_s}",
+                expected=f"a time with seconds, or a lookback of at least {lookback_s}",
                 found=f"{value!r}, and source.watermark.lookback: {field.lookback}",
                 todo=f"set source.watermark.lookback to {lookback_s}, or name another field",
             )
@@ -150,10 +149,10 @@ class RestExtraction(Extraction):
 
     def _out_of_order(self, least: Position, found: Position) -> SourceError:
         return SourceError(
-            "the server gave records in another order than that of their watermark field",
+            "the server returned records in another order than that of their watermark field",
             dataset=self._unit.dataset_urn,
             field=self._list.watermark.field,
             expected=f"a value from {least!r} on",
             found=repr(found),
-            todo="ask for ascending order by source.params; nothing of it is published",
+            todo="request ascending order by source.params; nothing of it is published",
         )

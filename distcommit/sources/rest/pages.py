@@ -1,4 +1,4 @@
-"""The pages of one reading, each checked against those before it: what the source requires of a server."""
+"""The pages of one read, each checked against the earlier ones: the source's requirements on a server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_EMPTY_PAGES = 1000
 
 @dataclass(frozen=True, slots=True)
 class ListOfRecords:
-    """Where a dataset's records are, and how they are asked for: see `source.RestSource`."""
+    """Location of a dataset's records, and how to request them: see `source.RestSource`."""
 
     request: Request
     records: str
@@ -30,22 +30,22 @@ class ListOfRecords:
 
 
 class Pages:
-    """The answers for one range of a list, one after the other.
+    """The answers for one range of a list.
 
     Args:
-        client: what asks.
+        client: the HTTP client.
         of: the list.
-        dataset: its name.
+        dataset: name of the dataset.
     """
 
     def __init__(self, client: RestClient, of: ListOfRecords, dataset: str) -> None:
         self._client, self._list, self._dataset = client, of, dataset
 
     def read(self, asked: dict[str, str]) -> Iterator[Answer]:
-        """Yield the answers from a position on, which the parameters `asked` name.
+        """Yield the answers to a request with the parameters `asked`.
 
         Raises:
-            SourceError: if one can't be read, does not fit those before it, or they would never end.
+            SourceError: if an answer can't be read, contradicts an earlier one, or the answers would never end.
         """
         base, paging = self._list.request, self._list.paging
         request: Request | None = paging.first(Request(url=base.url, params={**base.params, **asked}))
@@ -60,7 +60,7 @@ class Pages:
             if answer.records and answer.body == before.body:
                 raise self._endless("the same answer twice")
             if following is not None and _digest(following) in seen:
-                raise self._endless("one that leads to another one before it")
+                raise self._endless("an answer that leads back to an earlier one")
             if answer.records and short.records:
                 raise self._uneven(short, is_last=False)
             short = answer if paging.required_records(answer, is_last=False) is not None else Answer(b"", [])
@@ -105,12 +105,12 @@ class Pages:
         if required is None or not answer.records or len(answer.records) >= required:
             return
         raise SourceError(
-            "a page has fewer records than the server's total leaves for it: others would be passed over",
+            "a page has fewer records than the server's total requires, so that others would be skipped",
             dataset=self._dataset,
             expected=f"{required}, or none",
             found=str(len(answer.records)),
             todo="set source.paging.size (of offsets: step), and the server's parameter for the size of a page, to what"
-            " the server gives at most; if its pages are filled unevenly, take links or a cursor as source.paging."
+            " the server gives at most; if its pages vary in size, use links or a cursor as source.paging."
             " Nothing of it is published",
         )
 
@@ -118,7 +118,7 @@ class Pages:
         total = self._list.paging.total(answer)
         if total is not None and total < before:
             raise SourceError(
-                "the server's total shrank between two pages: records were deleted, and others moved up unread",
+                "the server's total shrank between two pages: records were deleted, and unread ones moved up",
                 dataset=self._dataset,
                 expected=f"at least {before}, as in the page before",
                 found=str(total),
@@ -130,7 +130,7 @@ class Pages:
         return SourceError(
             "the answers would never end",
             dataset=self._dataset,
-            expected="that each leads to another one, and one of them to none",
+            expected="answers that each lead to a new one, and a last one that leads to none",
             found=found,
             todo="correct source.paging; nothing of it is published",
         )
@@ -140,16 +140,16 @@ class Pages:
         todo = "the server's parameter for the size of a page, to what the server gives at most; nothing is published"
         if is_last:
             return SourceError(
-                "a page has more records than source.paging.size, or than the offset moves on",
+                "a page has more records than source.paging.size or the step of offsets",
                 dataset=self._dataset,
                 expected=f"at most {required}",
                 found=str(len(answer.records)),
                 todo=f"set source.paging.size (of offsets: step), and {todo}",
             )
         return SourceError(
-            "an answer had not as many records as the offset moved on, and is not the last one",
+            "an answer that is not the last one does not have source.paging.step records",
             dataset=self._dataset,
-            expected=f"source.paging.step records in each but the last: {required}",
+            expected=f"source.paging.step: {required}",
             found=str(len(answer.records)),
             todo=f"set step, and {todo}",
         )
@@ -166,13 +166,13 @@ class Pages:
 
 
 class Repeats:
-    """Finds records that a server gives again: once where values are unique, never where they are not.
+    """Detector of records that a server returns again. Unique values may repeat once, other records never.
 
-    Records come in ascending order, so only those of the newest value can come again.
+    Records come in ascending order, so that only those of the newest value can repeat.
 
     Args:
-        dataset: its name.
-        is_unique: whether no two records of it have one value.
+        dataset: name of the dataset.
+        is_unique: whether values are unique.
     """
 
     def __init__(self, dataset: str, *, is_unique: bool) -> None:
@@ -181,10 +181,10 @@ class Repeats:
         self._records = set[bytes]()
 
     def dropped(self, records: list[bytes], positions: list[Position]) -> tuple[list[bytes], list[Position]]:
-        """Return the records of one answer, and their positions, without those that were read before.
+        """Return the records of one answer, and their positions, without repeated ones.
 
         Raises:
-            SourceError: if a record comes again, or of unique values another one.
+            SourceError: if a record must not repeat, or a unique value has two different records.
         """
         kept_records, kept_positions, digests = list[bytes](), list[Position](), list[bytes]()
         for record, position in zip(records, positions, strict=True):
@@ -214,14 +214,14 @@ class Repeats:
                 dataset=self._dataset,
                 expected="pages that do not overlap, and no two records that are equal byte by byte",
                 found=f"a record of {position!r} twice",
-                todo="take links or a cursor as source.paging, or request larger pages by source.params;"
+                todo="use links or a cursor as source.paging, or request larger pages by source.params;"
                 " nothing of it is published",
             )
         if self._is_unique:
             raise SourceError(
-                "the server gave two different records of one value",
+                "the server returned two different records of one value",
                 dataset=self._dataset,
-                expected="values that are unique, as source.watermark.unique says",
+                expected="unique values, as source.watermark.unique declares",
                 found=repr(position),
                 todo="set source.watermark.unique to false if values are not unique; if a record was changed while"
                 " pages were read, run again; nothing of it is published",

@@ -1,4 +1,4 @@
-"""How one answer leads to the next: by a link, a cursor or a number."""
+"""Paging: the next request by a link, a cursor or a number in an answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from distcommit.sources.rest.answers import Answer
 
 
 class Request(BaseModel):
-    """What is asked for: a URL, and parameters that are added to it."""
+    """A request: a URL, and parameters that are added to it."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -24,69 +24,69 @@ class _Paging(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     def first(self, request: Request) -> Request:
-        """The request for the first answer."""
+        """Return the request for the first answer."""
         return request
 
     def following(self, request: Request, answer: Answer) -> Request | None:
-        """The request for what comes after this answer; None if nothing does.
+        """Return the request for the next answer; None if this one is the last.
 
         Raises:
-            ValueError: if the answer leads nowhere that may be gone to.
+            ValueError: if the answer names a next one that must not be requested.
         """
         raise NotImplementedError
 
     def behind_last(self, request: Request) -> Request | None:
-        """The request for what must be empty, where an answer without records ended the list; None if there is none."""
+        """Return the request for the page behind a last page without records, which must be empty; None for none."""
         return None
 
     def total(self, answer: Answer) -> int | None:
-        """How much the list has by this answer; None if answers do not name it.
+        """Return the list's total by this answer; None if the paging has no total.
 
         Raises:
-            ValueError: if this one should.
+            ValueError: if the total is missing.
         """
         return None
 
     def required_records(self, answer: Answer, *, is_last: bool) -> int | None:
-        """How many records the answer must have; None if their number is right. `is_last`: no records follow it."""
+        """Return the required number of records; None if the answer has it. `is_last`: no records follow the answer."""
         return None
 
     def by_total(self, request: Request, answer: Answer) -> int | None:
-        """Return how many records the answer must have by the total in it, unless it has none; None if none says so."""
+        """Return the number of records that the total requires of an answer that has any; None for no requirement."""
         return None
 
 
 class LinkPaging(_Paging):
-    """The next answer's URL stands in the answer, at `path`, or with no path in its header `Link`, as rel="next".
+    """Paging by the next answer's URL in the answer: at `path`, or `rel="next"` of the header `Link`.
 
-    It has to be of the server that gave it, as credentials go there with the request.
+    The URL must be of the same server, because credentials are sent with the request.
 
     Attributes:
         type: `link`.
-        path: where the link is in an answer, names with dots between; empty: the header `Link`.
+        path: dotted path of the link in an answer; empty for the header `Link`.
     """
 
     type: Literal["link"]
     path: str = ""
 
     def following(self, request: Request, answer: Answer) -> Request | None:
-        """Nothing comes after an answer without a link, or with null or an empty text for it."""
+        """An answer without a link, or with null or an empty text, is the last one."""
         link = answer.text_at(self.path) if self.path else answer.next_link
         if not link:
             return None
         url = urljoin(request.url, link)
         if _server(url) != _server(request.url):
-            raise ValueError(f"a link to another server: {url.partition('?')[0]:.200}")
+            raise ValueError(f"a link must not lead to another server: {url.partition('?')[0]:.200}")
         return Request(url=url)
 
 
 class CursorPaging(_Paging):
-    """What stands in the answer at `path` is the parameter `param` of the next request.
+    """Paging by a cursor: the value at `path` of an answer is the parameter `param` of the next request.
 
     Attributes:
         type: `cursor`.
-        path: where it is in an answer, names with dots between.
-        param: the parameter.
+        path: dotted path of the cursor in an answer.
+        param: name of the parameter.
     """
 
     type: Literal["cursor"]
@@ -94,28 +94,28 @@ class CursorPaging(_Paging):
     param: str = Field(min_length=1)
 
     def following(self, request: Request, answer: Answer) -> Request | None:
-        """Nothing comes after an answer without a cursor, or with null or an empty text for it."""
+        """An answer without a cursor, or with null or an empty text, is the last one."""
         cursor = answer.text_at(self.path)
         return _with(request, self.param, cursor) if cursor else None
 
 
 class PageNumberPaging(_Paging):
-    """Answers are numbered, from `first_page` on in steps of `step`: pages, or offsets with as many records as a step.
+    """Paging by numbers, from `first_page` on in steps of `step`: page numbers, or offsets of as many records.
 
     Attributes:
         type: `page`.
-        param: the parameter that the number is sent as.
+        param: parameter of the number.
         first_page: the first number.
-        step: what is added to it each time. With more than 1 it is an offset, and each page but the last has to have as
-            many records: else some would be passed over.
-        until: which page is the last one. `empty`: the first without records; the page behind it is requested too, and
-            must have none either. `short_page`: the first with fewer than `size` records. `total`: the page that
-            reaches the total at `path`, so that pages before it may be empty; with `size` or offsets all others have to
-            be full. `link`: the first that does not name
-            another one at `path`, or with no path in its header `Link`, by a text, a number or `true`.
-        path: of `total` and `link`, names with dots between. A total counts what `param` counts (pages, or with offsets
+        step: added to the number for each page. More than 1 means offsets: each page but the last must then have that
+            many records, because others would be skipped.
+        until: the last page. `empty`: the first page without records; the page behind it is requested too, and must be
+            empty. `short_page`: the first page with fewer than `size` records. `total`: the page that reaches the total
+            at `path`; pages before it may be empty, and with `size` or offsets all others must be full. `link`: the
+            first page that names no next one at `path`, or without a path in its header `Link`, by a text, a number or
+            `true`.
+        path: for `total` and `link`, a dotted path. A total counts what `param` counts (pages, or with offsets
             records); with `size` it counts records.
-        size: of `short_page` and `total`, how many records a full page has. Of offsets it is `step`.
+        size: for `short_page` and `total`, the number of records of a full page. With offsets it is `step`.
     """
 
     type: Literal["page"]
@@ -131,11 +131,11 @@ class PageNumberPaging(_Paging):
         if self.until == "total" and not self.path:
             raise ValueError("path must be set with until: total")
         if self.until in ("empty", "short_page") and self.path:
-            raise ValueError("path is of until: total and until: link")
+            raise ValueError("path must only be set with until: total or until: link")
         if self.until in ("empty", "link") and self.size is not None:
-            raise ValueError("size is of until: short_page and until: total")
+            raise ValueError("size must only be set with until: short_page or until: total")
         if self.step > 1 and self.size not in (None, self.step):
-            raise ValueError("size must be left out with offsets: it is their step")
+            raise ValueError("size must not be set with offsets, whose size is step")
         if self.until == "short_page" and self._size is None:
             raise ValueError("size must be set with until: short_page")
         return self
@@ -156,14 +156,14 @@ class PageNumberPaging(_Paging):
         return answer.count_at(self.path) if self.until == "total" else None
 
     def required_records(self, answer: Answer, *, is_last: bool) -> int | None:
-        """Of offsets as many as the step, and of pages that end with a short one at most `size`."""
+        """Offsets require as many records as the step; `short_page` allows at most `size`."""
         count = len(answer.records)
         if self.step > 1 and not is_last and count != self.step and self.until != "total":
             return self.step
         return self._size if self._size is not None and count > self._size else None
 
     def by_total(self, request: Request, answer: Answer) -> int | None:
-        """Return `size`, and of the page that reaches the total what is left."""
+        """Return `size`; for the page that reaches the total, the remaining number."""
         if self.until != "total" or self._size is None:
             return None
         begin = (int(request.params[self.param]) - self.first_page) * (self._size if self.step == 1 else 1)
@@ -186,7 +186,7 @@ class PageNumberPaging(_Paging):
 
 
 class NoPaging(_Paging):
-    """One answer has all there is.
+    """No paging: one answer has all records.
 
     Attributes:
         type: `none`.

@@ -1,4 +1,4 @@
-"""The plan of one dataset: from its watermark on; times up to the present, and all else as far as reading comes."""
+"""Plan of one dataset, from its watermark on. Times are read up to the present, other values to their end."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from distcommit.core.errors import SourceError
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Position, Watermark, at_or_past
 from distcommit.core.work import DatasetPlan, WorkUnit
-from distcommit.sources.reading_again import end_by_itself
 from distcommit.sources.rest.watermarks import ROWS, WatermarkField
-from distcommit.sources.watermark_column import PARTITION
+from distcommit.sources.watermark_column import PARTITION, end_by_itself
 
 _NOT_KNOWN = (
     "it is not known how far it was read: its watermark was made from published files, which number records and do not"
@@ -21,18 +20,17 @@ _NOT_KNOWN = (
 def plan_dataset(
     urn: str, field: WatermarkField, state: DatasetState | None, again: Watermark | None, now: datetime
 ) -> DatasetPlan | None:
-    """The plan of one dataset; None if nothing of it can be new. No server is asked.
+    """Return the plan of one dataset; None if it can't have new records. No request is sent.
 
     Args:
         urn: the dataset.
         field: its watermark field.
-        state: what is stored of it.
-        again: where what could not be read was to end, if it is read by itself first; it says nothing where only
-            reading finds the end.
+        state: its stored state.
+        again: end of a failed range that is read again first; ignored for fields whose end only reading finds.
         now: the present time, with a zone.
 
     Raises:
-        SourceError: if its stored position is none of the field.
+        SourceError: if the stored position is not valid for the field.
     """
     stored = state.watermark if state else None
     positions = stored.positions if stored else {}
@@ -63,11 +61,11 @@ def _stored(urn: str, field: WatermarkField, stored: Watermark) -> Position:
         dataset=urn,
         expected=f"a position of {field.incarnation}",
         found=_NOT_KNOWN if position is None else f"{stored.positions} of {stored.incarnation or 'an unnamed field'}",
-        todo="name the field that it was read by, or set its watermark by hand (distcommit set-watermark), to null to"
-        " begin anew",
+        todo="set the field that it was read by, or set its watermark (distcommit set-watermark; null reads the dataset"
+        " again from the start)",
     )
 
 
 def is_count(position: Position) -> bool:
-    """Whether it is a number of records."""
+    """Return whether a position is a number of records."""
     return type(position) is int and position >= 0

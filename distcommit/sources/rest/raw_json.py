@@ -1,7 +1,6 @@
-"""Where values are in JSON text that has halves of surrogate pairs, which msgspec does not take.
+"""Locate values in JSON text with lone surrogates, which msgspec rejects and Python's own parser accepts.
 
-Python's own reader takes them. Records keep the bytes that they came as: whether such text can be used is for the
-converters to say, record by record.
+Records keep their bytes. Converters decide record by record whether such text is usable.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ def raw_at(body: bytes, name: str) -> tuple[list[str], bytes | None]:
     begin = _behind_space(text, 0)
     if text[begin : begin + 1] != "{":
         raise ValueError("not an object")
-    names, found, at = list[str](), None, _behind_space(text, begin + 1)
+    names, value, at = list[str](), None, _behind_space(text, begin + 1)
     if text[at : at + 1] == "}":
-        return names, found
+        return names, value
     while True:
         if text[at : at + 1] != '"':
             raise ValueError(f"a field's name must be at character {at}")
@@ -32,10 +31,10 @@ def raw_at(body: bytes, name: str) -> tuple[list[str], bytes | None]:
         start = _behind_space(text, at)
         at = _end_of_value(text, start)
         names.append(field.encode(errors="replace").decode())
-        found = text[start:at].encode() if field == name else found
+        value = text[start:at].encode() if field == name else value
         at = _behind_space(text, at)
         if text[at : at + 1] == "}":
-            return names, found
+            return names, value
         at = _behind_space(text, _behind(text, at, ","))
 
 

@@ -1,4 +1,4 @@
-"""Lists of records that a server gives: which, how they are asked for, and the plan that follows."""
+"""Source of lists of records that a server returns: settings and planning."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _DATASET = "{dataset}"
 
 
 class ListOverrides(BaseModel):
-    """What is different with one dataset. What it does not name is as with all.
+    """Settings of one dataset that differ from the source's.
 
     Attributes:
-        records, watermark: as those of the source.
+        records, watermark: instead of those of the source.
         params: added to those of the source.
     """
 
@@ -51,28 +51,27 @@ class ListOverrides(BaseModel):
 
 
 class RestSource(BaseModel, SourceSettings):
-    """Lists of JSON records that a server gives over HTTP, by GET, page by page, in the order of a field.
+    """Lists of JSON records that a server returns by HTTP GET, page by page, in the order of a field.
 
-    Each record comes as the bytes of its JSON, with its number in the dataset.
+    Each record is the bytes of its JSON, with its number in the dataset.
 
     Attributes:
         type: `rest`.
-        url: `https://host/path` or `http://...`, where `{dataset}` stands for a dataset's name. No password.
+        url: `https://host/path` or `http://...`, where `{dataset}` is replaced by a dataset's name. No password.
         datasets: the names of the datasets.
         params: parameters of each request, `{dataset}` as above.
-        records: where the list of records is in an answer: names with dots between; empty if the answer is the list.
-        watermark: the field that says what is new.
-        paging: how one answer leads to the next.
-        headers: sent with each request. `${file:PATH}` in one stands for what that file holds, read by each process
-            that connects.
+        records: dotted path of the list of records in an answer; empty if the answer is the list.
+        watermark: the watermark field.
+        paging: how to find the next page.
+        headers: headers of each request. `${file:PATH}` is replaced by that file's content, read by each process that
+            connects.
         username: for basic authentication; empty for none.
         password: its password, `${file:PATH}` as above.
-        timeout_s: how long it waits for a connection, and for each byte.
-        answer_s: how long a whole answer may take, of which each has at most 256 MiB.
-        retries: how often it asks again where the server is away, busy (429) or broken (5xx): after half a second, then
-            twice as long each time, less up to a half by chance; or as long as `Retry-After` says, if that is at most a
-            minute.
-        overrides: what is different with single datasets, by name.
+        timeout_s: seconds to wait for a connection, and for each byte.
+        answer_s: seconds that a whole answer may take. An answer has at most 256 MiB.
+        retries: number of retries if the server can't be reached, is busy (429) or fails (5xx). The delay is half a
+            second, then twice as long each time, less a random part of up to a half; or `Retry-After`, up to a minute.
+        overrides: settings of single datasets, by name.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, coerce_numbers_to_str=True)
@@ -99,18 +98,18 @@ class RestSource(BaseModel, SourceSettings):
     def _is_url(cls, url: str) -> str:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or _DATASET in parts.netloc:
-            raise ValueError("begins with https://host/ or http://host/")
+            raise ValueError("must begin with https://host/ or http://host/")
         if parts.username is not None or parts.query or parts.fragment:
-            raise ValueError("has no user in it, and nothing after a ?: these are source.username, source.params")
+            raise ValueError("must not contain a user or a query (?); set source.username and source.params instead")
         if parts.port == 0:
-            raise ValueError("names a port that there is")
+            raise ValueError("must have a valid port")
         return url
 
     @field_validator("datasets")
     @classmethod
     def _are_names(cls, datasets: tuple[str, ...]) -> tuple[str, ...]:
         if len(set(datasets)) < len(datasets):
-            raise ValueError("a dataset is named twice")
+            raise ValueError("a dataset must not be named twice")
         return tuple(map(check_urn, datasets))
 
     @model_validator(mode="after")
@@ -121,15 +120,13 @@ class RestSource(BaseModel, SourceSettings):
             *(text for o in self.overrides.values() for text in o.params.values()),
         )
         if len(self.datasets) > 1 and not any(_DATASET in text for text in texts):
-            raise ValueError("url or params must have {dataset}, where there are several")
+            raise ValueError("url or params must contain {dataset} if there are several datasets")
         if unknown := [name for name in self.overrides if name not in self.datasets]:
-            raise ValueError(f"overrides names datasets that are not read: {', '.join(unknown)}")
+            raise ValueError(f"overrides must only name datasets of the source, not: {', '.join(unknown)}")
         for secret in (*self.headers.values(), self.password):
             for path in SECRET_FILE.findall(secret.get_secret_value()):
                 if not path.startswith("/"):
-                    raise ConfigurationError(
-                        "a secret's file has to be named by an absolute path", found=f"${{file:{path}}}"
-                    )
+                    raise ConfigurationError("the path of a secret file must be absolute", found=f"${{file:{path}}}")
         return self
 
     @property
@@ -138,12 +135,12 @@ class RestSource(BaseModel, SourceSettings):
 
     @property
     def reads_again(self) -> bool:
-        """Of times it is known before where reading ends; of all else reading itself finds it, and so it does again."""
+        """True for times only, whose ranges end at a planned position. The end of other ranges is found by reading."""
         return any(self._watermark_of(urn).kind is Kind.TIME for urn in self.datasets)
 
     def pins(self) -> Mapping[str, Pin]:
-        """Where the lists are: the path of the URL, since servers may be renamed, and parameters that name the dataset.
-        The watermark field is in each dataset's watermark, as its incarnation."""
+        """The URL's path, because servers may be renamed, and the parameters that contain the dataset. The watermark
+        field is in each dataset's watermark, as its incarnation."""
         another = (
             "put it back: positions in other lists are those of other records. To read these, give the job new folders"
             " (paths)."
@@ -156,12 +153,12 @@ class RestSource(BaseModel, SourceSettings):
         return dataset_urn in self.datasets
 
     def extract_of(self, dataset_urn: str) -> Extract:
-        """By the columns that are added, and the watermark field, which is in each record."""
+        """Rows are identified by the added columns; the watermark field is in each record."""
         columns = (PARTITION_COLUMN, OFFSET_COLUMN)
         return Extract(self.type, dataset_urn, TableType.APPEND_ONLY, columns, (self._watermark_of(dataset_urn).field,))
 
     def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[DatasetPlan | DatasetProblem]:
-        """Plans owned datasets that are idle, by the clock of this machine. No server is asked."""
+        """Plan owned idle datasets by the clock of this machine. No request is sent."""
         now = datetime.now(UTC)
         for urn in sorted(filter(owned, self.datasets)):
             state = states.get(urn)
@@ -177,12 +174,12 @@ class RestSource(BaseModel, SourceSettings):
                 yield planned
 
     def incarnations(self, states: Mapping[str, DatasetState]) -> Mapping[str, str]:
-        """The dataset's field, unless the job file names another one by now: then positions count in that."""
-        known = {urn: self._watermark_of(urn).incarnation for urn in states if urn in self.datasets}
-        return {urn: kept for urn, kept in kept_incarnations(states, {}).items() if kept == known.get(urn)}
+        """The incarnations of datasets whose field in the job file is still that of their state."""
+        current = {urn: self._watermark_of(urn).incarnation for urn in states if urn in self.datasets}
+        return {urn: kept for urn, kept in kept_incarnations(states, {}).items() if kept == current.get(urn)}
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
-        """Positions are a value of the dataset's field, and a number of records."""
+        """Yield the problems of positions that are neither a value of the dataset's field nor a number of records."""
         for urn, positions in datasets.items():
             if urn not in self.datasets:
                 yield f"{urn!r} is not a dataset of this job (see source.datasets)"
@@ -200,10 +197,10 @@ class RestSource(BaseModel, SourceSettings):
                     yield f"{urn!r}: {partition!r} is not one of its partitions, {PARTITION!r} and {ROWS!r}"
 
     def open(self) -> RestExtractor:
-        """An extractor that connects with its first work unit.
+        """Return an extractor that connects at its first work unit.
 
         Raises:
-            ConfigurationError: if the HTTP client is missing, or a secret's file.
+            ConfigurationError: if the HTTP client or a secret file is missing.
         """
         try:
             from distcommit.sources.rest.client import RestClient  # noqa: PLC0415 - an extra of its own

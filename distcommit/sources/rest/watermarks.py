@@ -1,4 +1,4 @@
-"""The watermark field of records: as a job file declares it, as positions, and as what a server is asked for."""
+"""The watermark field of records: its settings, its positions, and the request parameters for a range."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from distcommit.core.watermark import Position, as_offset
 from distcommit.sources.watermark_column import BEGINNINGS, Kind, end_of_times, is_position, position_of, time_at
 
 ROWS = "rows"
-"""The source partition in which records are numbered, as they are read."""
+"""Source partition that numbers records in reading order."""
 _ISO = "%Y-%m-%dT%H:%M:%S.%fZ"
 _WRITTEN = re.compile(
     r"\d{4}-?(\d\d-?\d\d|W\d\d-?\d|(?P<week>W\d\d))(?P<hour>.\d\d(?P<minute>:?\d\d(?P<second>:?\d\d)?)?)?", re.DOTALL
@@ -23,22 +23,22 @@ _DAY_S = 86_400
 
 
 class WatermarkField(BaseModel):
-    """The field of each record that says what is new.
+    """The watermark field of each record.
 
-    Positions of integers are lists of one number, as a mere number would be an offset to the audit.
+    Positions of integers are lists of one number, because the audit takes a plain number for an offset.
 
     Attributes:
-        field: its name; with dots, of a field of an object in it.
-        type: `time` (ISO 8601 as text; without a zone it is UTC), `integer` or `text`, ordered by code points.
-        since: the parameter that asks for records from a value on. It is sent a second (a day, if `format` has no
-            seconds), or one, less than the watermark, and records below that are dropped; so it does not matter whether
-            the server takes it as inclusive. With text there is nothing less: there it has to be.
-        until: of times, the parameter that asks for records up to a value; empty if there is none.
-        format: of times, how they are sent, as strftime has it, in UTC. It names the day, and with seconds the minute
-            and the hour of 24, so that no two times that are sent are written alike.
-        lookback: how far the end of what is read stays behind, in seconds for times, and as a number for integers. Of
-            times without seconds at least 60, of days 86400: others of the present one may still come.
-        unique: of integers, whether no two records have the same: the newest is read then.
+        field: name of the field; a dotted path for a field within objects.
+        type: `time` (ISO 8601 text; UTC without a zone), `integer` or `text`, ordered by code points.
+        since: parameter that requests records from a value on. The value sent is a second (a day, if `format` has no
+            seconds) or one less than the watermark, and records below the watermark are dropped, so that the server may
+            take it as inclusive or not. For text, the server must take it as inclusive.
+        until: for times, the parameter that requests records up to a value; empty if the server has none.
+        format: for times, their strftime format in requests, in UTC. It must contain the day, and with seconds the
+            minute and the 24-hour hour, so that different times differ in requests.
+        lookback: distance between the newest value and the end of the range, in seconds for times, as a number for
+            integers. At least 60 for times without seconds, 86400 for days, because the present one may still grow.
+        unique: for integers, whether values are unique. The newest record is read then.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -54,38 +54,39 @@ class WatermarkField(BaseModel):
     @model_validator(mode="after")
     def _fits_its_type(self) -> WatermarkField:
         if self.type != "time" and (self.until or self.format != _ISO):
-            raise ValueError("until and format are of times")
+            raise ValueError("until and format must only be set with type: time")
         if alike := _written_alike(self.format):
             raise ValueError(
-                f"format writes {' and '.join(alike)} alike: what lies between could not be asked for. It has to name"
-                " the year, the month and the day, and with seconds the minute and the hour of 24 (%H, or %I with %p)"
+                f"format writes {' and '.join(alike)} alike, so that the range between can't be requested. It must"
+                " contain the year, the month and the day, and with seconds the minute and the 24-hour hour"
+                " (%H, or %I with %p)"
             )
         if self.type != "integer" and self.unique:
-            raise ValueError("unique is of integers")
+            raise ValueError("unique must only be set with type: integer")
         if self.type == "text" and self.lookback:
-            raise ValueError("there is no lookback in text: 0")
+            raise ValueError("lookback must be 0 with type: text")
         return self
 
     @property
     def kind(self) -> Kind:
-        """What it holds."""
+        """Type of the values."""
         return Kind(self.type)
 
     @property
     def incarnation(self) -> str:
-        """What positions count in."""
+        """Incarnation of the positions."""
         return f"{self.field}:{self.kind}"
 
     @property
     def beginning(self) -> Position:
-        """The position that no value lies below."""
+        """Lowest position: no value is below it."""
         return self._position(BEGINNINGS[self.kind])
 
     def position(self, value: object) -> Position:
-        """The position of a value, as JSON has it.
+        """Return the position of a JSON value.
 
         Raises:
-            ValueError: if it is of another type, or beyond what can be a position.
+            ValueError: if it is of another type, or outside the range of positions.
         """
         if self.kind is not Kind.TIME:
             return self._position(position_of(self.kind, value))
@@ -95,8 +96,7 @@ class WatermarkField(BaseModel):
             raise ValueError(f"{value!r}, not within the years 1 to 9999 in UTC") from None
 
     def missing_lookback_s(self, value: object) -> int:
-        """The seconds that the lookback would have to be, for a time that is written so coarsely that others of it may
-        come for longer; 0 if it is as long."""
+        """Return the lookback in seconds that a time of that resolution requires; 0 if the lookback is sufficient."""
         written = _WRITTEN.match(value) if isinstance(value, str) and self.kind is Kind.TIME else None
         if written is None:
             return 0
@@ -104,33 +104,35 @@ class WatermarkField(BaseModel):
         return open_s if open_s > self.lookback else 0
 
     def is_position(self, position: Position | None) -> bool:
-        """Whether it can be one of this field."""
+        """Return whether a position is valid for this field."""
         if position is None or isinstance(position, tuple) is not (self.kind is Kind.INTEGER):
             return False
         return is_position(self.kind, position[0] if isinstance(position, tuple) and position else position)
 
     def end_of_plan(self, now: datetime) -> Position | None:
-        """What a run reads up to, as far as that is known before: times up to the present second, less the lookback."""
+        """Return the planned end: for times the present second, less the lookback; None for other types."""
         if self.kind is not Kind.TIME:
             return None
         return end_of_times(now, self.lookback)
 
     def end_of_read(self, newest: Position, *, is_last: bool) -> Position:
-        """Up to which position all records are known, once those up to `newest` came and, if `is_last`, no more. Others
-        may come later, with its value or with lower ones that are within the lookback."""
+        """Return the position up to which all records are known, after those up to `newest` and, if `is_last`, no more.
+
+        Later records may have the newest value, or lower ones within the lookback.
+        """
         if not isinstance(newest, tuple):
             return newest
         behind = 1 if is_last and self.unique else 0
         return self._position(as_offset(newest[0]) + behind - self.lookback)
 
     def asked(self, low: Position, high: Position | None) -> dict[str, str]:
-        """The parameters that ask for [low, high), and a little more."""
-        found: dict[str, str] = {}
+        """Return the parameters that request [low, high) and a little more."""
+        parameters: dict[str, str] = {}
         if low != self.beginning:
-            found[self.since] = self._written(low, -1)
+            parameters[self.since] = self._written(low, -1)
         if self.until and high is not None:
-            found[self.until] = self._written(high, 1)
-        return found
+            parameters[self.until] = self._written(high, 1)
+        return parameters
 
     def _position(self, position: Position) -> Position:
         return (position,) if isinstance(position, int) else position
@@ -143,7 +145,7 @@ class WatermarkField(BaseModel):
         step = timedelta(seconds=1) if _has_seconds(self.format) else timedelta(days=1)
         try:
             return _formatted(time_at(position) + further * step, self.format)
-        except OverflowError:  # the first or the last second that there is
+        except OverflowError:  # beyond the first or the last second of datetime
             return _formatted(time_at(position), self.format)
 
 
@@ -157,13 +159,13 @@ def _has_seconds(form: str) -> bool:
 
 
 def _written_alike(form: str) -> tuple[str, ...]:
-    """Two times that lie further apart than what is asked for beyond a range, and that the format writes alike."""
+    """Return two times that the format writes alike although they are further apart than the margin of requests."""
     steps = [*_BY_DAY, *(_BY_SECOND if _has_seconds(form) else [])]
     later = (_BASE + step for step in steps if _formatted(_BASE + step, form) == _formatted(_BASE, form))
     return tuple(f"{at:%Y-%m-%d %H:%M}" for other in later for at in (_BASE, other))[:2]
 
 
 def _formatted(time: datetime, form: str) -> str:
-    """As strftime has it; for seconds since 1970 that would take the time for one of the machine's own zone."""
+    """Format a time. strftime's `%s` alone would use the machine's own time zone."""
     seconds = str(floor(time.timestamp()))
     return time.strftime(re.sub("%(.)", lambda found: seconds if found[1] == "s" else found[0], form, flags=re.DOTALL))

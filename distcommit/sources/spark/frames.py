@@ -25,10 +25,17 @@ from distcommit.core.work import DatasetPlan, WorkUnit
 from distcommit.decoding import from_json
 from distcommit.protocol.paths.staging import SPOOL_INDEX, rows_name, spooled_dataset
 from distcommit.sources.plan_error import PlanError, went_back
-from distcommit.sources.reading_again import end_by_itself
 from distcommit.sources.snapshots import plan_snapshot, stored_position
 from distcommit.sources.spark.source import extract_by
-from distcommit.sources.watermark_column import BEGINNINGS, PARTITION, Kind, is_position, position_of, time_at
+from distcommit.sources.watermark_column import (
+    BEGINNINGS,
+    PARTITION,
+    Kind,
+    end_by_itself,
+    is_position,
+    position_of,
+    time_at,
+)
 
 __all__ = ["FrameSpool", "StagedFrame", "StagedFrames", "StagedPart", "end_of", "stored_in"]
 

@@ -1,8 +1,8 @@
-"""Tables of a database, and queries, as datasets, read in ranges of a watermark column.
+"""Source of a database's tables and queries, read in ranges of a watermark column.
 
-Must not lock what it reads, nor change it. Start reading at `source`, then `plan` and `extractor`; `database` is all
-that connects, `tables`, `columns` and `query_columns` say what is there. `positions`, `queries`, `rules` and the
-settings need no SQLAlchemy, so that a job file is read where none is installed.
+Must not lock or change what it reads. Start reading at `source`, then `plan` and `extractor`. Only `database` connects;
+`tables`, `columns` and `query_columns` describe tables. `queries`, `rules` and the settings must not import
+SQLAlchemy, so that a job file is read where it is not installed.
 """
 
 SETTINGS = "source:SqlSource"

@@ -1,4 +1,4 @@
-"""Which Arrow type a column of a table has, how it is asked for, and what a watermark column holds."""
+"""Columns of tables: their Arrow types, the expressions that select them, and types of watermark columns."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _Bytes = types.LargeBinary | types.BINARY | types.VARBINARY | mysql.TINYBLOB | m
 def _boolean(value: object) -> bool:
     if type(value) is int and value in (0, 1):
         return bool(value)
-    raise ValueError(f"{value!r:.60}, and not 0 or 1")
+    raise ValueError(f"{value!r:.60} must be 0 or 1")
 
 
 def _iso(of: type[date] | type[time]) -> Callable[[object], date | time]:
     def parsed(value: object) -> date | time:
         if not isinstance(value, str):
-            raise TypeError(f"{value!r:.60}, and no text as ISO 8601 has it")
+            raise TypeError(f"{value!r:.60} must be text in ISO 8601")
         return of.fromisoformat(value)
 
     return parsed
@@ -47,7 +47,7 @@ _OF_SQLITE: Sequence[tuple[type[types.TypeEngine[Any]], Callable[[Any], Any]]] =
 
 
 class _Utf8(types.TypeDecorator[str]):
-    """Text that the database compares as the bytes of its UTF-8."""
+    """Text that the database compares by its UTF-8 bytes."""
 
     impl = types.LargeBinary
     cache_ok = True
@@ -61,8 +61,8 @@ class _Utf8(types.TypeDecorator[str]):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column that is read: its name, its Arrow type, what is selected for it, and, where that comes as something
-    else, what a value that is not null is made of it by."""
+    """A column to read: its name, its Arrow type, the selected expression, and the conversion of the driver's values
+    that are not null, if they need one."""
 
     name: str
     type: pa.DataType
@@ -70,10 +70,10 @@ class Column:
     parse: Callable[[Any], Any] | None = None
 
     def array(self, values: Sequence[Any]) -> pa.Array:
-        """Values as they came from the driver.
+        """Convert a driver's values to an array.
 
         Raises:
-            SourceError: if one of them is not of the column's type. SQLite keeps any value in any column.
+            SourceError: if a value is not of the column's type. SQLite stores any value in any column.
         """
         try:
             if self.parse is not None:
@@ -92,11 +92,11 @@ class Column:
 
 
 def column_of(name: str, declared: types.TypeEngine[Any], dialect: str) -> Column | None:
-    """A column by the type that the database declares for it; None for a type that has none in Arrow.
+    """Return a column by its declared type; None if the type has no Arrow type.
 
-    UUIDs and JSON are read as the text that the database makes of them. SQLite has neither decimals nor narrow
-    integers: there a decimal is a float, and an integer has 64 bits. Its booleans are 0 and 1, and its times text.
-    MySQL's TIME is a duration, and has none.
+    UUIDs and JSON are read as the database's text. SQLite has neither decimals nor narrow integers: a decimal is read
+    as a float, an integer has 64 bits, booleans are 0 and 1, and times are text. MySQL's TIME is a duration and can't
+    be read.
     """
     if dialect == "sqlite" and (parse := next((by for kind, by in _OF_SQLITE if isinstance(declared, kind)), None)):
         return Column(name, _arrow_type(declared, dialect), sa.column(name, types.NullType()), parse)
@@ -107,14 +107,14 @@ def column_of(name: str, declared: types.TypeEngine[Any], dialect: str) -> Colum
         return Column(name, pa.float64(), sa.column(name))
     if isinstance(declared, types.String):
         return Column(name, pa.string(), sa.column(name, types.String()))
-    if dialect == "mysql" and isinstance(declared, types.Float):  # of a FLOAT it sends six digits, of a DOUBLE all
+    if dialect == "mysql" and isinstance(declared, types.Float):  # MySQL sends six digits of a FLOAT, all of a DOUBLE
         return Column(name, pa.float64(), (sa.column(name) * sa.literal_column("1e0", types.Float())).label(name))
     arrow = _arrow_type(declared, dialect)
     return None if arrow is None else Column(name, arrow, sa.column(name, declared))
 
 
 def kind_of(declared: types.TypeEngine[Any], dialect: str) -> Kind | None:
-    """What a watermark column of that type holds; None if it can't be one. SQLite keeps times as text."""
+    """Return the kind of a watermark column of that type; None if it can't be one. SQLite stores times as text."""
     if isinstance(declared, types.Integer):
         return Kind.INTEGER
     if isinstance(declared, types.DateTime):
@@ -124,8 +124,8 @@ def kind_of(declared: types.TypeEngine[Any], dialect: str) -> Kind | None:
 
 
 def watermark_expression(name: str, declared: types.TypeEngine[Any], kind: Kind, dialect: str) -> sa.ColumnElement[Any]:
-    """The column as it is compared and ordered: text byte by byte, whatever its collation, as Python orders it."""
-    if kind is Kind.TEXT and dialect == "mysql":  # whose collations take "a" and "a " for the same
+    """Return the expression to compare and order by: text byte by byte as in Python, whatever its collation."""
+    if kind is Kind.TEXT and dialect == "mysql":  # whose collations treat "a" and "a " as equal
         utf8 = sa.cast(sa.column(name, types.String()), mysql.CHAR(charset="utf8mb4"))
         return sa.type_coerce(sa.cast(utf8, types.LargeBinary()), _Utf8())
     if kind is Kind.TEXT and dialect == "postgresql" and isinstance(declared, types.CHAR):  # padded as it comes

@@ -1,4 +1,4 @@
-"""Connections to one database, and what its errors mean."""
+"""Connections to one database, and its errors as typed ones with a remedy."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ __all__ = ["Database"]
 
 _TIMEOUT_S = 10
 _SILENCE_S = 600
-"""Of MySQL, whose client has no keep-alive of its own: how long either side waits for the other one."""
+"""Seconds that MySQL and its client, which has no keep-alive, wait for each other."""
 _DRIVERS = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "sqlite": "sqlite"}
 _CONNECT: dict[str, dict[str, Any]] = {
-    "postgresql": {  # libpq's: a server that is gone without a word is noticed within a minute
+    "postgresql": {  # of libpq: a silent server is detected within a minute
         "connect_timeout": _TIMEOUT_S,
         "keepalives_idle": 30,
         "keepalives_interval": 10,
@@ -39,8 +39,8 @@ _READING: dict[str, dict[str, Any]] = {
 }
 _MYSQL_TRANSIENT = {1040, 1045, 1053, 1158, 1159, 1160, 1161, 1203, 1205, 1213, 1317, 1927, 3024}
 _MYSQL_CLIENT = 2000
-"""Codes from here on are of the client: the connection."""
-_AWAY = ("the database can't be reached, or broke off", "see to the server, then run again")
+"""Codes from here on are errors of the client's connection."""
+_AWAY = ("the database can't be reached, or closed the connection", "check the server, then run again")
 _REFUSALS = (
     (
         re.compile(r"certificate|\bSSL\b|\bTLS\b", re.IGNORECASE),
@@ -55,7 +55,7 @@ _REFUSALS = (
     ),
     (re.compile(r"database .* does not exist|Unknown database"), ("the database does not exist", "correct source.url")),
 )
-"""By what the server says, what is wrong and what to do: it can be reached, and will say so again."""
+"""Problem and remedy by the text of the server's error, for errors that a retry does not cure."""
 _SQLITE_TRANSIENT = {
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_LOCKED,
@@ -66,12 +66,12 @@ _SQLITE_TRANSIENT = {
 
 @dataclass(frozen=True)
 class Database:
-    """How to reach a database. Nothing is connected before `reading` is entered.
+    """A database. `reading` connects.
 
     Attributes:
-        url: without a password.
-        password: as the server wants it; empty for none. Masked in all that is told.
-        tls: as of the settings.
+        url: its URL, without a password.
+        password: the user's password; empty for none. Masked in all messages.
+        tls: the setting `tls`.
     """
 
     url: str
@@ -85,11 +85,11 @@ class Database:
 
     @contextmanager
     def reading(self, table: str = "") -> Iterator[sa.Connection]:
-        """A connection in one transaction that reads, of one snapshot where the database has snapshots.
+        """Open a read-only transaction, of one snapshot if the database has snapshots.
 
         Raises:
             TransientError: if the server can't be reached, or the connection breaks.
-            SourceError: if the database refuses what is asked of it.
+            SourceError: if the database rejects a statement.
             ConfigurationError: if its driver is missing.
         """
         with self.errors(table), self._engine.connect() as connection:
@@ -97,14 +97,14 @@ class Database:
 
     @contextmanager
     def errors(self, table: str = "") -> Iterator[None]:
-        """Turns the errors of the database and its driver into typed ones, which name the table."""
+        """Convert errors of the database and its driver to typed ones, which name the table."""
         try:
             yield
         except (SQLAlchemyError, ValueError) as error:
-            raise self._told(error, table) from None
+            raise self._typed(error, table) from None
 
     def close(self) -> None:
-        """Lets go of the connection. Safe to call twice."""
+        """Close the connection. Safe to call twice."""
         self._engine.dispose()
 
     @cached_property
@@ -116,7 +116,7 @@ class Database:
             url = sa.make_url(self.url).set(drivername=_DRIVERS[self.dialect])
             url = url.set(password=self.password) if self.password else url
             usual = {name: value for name, value in _CONNECT.get(self.dialect, {}).items() if name not in url.query}
-            if self.dialect == "mysql":  # the options are in the arguments, and SQLAlchemy would read them in its way
+            if self.dialect == "mysql":  # the options are in the arguments; SQLAlchemy would interpret them differently
                 url, usual = url.set(query={}), {**usual, **mysql_arguments(self.url, self.tls)}
             elif self.dialect == "postgresql":
                 usual |= postgresql_arguments(self.url, self.tls)
@@ -134,37 +134,37 @@ class Database:
         return engine
 
     def _open_file(self) -> sqlite3.Connection:
-        """A file that is not there is not made."""
+        """Open a SQLite file read-only, which does not create a missing one."""
         path = quote(unquote(urlsplit(self.url).path.removeprefix("/")))
         return sqlite3.connect(f"file:{path}?mode=ro", _TIMEOUT_S, isolation_level=None, uri=True)
 
-    def _told(self, error: Exception, table: str) -> DistcommitError:
+    def _typed(self, error: Exception, table: str) -> DistcommitError:
         ids = {"table": table} if table else {}
         if isinstance(error, NoSuchTableError):
             return SourceError(
                 "the table does not exist",
                 expected="a table or view that the database shows to this user",
-                found="nothing of that name",
-                todo="create it, grant SELECT on it, or take it out of source.tables",
+                found="no table or view of that name",
+                todo="create it, grant SELECT on it, or remove it from source.tables",
                 **ids,
             )
-        found = plain_text(error.orig if isinstance(error, DBAPIError) else error, 1000)
-        found = found.replace(self.password, "***") if self.password else found
+        text = plain_text(error.orig if isinstance(error, DBAPIError) else error, 1000)
+        text = text.replace(self.password, "***") if self.password else text
         if _is_transient(error):
-            what, todo = next((texts for said, texts in _REFUSALS if said.search(found)), _AWAY)
-            return TransientError(what, url=self.url, found=found, todo=f"{todo}; nothing was lost", **ids)
+            what, todo = next((texts for said, texts in _REFUSALS if said.search(text)), _AWAY)
+            return TransientError(what, url=self.url, found=text, todo=f"{todo}; nothing was lost", **ids)
         return SourceError(
-            "the database refused to be read",
-            found=found,
-            todo="grant SELECT on it, or correct its source.queries, or its where and columns of source.overrides, or"
-            " what it holds",
+            "the database rejected a statement",
+            found=text,
+            todo="grant SELECT on the table, or correct its query in source.queries, its where or columns in"
+            " source.overrides, or its values",
             **ids,
         )
 
 
 def _settings(dialect: str) -> list[str]:
-    """Times come in UTC; a table that somebody has locked fails its own work unit, and holds up nobody else; and no
-    transaction can write, whatever a query asks for."""
+    """Return the statements of a new connection: times in UTC, a limit on waiting for locks, so that a locked table
+    fails its own work unit only, and read-only transactions, so that no query can write."""
     if dialect == "postgresql":
         read_only = "SET default_transaction_read_only = on"
         return ["SET TIME ZONE 'UTC'", f"SET lock_timeout = '{_TIMEOUT_S}s'", read_only]
@@ -183,13 +183,13 @@ def _settle(connection: Any, settings: Sequence[str]) -> None:
 
 
 def _is_transient(error: Exception) -> bool:
-    """Whether trying again may help: what is wrong is the connection or the server, and not what was asked."""
+    """Return whether a retry may help, because the connection or the server failed and not the statement."""
     if not isinstance(error, DBAPIError):
         return False
     code = getattr(error.orig, "sqlite_errorcode", None)
     if code is not None:
         return code & 0xFF in _SQLITE_TRANSIENT
-    if type(error.orig).__module__.startswith("pymysql"):  # what was asked is an OperationalError to it, too
+    if type(error.orig).__module__.startswith("pymysql"):  # it raises OperationalError for faulty statements, too
         number = next(iter(error.orig.args), 0) if error.orig else 0
         return error.connection_invalidated or not number or number >= _MYSQL_CLIENT or number in _MYSQL_TRANSIENT
     return error.connection_invalidated or isinstance(error, OperationalError | InterfaceError)

@@ -1,5 +1,4 @@
-"""Reads ranges of tables, and of queries that stand for one: one statement each, in the order of the watermark column,
-as a stream; and tables as a whole."""
+"""Extractor of tables and queries: streams a range in the order of the watermark column, or all rows."""
 
 from __future__ import annotations
 
@@ -26,12 +25,12 @@ __all__ = ["SqlExtractor"]
 
 
 class SqlExtractor(Extractor):
-    """Reads the work units of one task attempt on one connection, which is kept between them.
+    """Extractor of one task attempt, on one connection that is kept between work units.
 
     Args:
-        database: what is connected to, with the first work unit.
-        tables: the rules of each table.
-        batch_rows: how many rows a batch has, but for a group of more rows of the same value.
+        database: the database; the first work unit connects.
+        tables: rules of each table.
+        batch_rows: rows of a batch, except for larger groups of rows of one value.
     """
 
     def __init__(self, database: Database, tables: Tables, batch_rows: int) -> None:
@@ -39,7 +38,7 @@ class SqlExtractor(Extractor):
         self._reading = ExitStack()
 
     def extract(self, unit: WorkUnit) -> Extraction:
-        """Starts reading; an extraction before it that was not read to its end reads no further."""
+        """Start reading. An earlier extraction that was not read to its end ends."""
         self._reading.close()
         whole = not self._tables.rules_of(unit.dataset_urn).watermark
         return WholeExtraction(self, unit) if whole else SqlExtraction(self, unit)
@@ -49,23 +48,23 @@ class SqlExtractor(Extractor):
         self._database.close()
 
     def rows(self, unit: WorkUnit) -> Iterator[tuple[Table, Sequence[sa.Row[Any]]]]:
-        """The rows of a work unit as they come, in one transaction."""
+        """Stream the rows of a work unit in one transaction."""
         urn, name = unit.dataset_urn, PARTITION
         with self._reading:
             connection = self._reading.enter_context(self._database.reading(urn))
-            found = self._found(connection, urn)
-            table = table_of(urn, found, self._tables.rules_of(urn), connection.dialect.name, self._tables.schema)
+            reflected = self._found(connection, urn)
+            table = table_of(urn, reflected, self._tables.rules_of(urn), connection.dialect.name, self._tables.schema)
             query = table.rows(unit.low.positions[name], unit.expected_high.positions[name])
             for rows in self._came(connection, query):
                 yield table, rows
 
     def all_rows(self, urn: str) -> Iterator[tuple[WholeTable, Sequence[sa.Row[Any]]]]:
-        """The rows of a whole table as they come, in one transaction."""
+        """Stream the rows of a whole table in one transaction."""
         with self._reading:
             connection = self._reading.enter_context(self._database.reading(urn))
-            found = self._found(connection, urn)
+            reflected = self._found(connection, urn)
             rules = self._tables.rules_of(urn)
-            table = whole_table_of(urn, found, rules, connection.dialect.name, self._tables.schema)
+            table = whole_table_of(urn, reflected, rules, connection.dialect.name, self._tables.schema)
             for rows in self._came(connection, table.rows()):
                 yield table, rows
 
@@ -77,12 +76,12 @@ class SqlExtractor(Extractor):
 
     def _came(self, connection: sa.Connection, query: sa.Select[Any]) -> Iterator[Sequence[sa.Row[Any]]]:
         result = connection.execution_options(yield_per=self._batch_rows).execute(query)
-        self._reading.callback(result.close)  # before the connection, also if reading ends early
+        self._reading.callback(result.close)  # closed before the connection, also if reading ends early
         yield from result.partitions()
 
 
 class SqlExtraction(Extraction):
-    """One range of a table. Rows of the same value are in one batch, so that reading can end after each of them."""
+    """The rows of one range. All rows of one value are in one batch, so that reading can stop after each batch."""
 
     def __init__(self, extractor: SqlExtractor, unit: WorkUnit) -> None:
         self._extractor, self._unit = extractor, unit
@@ -92,17 +91,17 @@ class SqlExtraction(Extraction):
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         low, high = self._unit.low.positions[PARTITION], self._unit.expected_high.positions[PARTITION]
-        held: InOrder[Sequence[Any]] = InOrder(low, high, self._refused)
+        pending: InOrder[Sequence[Any]] = InOrder(low, high, self._refused)
         before: list[Position] = []
         for table, came in self._extractor.rows(self._unit):
             self._table = table
             positions = [table.position(row[-1]) for row in came]
             self._require_keys([*before, *positions])
             before = positions[-1:]
-            held.add(came, positions)
-            if whole := held.take_below(positions[0]):
+            pending.add(came, positions)
+            if whole := pending.take_below(positions[0]):
                 yield self._batch(whole, positions[0])
-        if rest := held.take_below(high):
+        if rest := pending.take_below(high):
             yield self._batch(rest, high)
         self._reached = self._unit.expected_high
 
@@ -119,11 +118,11 @@ class SqlExtraction(Extraction):
         return batch
 
     def _require_keys(self, positions: Sequence[Position]) -> None:
-        """Of a column that the job file names as the key, which the database does not look after."""
+        """Require unique values if the job file declares the column as the key, which the database does not enforce."""
         twice = (one for one, other in pairwise(positions) if one == other)
         if self._table.is_unique and (value := next(twice, None)) is not None:
             raise SourceError(
-                "rows have the same value in the column that is their key: the newest could not be told to be the last",
+                "several rows have one value in the column that is declared as their key",
                 table=self._table.name,
                 column=self._table.rules.watermark,
                 expected="one row of each value",
@@ -133,17 +132,17 @@ class SqlExtraction(Extraction):
 
     def _refused(self, least: Position, found: Position) -> SourceError:
         return SourceError(
-            "the database gave rows in another order than that of their watermark column",
+            "the database returned rows in another order than that of their watermark column",
             table=self._table.name,
             column=self._table.rules.watermark,
             expected=f"a value from {least!r} on, below {self._unit.expected_high.positions[PARTITION]!r}",
             found=repr(found),
-            todo="see to the column's collation, its index and the driver; nothing of it is published",
+            todo="check the column's collation, its index and the driver; nothing of it is published",
         )
 
 
 class WholeExtraction(Extraction):
-    """A whole table, of one moment where the database has snapshots. There is no position inside of it."""
+    """All rows of a table, of one snapshot if the database has snapshots. There are no positions between rows."""
 
     def __init__(self, extractor: SqlExtractor, unit: WorkUnit) -> None:
         self._extractor, self._unit = extractor, unit
@@ -158,16 +157,12 @@ class WholeExtraction(Extraction):
         self._is_whole = True
 
     def actual_high(self) -> Watermark:
-        """The end of the work unit.
-
-        Raises:
-            SourceError: if not all of it was read.
-        """
+        """Return the end of the work unit. Raises SourceError if not all rows were read."""
         if not self._is_whole:
             raise SourceError(
-                "a table was not read as a whole",
+                "a table was not read to its end",
                 table=self._unit.dataset_urn,
-                expected="all of its rows, as there is no position among them",
+                expected="all of its rows, because there are no positions between them",
                 todo="run again",
             )
         return self._unit.expected_high
@@ -177,7 +172,7 @@ class WholeExtraction(Extraction):
 
 
 def _batch_of(columns: Sequence[Column], rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
-    """Rows as a batch; what a row has behind these columns is left out."""
+    """Convert rows to a batch. Values behind these columns are dropped."""
     values = list(zip(*rows, strict=True))[: len(columns)]
     arrays = [column.array(of_column) for column, of_column in zip(columns, values, strict=True)]
     return pa.record_batch(arrays, schema=pa.schema([(column.name, column.type) for column in columns]))

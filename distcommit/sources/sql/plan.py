@@ -1,13 +1,13 @@
-"""The plan of one table: the range of its watermark column that is read next.
+"""Plan of one table: the next range of its watermark column.
 
-A range is half-open, and its end is a value that nothing can be added below any more, as far as that can be known:
+A range is half-open. Its end is a value below which no row should be added any more:
 
-- behind the greatest one of a column whose integers are unique;
-- before the greatest one where several rows may have the same value: the newest group waits for a greater value;
-- before the database's own present second, in a column of times: those of the future wait, and those of a second that
-  is not over.
+- after the greatest value of a column of unique integers;
+- before the greatest value if several rows may have one value: the newest group waits for a greater value;
+- before the database's own present second in a column of times, so that rows of the future and of the present second
+  wait.
 
-Rows that commit later with lower values are what `lookback` is for: the end is that much lower.
+The end is lower by `lookback`, for rows that commit later with lower values.
 """
 
 from __future__ import annotations
@@ -24,30 +24,37 @@ from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Position, Watermark, as_offset, at_or_past
 from distcommit.core.work import DatasetPlan, WorkUnit
 from distcommit.sources.plan_error import PlanError, went_back
-from distcommit.sources.reading_again import end_by_itself
 from distcommit.sources.snapshots import stored_position
-from distcommit.sources.sql.positions import OF_QUERY
+from distcommit.sources.sql.rules import OF_QUERY
 from distcommit.sources.sql.tables import Table
-from distcommit.sources.watermark_column import BEGINNINGS, PARTITION, Kind, end_of_times, is_position, position_of
+from distcommit.sources.watermark_column import (
+    BEGINNINGS,
+    PARTITION,
+    Kind,
+    end_by_itself,
+    end_of_times,
+    is_position,
+    position_of,
+)
 
 __all__ = ["OtherQueryError", "plan_table", "without_value"]
 
 
 class OtherQueryError(PlanError):
-    """A dataset that was read by another query, or a table of its name."""
+    """A dataset whose position is of another query, or of a table instead of a query."""
 
     def __init__(self, table: Table, mark: Watermark) -> None:
         now, before = (each.partition(OF_QUERY)[2] for each in (table.incarnation, mark.incarnation))
         at = json.dumps(mark.positions)
         super().__init__(
-            "the dataset was read by another query than the job file has now: what this one has below the watermark"
-            " would be left out",
+            "the dataset was read by another query than the job file's, whose rows below the watermark would be"
+            " skipped",
             remedy=("set-watermark", table.name, at),
             dataset=table.name,
             expected=f"the query {before}" if before else "the table of that name",
             found=f"the query {now}" if now else "the table of that name",
-            todo="put it back; or set the watermark by hand (distcommit set-watermark): to where it stands,"
-            f" {at}, to go on there by what the job file has now, or to null to begin anew at source.start",
+            todo="restore the query; or set the watermark (distcommit set-watermark): to its present value,"
+            f" {at}, to continue there by the job file's query, or to null to begin again at source.start",
         )
 
 
@@ -62,24 +69,23 @@ def plan_table(
     rows_per_unit: int,
     note: Callable[[str], None],
 ) -> DatasetPlan | None:
-    """The plan of one table; None if there is nothing new.
+    """Return the plan of one table; None if it has no new rows.
 
     Args:
-        connection: in a transaction.
+        connection: a connection in a transaction.
         table: the table.
-        state: what is stored of the dataset.
-        again: where what could not be read was to end, if it is read by itself first. If no row of it is left, that is
-            not waited for.
-        from_latest: whether a table that was never read begins where it ends now. It gets a work unit even if that is
-            empty, so that its position is stored.
-        limit: about how many rows one run reads of it, 0 for all. Rows of the same value are read together.
-        rows_per_unit: about how many rows a work unit has. Those of the same value are in one.
-        note: takes what the operator has to know, once, of a table that is planned.
+        state: stored state of the dataset.
+        again: end of a failed range that is read again first; ignored if none of its rows is left.
+        from_latest: whether a table that was never read begins at its present end. It then gets a work unit even if
+            that is empty, so that its position is stored.
+        limit: approximate number of rows that one run reads, 0 for all. Rows of one value are read together.
+        rows_per_unit: approximate number of rows of a work unit. Rows of one value are in one work unit.
+        note: called with each warning about a planned table.
 
     Raises:
-        OtherQueryError: if its stored position is of another query, or of the table instead.
-        PlanError: if its stored position lies behind the column's greatest value.
-        SourceError: if its stored position is none of the column, or the column has values that can't be positions.
+        OtherQueryError: if the stored position is of another query, or of a table instead of a query.
+        PlanError: if the stored position is above the column's greatest value.
+        SourceError: if the stored position is not one of the column, or the column has values that can't be positions.
     """
     beginning = BEGINNINGS[table.kind]
     stored = _stored(table, state)
@@ -100,7 +106,7 @@ def plan_table(
 
 
 def without_value(connection: sa.Connection, table: Table) -> str:
-    """What there is to say of rows that have no value in the watermark column; empty if there are none."""
+    """Return the error about rows without a value in the watermark column, as text; empty if there are none."""
     rows = connection.scalars(table.nulls()).one() if table.may_be_null else 0
     if not rows:
         return ""
@@ -111,13 +117,12 @@ def without_value(connection: sa.Connection, table: Table) -> str:
         column=column,
         expected="a value in every row",
         found=f"NULL in {rows} rows",
-        todo=f"give them one, or leave them out: {where}: {column} IS NOT NULL",
+        todo=f"set a value in each row, or exclude the rows by {where}: {column} IS NOT NULL",
     )
     return str(error)
 
 
 def _count(connection: sa.Connection, table: Table, low: Position, high: Position) -> int:
-    """How many rows the range has."""
     return int(connection.scalars(table.count(low, high)).one()) if high != low else 0
 
 
@@ -128,17 +133,16 @@ def _mark(table: Table, position: Position) -> Watermark:
 def _units(
     connection: sa.Connection, table: Table, low: Position, high: Position, size: int, rows_per_unit: int
 ) -> tuple[WorkUnit, ...]:
-    """The range in work units, each of which begins where the one before it ends: at a value, all of whose rows are in
-    the later one."""
+    """Split the range into consecutive work units. All rows of a boundary's value are in the later one."""
     begins, numbers = [low], [1]
     if size > rows_per_unit:
-        found = connection.execute(table.values_each(low, high, rows_per_unit)).all()
-        placed = [(table.position(value), number) for value, number in found]
+        values = connection.execute(table.values_each(low, high, rows_per_unit)).all()
+        placed = [(table.position(value), number) for value, number in values]
         for position, number in placed[1:]:
             if position not in (placed[0][0], begins[-1]):
                 begins.append(position)
                 numbers.append(number)
-    last = max(size, numbers[-1])  # of what has other rows in each statement, there may be more now
+    last = max(size, numbers[-1])  # rows may have been added since they were counted
     ends, sizes = [*begins[1:], high], [after - number for number, after in pairwise([*numbers, last + 1])]
     return tuple(
         WorkUnit(str(number), table.name, _mark(table, begin), _mark(table, end), rows)
@@ -155,16 +159,16 @@ def _stored(table: Table, state: DatasetState | None) -> Position | None:
 
 
 def _end(connection: sa.Connection, table: Table, stored: Position | None, note: Callable[[str], None]) -> Position:
-    """The end of what may be read now.
+    """Return the end of the range that may be read now.
 
     Raises:
-        PlanError: if the greatest value lies below what was read already.
+        PlanError: if the greatest value is below the stored position.
     """
     lookback, beginning = table.rules.lookback, BEGINNINGS[table.kind]
     if table.kind is Kind.TIME:
         return _end_of_times(connection, table, stored, note)
     newest = connection.scalars(table.newest()).one()
-    if newest is None:  # a queue that was worked off, or truncated: the next rows will tell
+    if newest is None:  # a queue that was consumed, or a truncated table: the next rows decide
         return beginning
     top = table.position(newest)
     if isinstance(top, int) and table.is_unique:
@@ -175,12 +179,12 @@ def _end(connection: sa.Connection, table: Table, stored: Position | None, note:
         return max(top - lookback, as_offset(beginning))
     if lookback:
         raise SourceError(
-            "there is no lookback in a column of text",
+            "a watermark column of text must have lookback 0",
             table=table.name,
             column=table.rules.watermark,
             expected="source.lookback 0 for this table",
             found=str(lookback),
-            todo=f"set source.overrides.{table.name}.lookback to 0, if its rows commit in the order of their values",
+            todo=f"if its rows commit in the order of their values, set source.overrides.{table.name}.lookback to 0",
         )
     return top
 
@@ -188,20 +192,20 @@ def _end(connection: sa.Connection, table: Table, stored: Position | None, note:
 def _end_of_times(
     connection: sa.Connection, table: Table, stored: Position | None, note: Callable[[str], None]
 ) -> Position:
-    """Return the end of what may be read now of a column of times; a first run notes what it jumps over."""
+    """Return the end of the range of a column of times; a first run notes the rows that it skips."""
     lookback = table.rules.lookback
     end = end_of_times(connection.scalars(sa.select(sa.func.now())).one(), lookback)
     if not table.rules.to_newest and stored is not None:
         return end
     try:
         newest = connection.scalars(table.newest()).one()
-        if newest is not None and not isinstance(newest, datetime):  # such as MariaDB's 0000-00-00, which is a text
+        if newest is not None and not isinstance(newest, datetime):  # such as MariaDB's 0000-00-00, which comes as text
             position_of(Kind.TIME, newest)
         before = newest and position_of(Kind.TIME, newest - timedelta(seconds=lookback))
-    except (sa.exc.DataError, TypeError, ValueError, OverflowError):  # no time of Python, such as infinity
+    except (sa.exc.DataError, TypeError, ValueError, OverflowError):  # not a datetime of Python, such as infinity
         if table.rules.to_newest:
             raise
-        return end  # it is not read now, and a warning is no reason to fail the dataset
+        return end  # the range is not read now, and a warning must not fail the dataset
     if not isinstance(newest, datetime):
         return BEGINNINGS[table.kind] if table.rules.to_newest else end
     if at_or_past(before, end):
@@ -225,20 +229,20 @@ def _went_back(table: Table, stored: Position, top: Position) -> SourceError:
 def _no_key_any_more(table: Table, top: int) -> SourceError:
     of_query = f"source.overrides.{table.name}.keys"
     return SourceError(
-        "the watermark column ends at the value before the watermark, as where it was read while it was a key, and it"
-        " is none now: its greatest value could not be told to be the last of its rows",
+        "the watermark column ends just before the watermark, which was set while the column was a key, and the column"
+        " is not a key any more: further rows of its greatest value would not be read",
         dataset=table.name,
-        expected=f"a value past {top}, or that {table.rules.watermark} is a key",
+        expected=f"a value past {top}, or {table.rules.watermark} as a key",
         found=f"nothing past {top}, and no key",
-        todo=f"if {of_query} or the table's key was taken away: put it back; or leave it so, and it goes on by itself"
-        f" once there is a greater value (another row of {top} is then never read). If its newest rows were deleted, it"
-        " goes on so, too. If it was restored or filled anew: set the dataset's watermark by hand (distcommit"
-        " set-watermark), to null to begin at source.start",
+        todo=f"if {of_query} or the table's key was removed, restore it, or wait for a greater value, with which"
+        f" reading continues (another row of {top} is then never read). If its newest rows were deleted, wait, too. If"
+        " it was restored or filled again, set the dataset's watermark (distcommit set-watermark): to null to begin at"
+        " source.start",
     )
 
 
 def _cut(connection: sa.Connection, table: Table, low: Position, high: Position, limit: int) -> Position:
-    """The end of about `limit` rows: before the row after them, unless all of them have its value."""
+    """Return the end of about `limit` rows: the value of the row after them, unless all of them have it."""
     first = table.position(connection.scalars(table.value_after(low, high, 0)).one())
     at = table.position(connection.scalars(table.value_after(low, high, limit)).one())
     if at != first:

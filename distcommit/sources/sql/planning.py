@@ -1,4 +1,4 @@
-"""Plans many tables and queries on one connection: a problem of one is told, and the others are planned."""
+"""Planning of all tables and queries on one connection. A table's problem is reported, and the others are planned."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _CHUNK = 256
 
 
 class PlanRules(Protocol):
-    """The source's settings that plans follow."""
+    """Settings of the source that planning needs."""
 
     @property
     def selection(self) -> Tables:
-        """The tables of the job, and how each is read."""
+        """Tables and queries of the job, with their rules."""
 
     def extract_of(self, dataset_urn: str) -> Extract:
-        """What the settings say of a table."""
+        """Return a table's settings."""
 
     @property
     def start(self) -> str:
@@ -44,33 +44,33 @@ class PlanRules(Protocol):
 
     @property
     def records_per_work_unit(self) -> int:
-        """About how many rows a work unit has."""
+        """Approximate rows of a work unit."""
 
     @property
     def records_per_dataset(self) -> int:
-        """About how many rows of a table one run reads; 0 for all."""
+        """Approximate rows of a table that one run reads; 0 for all."""
 
 
 def plan_tables(
     database: Database, rules: PlanRules, wanted: Callable[[str], bool], states: SourceState
 ) -> Iterator[Planned]:
-    """Plans those of the job's tables and queries that are wanted.
+    """Plan the wanted tables and queries of the job.
 
     Raises:
-        TransientError: if the server can't be reached, or goes away meanwhile.
+        TransientError: if the server can't be reached, or the connection breaks.
     """
     select = rules.selection
     with database.reading() as connection:
         names = set(select.names).union(table_names(connection, select.schema) if select.patterns else ())
     tables, queries = {name for name in names if select.has_table(name)}, set(select.queries)
-    left = iter(sorted(name for name in tables | queries if wanted(name)))
-    while chunk := list(islice(left, _CHUNK)):
-        found = _reflected(database, [name for name in chunk if name not in queries], select.schema)
+    remaining = iter(sorted(name for name in tables | queries if wanted(name)))
+    while chunk := list(islice(remaining, _CHUNK)):
+        reflected = _reflected(database, [name for name in chunk if name not in queries], select.schema)
         for name in chunk:
             try:
                 if name in tables and name in queries:
                     raise _of_one_name(name)
-                yield from _plan_one(database, rules, name, found.get(name), states)
+                yield from _plan_one(database, rules, name, reflected.get(name), states)
             except PlanError as error:
                 yield DatasetProblem(name, str(error), error.remedy)
             except SourceError as error:
@@ -92,11 +92,11 @@ def _plan_one(
     untold, notes = "", list[str]()
     with database.reading(name) as connection:
         if asked.query is not None:
-            known = query_columns(connection, name, asked)
+            reflected = query_columns(connection, name, asked)
         else:
-            known = found or reflect_one(connection, name, select.schema)
-        known = known.with_keys(name, asked.keys)
-        where = (known, asked, connection.dialect.name, select.schema)
+            reflected = found or reflect_one(connection, name, select.schema)
+        reflected = reflected.with_keys(name, asked.keys)
+        where = (reflected, asked, connection.dialect.name, select.schema)
         planned: DatasetPlan | None
         if not asked.watermark:
             planned = plan_snapshot(name, state, connection.scalars(whole_table_of(name, *where).count()).one())
@@ -119,23 +119,25 @@ def _plan_one(
     if untold:
         yield DatasetProblem(name, untold)
     if planned is not None:
-        extract = structs.replace(rules.extract_of(name), keys=known.keys)
-        units = tuple(with_extract(unit, extract) for unit in planned.work_units) if known.keys else planned.work_units
+        extract = structs.replace(rules.extract_of(name), keys=reflected.keys)
+        units = (
+            tuple(with_extract(unit, extract) for unit in planned.work_units) if reflected.keys else planned.work_units
+        )
         yield structs.replace(planned, work_units=units)
 
 
 def _of_one_name(name: str) -> SourceError:
     return SourceError(
-        "a table and a query are of one name, and so would be one dataset",
+        "a table and a query have one name, and would be one dataset",
         dataset=name,
-        expected="a name of its own for each",
+        expected="different names",
         found=f"source.queries.{name}, and a table that source.table_patterns matches",
-        todo="leave the table out: source.exclude; or give the query another name",
+        todo="add the table to source.exclude, or rename the query",
     )
 
 
 def _reflected(database: Database, names: Sequence[str], schema: str | None) -> dict[str, Reflected]:
-    """What the database says of tables, asked for together; nothing if one of them keeps the others from being told."""
+    """Reflect tables together; return nothing if one of them makes the request fail."""
     try:
         with database.reading() as connection:
             return reflect(connection, names, schema)
@@ -144,6 +146,6 @@ def _reflected(database: Database, names: Sequence[str], schema: str | None) -> 
 
 
 def _require_server(database: Database) -> None:
-    """Raises a TransientError if the server is gone: then no other table can be planned either."""
+    """Raise TransientError if the server can't be reached, because no other table can be planned then."""
     with database.reading() as connection:
         connection.exec_driver_sql("SELECT 1")

@@ -1,5 +1,5 @@
-"""The text of queries and conditions: what a database is sent of it, whether it only reads, and whether it is another
-one. Needs no SQLAlchemy."""
+"""Text of queries and conditions: the part to send, the check that it only reads, and its id. Must not import
+SQLAlchemy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SCANNERS = {
             "open": r"/\*|'|\"",
             "mark": r"\$\d+",
         },
-        "mysql": {  # what is in /*! */ is no comment: it is executed
+        "mysql": {  # MySQL executes the content of /*! */
             "comment": r"--(?=\s|\Z)[^\n]*|\#[^\n]*|/\*(?!M?!).*?\*/",
             "quoted": rf"{_ESCAPED}|`(?:[^`]|``)*`",
             "open": r"/\*(?!M?!)|'|\"|`",
@@ -37,7 +37,7 @@ _SCANNERS = {
         },
     }.items()
 }
-"""By dialect, what its text consists of: `mark` is what a database takes for a value that comes with the query."""
+"""Patterns of tokens, by dialect. `mark`: placeholders of values."""
 _BEFORE_TABLES = frozenset({"ONLY", "LATERAL", "STRAIGHT_JOIN"})
 _AFTER_TABLES = frozenset(
     {"WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "WINDOW", "UNION", "EXCEPT", "INTERSECT", "SELECT"}
@@ -45,17 +45,17 @@ _AFTER_TABLES = frozenset(
 _NAME = re.compile(r"\w")
 _COMMENT_PART = re.compile(r"/\*|\*/")
 _MORE_THAN_READING = re.compile(r"(?<!\. )\b\d*(FOR UPDATE|FOR SHARE|LOCK IN SHARE MODE|INTO)\b", re.IGNORECASE)
-"""Of MySQL, whose read-only transactions may lock rows, too. What is quoted, or stands behind a dot, is a name or text;
-and the number of a version may stand before what is executed in a comment."""
+"""Clauses that lock or write; MySQL's read-only transactions may lock rows. Words in quotes or after a dot are names or
+text. In an executed comment a version number may precede the words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query that can stand in brackets.
+    """A query that can be put in brackets.
 
     Attributes:
-        body: its text, from its first word to its last; what of `;` and comments came before or after it is left out.
-        id: tells it from others. Space and comments say nothing to it.
+        body: text from the first word to the last, without `;` and comments before and after.
+        id: identifies the query. White space and comments do not change it.
     """
 
     body: str
@@ -64,15 +64,14 @@ class Query:
     @classmethod
     @lru_cache(maxsize=10_000)
     def of(cls, text: str, dialect: str) -> Query:
-        """The query of a text.
+        """Parse a text.
 
         Args:
-            text: in SQL of that dialect.
+            text: SQL of the dialect.
             dialect: `postgresql`, `mysql` or `sqlite`.
 
         Raises:
-            ValueError: if it is not one query that only reads, as far as its text says it. The message is what it does
-                wrong, without a subject.
+            ValueError: if it is not one query that only reads, as far as the text shows. The message has no subject.
         """
         tokens = [*_tokens(text, dialect)]
         while tokens and tokens[-1][0] == ";":
@@ -80,32 +79,31 @@ class Query:
         words = [token[0] for token in tokens]
         first = next((word for word in words if word != "("), "nothing")
         if first.upper() not in ("SELECT", "WITH"):
-            raise ValueError(f"begins with SELECT or WITH, and not with {first:.40}: it is to be read as a table is")
+            raise ValueError(f"must begin with SELECT or WITH, not with {first:.40}")
         _check(tokens, dialect)
         body = text[tokens[0].start() : tokens[-1].end()]
         return cls(body, sha256(" ".join(words).encode()).hexdigest()[:12])
 
 
 def check_condition(text: str, dialect: str) -> None:
-    """Checks a condition that is to stand in brackets.
+    """Check a condition that is put in brackets.
 
     Raises:
-        ValueError: if it is none, or not one that only reads, as far as its text says it. The message is as that of
-            `Query.of`.
+        ValueError: if it is not a condition that only reads, as far as the text shows. The message has no subject.
     """
     tokens = [*_tokens(text, dialect)]
     if text and not tokens:
-        raise ValueError("has no condition: leave it out for all rows")
+        raise ValueError("must not be empty; remove it to read all rows")
     _check(tokens, dialect)
 
 
 def _check(tokens: list[re.Match[str]], dialect: str) -> None:
     words = [token[0] for token in tokens]
     if ";" in words:
-        raise ValueError("has several statements, parted by ;")
+        raise ValueError("must be one statement, and has several, separated by ;")
     _check_brackets(words)
     if marks := [token[0] for token in tokens if token.lastgroup == "mark"]:
-        raise ValueError(f"has a placeholder, {marks[0]}, for which there is no value: write the value there")
+        raise ValueError(f"must not have a placeholder, {marks[0]}; write its value instead")
     if dialect == "mysql":
         _require_only_reads(tokens)
 
@@ -136,7 +134,7 @@ def tables_in(text: str, dialect: str) -> Iterator[tuple[str, str]]:
 
 @dataclass(slots=True)
 class _Level:
-    """What a part of a query in brackets has had so far."""
+    """State of a part of a query in brackets."""
 
     has_select: bool = False
     lists_tables: bool = False
@@ -163,7 +161,7 @@ def _unquoted(word: str) -> str:
 
 
 def _tokens(text: str, dialect: str) -> Iterator[re.Match[str]]:
-    """What a text consists of, without space and comments."""
+    """Yield the tokens of a text, without white space and comments."""
     at, scanner = 0, _SCANNERS[dialect]
     while found := scanner.match(text, at):
         at = found.end()
@@ -176,7 +174,7 @@ def _tokens(text: str, dialect: str) -> Iterator[re.Match[str]]:
 
 
 def _end_of_nested(text: str, begin: int) -> int:
-    """Where a comment ends that may have others in it; 0 if it does not end."""
+    """Return the end of a comment that may be nested; 0 if it does not end."""
     depth = 0
     for part in _COMMENT_PART.finditer(text, begin):
         depth += 1 if part[0] == "/*" else -1
@@ -190,30 +188,30 @@ def _check_brackets(words: list[str]) -> None:
     for word in words:
         depth += {"(": 1, ")": -1}.get(word, 0)
         if depth < 0:
-            raise ValueError("has a ) without its (")
+            raise ValueError("has a ) without a (")
     if depth:
-        raise ValueError("has a ( without its )")
+        raise ValueError("has a ( without a )")
 
 
 def _require_only_reads(tokens: list[re.Match[str]]) -> None:
     bare = " ".join("''" if token.lastgroup == "quoted" else token[0] for token in tokens)
     if found := _MORE_THAN_READING.search(bare):
         raise ValueError(
-            f"has {found[1]}: it may not lock what it reads, nor write it elsewhere. Leave that out (a column that is"
-            " called so is written in backticks)"
+            f"has {found[1]}: it must not lock rows or write them elsewhere. Remove it (write a column of that name in"
+            " backticks)"
         )
 
 
 def queries_of(texts: Mapping[str, str], dialect: str) -> dict[str, Query]:
-    """Queries by name.
+    """Parse queries by name.
 
     Raises:
-        ValueError: naming the one that is none.
+        ValueError: if one is not valid, with its name.
     """
-    found: dict[str, Query] = {}
+    queries: dict[str, Query] = {}
     for name, text in texts.items():
         try:
-            found[name] = Query.of(text, dialect)
+            queries[name] = Query.of(text, dialect)
         except ValueError as error:
             raise ValueError(f"queries.{name} {error}") from None
-    return found
+    return queries

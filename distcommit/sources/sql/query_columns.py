@@ -1,4 +1,4 @@
-"""Which columns a query has: names and types, as the database tells them without reading a row."""
+"""Columns of a query: names and types from the database, without reading a row."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _POSTGRESQL: Mapping[int, types.TypeEngine[Any]] = {
     2950: types.Uuid(),
     3802: postgresql.JSONB(),
 }
-"""By oid. These are fixed."""
+"""Types by oid. PostgreSQL's built-in oids are fixed."""
 _POSTGRESQL_EXTENSIONS: Mapping[str, types.TypeEngine[Any]] = {"citext": postgresql.CITEXT()}
 _NUMERIC = 1700
 _OTHER_TYPES = sa.text("SELECT oid, CAST(typtype AS text), typname FROM pg_type WHERE oid IN :oids")
@@ -57,7 +57,7 @@ _MYSQL: Mapping[int, types.TypeEngine[Any]] = {
     14: types.Date(),
     245: types.JSON(),
 }
-"""By the protocol's number of a type."""
+"""Types by the protocol's type number."""
 _MYSQL_DECIMAL, _MYSQL_TEXTS = 246, {15, 249, 250, 251, 252, 253, 254}
 _UNSIGNED, _ENUM_OR_SET, _BYTES = 32, 256 | 2048, 63
 _VIEW, _EMPTY = "distcommit_columns", "distcommit_affinities"
@@ -74,58 +74,59 @@ class _Unknown(types.NullType):
 
 
 def query_columns(connection: sa.Connection, name: str, rules: TableRules) -> Reflected:
-    """What the database says of the query that stands for a table. Nobody knows which of its columns are unique, or
-    have a value in every row.
+    """Return the columns of a query. Unique and required columns of a query are unknown.
 
     Args:
-        connection: in a transaction, of which nothing stays.
-        name: the query's.
-        rules: with the query.
+        connection: a connection in a transaction that is rolled back.
+        name: name of the query.
+        rules: rules with the query.
 
     Raises:
-        SourceError: if it has two columns of one name.
+        SourceError: if the query has two columns of one name.
     """
     if connection.dialect.name == "sqlite":
-        found = _of_sqlite(connection, rules)
+        columns = _of_sqlite(connection, rules)
     else:
         asked: sa.Select[Any] = sa.select(sa.literal_column("*")).select_from(source_of(name, rules, None)).limit(0)
         with connection.execute(asked) as result:
-            found = _of_postgresql(connection, result) if connection.dialect.name == "postgresql" else _of_mysql(result)
-    if twice := _twice([column["name"] for column in found], connection.dialect.name):
+            columns = (
+                _of_postgresql(connection, result) if connection.dialect.name == "postgresql" else _of_mysql(result)
+            )
+    if twice := _twice([column["name"] for column in columns], connection.dialect.name):
         raise SourceError(
-            "a query has columns of one name",
+            "a query has two columns of one name",
             table=name,
-            expected="a name of its own for each: SELECT ... AS NAME",
+            expected="different names: SELECT ... AS NAME",
             found=", ".join(twice),
             todo=f"correct source.queries.{name}",
         )
-    return Reflected(found, frozenset())
+    return Reflected(columns, frozenset())
 
 
 def _twice(names: list[str], dialect: str) -> list[str]:
-    """The names that several columns have. SQLite takes `ID` for `id`, and calls a second one `id:1`."""
+    """Return the names of several columns. SQLite treats `ID` as `id`, and names a second one `id:1`."""
     if dialect == "sqlite":
-        known = {name.lower() for name in names}
+        lower = {name.lower() for name in names}
         numbered = ((name.lower(), name.lower().rpartition(":")) for name in names)
-        names = [first if number.isdecimal() and first in known else name for name, (first, _, number) in numbered]
+        names = [first if number.isdecimal() and first in lower else name for name, (first, _, number) in numbered]
     return [name for name, count in Counter(names).items() if count > 1]
 
 
 def _of_postgresql(connection: sa.Connection, result: sa.CursorResult[Any]) -> list[ReflectedColumn]:
-    """By oids; of a domain the server tells the type that it is of."""
+    """Return columns by oids. For a domain, the server names its base type."""
     described = _cursor(result).description
     others = {each.type_code for each in described} - {*_POSTGRESQL, _NUMERIC}
-    found = dict(_POSTGRESQL)
+    declared = dict(_POSTGRESQL)
     if others:
         asked = _OTHER_TYPES.bindparams(sa.bindparam("oids", sorted(others), expanding=True))
         for oid, kind, name in connection.execute(asked):
-            found[oid] = types.Enum() if kind == "e" else _POSTGRESQL_EXTENSIONS.get(name, _Unknown(name))
-    columns = ((each, found.get(each.type_code)) for each in described)
+            declared[oid] = types.Enum() if kind == "e" else _POSTGRESQL_EXTENSIONS.get(name, _Unknown(name))
+    columns = ((each, declared.get(each.type_code)) for each in described)
     return [_column(each.name, known or types.Numeric(each.precision, each.scale)) for each, known in columns]
 
 
 def _of_mysql(result: sa.CursorResult[Any]) -> list[ReflectedColumn]:
-    """By what the protocol tells of each column, more than the driver's description has."""
+    """Return columns by the protocol's fields, which have more than the driver's description."""
     return [_column(field.name, _mysql_type(field)) for field in _cursor(result)._result.fields]
 
 
@@ -133,7 +134,7 @@ def _mysql_type(field: Any) -> types.TypeEngine[Any]:
     unsigned = bool(field.flags & _UNSIGNED)
     if field.type_code in _MYSQL_INTEGERS:
         return _MYSQL_INTEGERS[field.type_code](unsigned=unsigned)
-    if field.type_code == _MYSQL_DECIMAL:  # its length is that of its text: with a point, and a sign
+    if field.type_code == _MYSQL_DECIMAL:  # its length includes the point and the sign
         other = (1 if field.scale else 0) + (0 if unsigned else 1)
         return types.Numeric(field.length - other, field.scale)
     if field.type_code in _MYSQL_TEXTS:
@@ -143,20 +144,20 @@ def _mysql_type(field: Any) -> types.TypeEngine[Any]:
 
 
 def _of_sqlite(connection: sa.Connection, rules: TableRules) -> list[ReflectedColumn]:
-    """By a view, which has the types that tables declare, and of the rest by an empty table, whose columns have what
-    CAST says. Both are temporary, beside the file, and gone with the transaction."""
+    """Return columns by a view, which has the tables' declared types, and other columns by an empty table, which has
+    the types of CAST. Both are temporary and end with the transaction."""
     body = rules.query.body if rules.query else ""
     connection.exec_driver_sql(f"CREATE TEMP VIEW {_VIEW} AS {body}")
     with types_may_be_unknown():
-        found = sa.inspect(connection).get_columns(_VIEW, "temp")
-        if any(isinstance(column["type"], types.NullType) for column in found):
+        columns = sa.inspect(connection).get_columns(_VIEW, "temp")
+        if any(isinstance(column["type"], types.NullType) for column in columns):
             connection.exec_driver_sql(f"CREATE TEMP TABLE {_EMPTY} AS SELECT * FROM {_VIEW} LIMIT 0")
             cast = sa.inspect(connection).get_columns(_EMPTY, "temp")
-            found = [
+            columns = [
                 other if isinstance(column["type"], types.NullType) else column
-                for column, other in zip(found, cast, strict=True)
+                for column, other in zip(columns, cast, strict=True)
             ]
-    return [_column(column["name"], column["type"]) for column in found]
+    return [_column(column["name"], column["type"]) for column in columns]
 
 
 def _cursor(result: sa.CursorResult[Any]) -> Any:

@@ -1,26 +1,33 @@
-"""Which tables and queries are read, and how: what the job file says, as the executors need it. Needs no SQLAlchemy."""
+"""Selected tables and queries with their rules, and checks that need no database. Must not import SQLAlchemy."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
 
-from distcommit.sources.sql.queries import Query
+from distcommit.core.interfaces.targets import Target, database_address
+from distcommit.core.watermark import Position
+from distcommit.sources.sql.queries import Query, tables_in
+from distcommit.sources.watermark_column import PARTITION, Kind, is_position
+
+OF_QUERY = " of query "
+"""Separates column and query id in the incarnation of a query's positions."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableRules:
-    """How one table, or query, is read.
+    """Rules of one table or query.
 
     Attributes:
-        watermark: the column whose values are positions; empty if the table is read as a whole, anew by each run.
-        lookback: how far the end of what is read stays behind.
-        columns: what is read; empty for all columns.
+        watermark: the watermark column; empty if each run reads the whole table.
+        lookback: distance between the newest value and the end of the range.
+        columns: columns to read; empty for all.
         where: a condition in SQL; empty for all rows.
-        keys: columns that together are different in each row, if the job file says so.
-        query: what stands for the table; None for the table of that name.
-        to_newest: whether times are read up to the greatest one, and not up to the present.
+        keys: columns that the job file declares as unique together.
+        query: the query; None for the table of that name.
+        to_newest: whether times are read up to the greatest one instead of the present.
     """
 
     watermark: str
@@ -39,14 +46,13 @@ class TableRules:
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """Which tables are wanted: named, or matched whole by a pattern, and not excluded by either; which queries; and the
-    rules of all of them.
+    """Selection of tables, by name or by a pattern of the whole name, without excluded ones; queries; and all rules.
 
     Attributes:
-        schema: where tables are; None for the connection's own.
+        schema: schema of the tables; None for the connection's own.
         names, patterns, exclude, exclude_patterns: as in the job file.
-        rules: those of all tables.
-        overrides: those of single ones, and of each query.
+        rules: rules of all tables.
+        overrides: rules of single tables, and of each query.
     """
 
     schema: str | None
@@ -61,20 +67,71 @@ class Tables:
         return isinstance(name, str) and (self.rules_of(name).query is not None or self.has_table(name))
 
     def has_table(self, table: str) -> bool:
-        """Whether a table of that name is wanted, if there is one."""
+        """Return whether a table of that name is selected, if it exists."""
         if table in self.exclude or _matches(self.exclude_patterns, table):
             return False
         return table in self.names or _matches(self.patterns, table)
 
     @property
     def queries(self) -> Sequence[str]:
-        """The names of the queries."""
+        """Names of the queries."""
         return [name for name, rules in self.overrides.items() if rules.query is not None]
 
     def rules_of(self, table: str) -> TableRules:
-        """How that table, or query, is read."""
+        """Return the rules of a table or query."""
         return self.overrides.get(table, self.rules)
 
 
 def _matches(patterns: tuple[str, ...], table: str) -> bool:
     return any(re.fullmatch(pattern, table) for pattern in patterns)
+
+
+def reads_table(target: Target, url: str, schema: str | None, selection: Tables) -> bool:
+    """Return whether a table is read directly, or by a query that names it after FROM or JOIN.
+
+    Tables are compared by name. Without `schema`, a table of any schema counts as read. Names in queries are compared
+    without case. Tables behind a view are not found.
+
+    Args:
+        target: the table that a sink writes to.
+        url: URL of the database that is read.
+        schema: schema of its tables; None for the connection's own.
+        selection: tables and queries that are read.
+    """
+    its_schema, _, table = target.name.rpartition(".")
+    if target.kind != "table" or not target.is_in(database_address(url)):
+        return False
+    parts = urlsplit(url)
+    if parts.scheme == "mysql":
+        its_schema = its_schema or unquote(parts.path.strip("/"))
+    queries = (selection.rules_of(name).query for name in selection.queries)
+    for name_parts in (found for query in queries if query for found in tables_in(query.body, parts.scheme)):
+        if table.lower() == name_parts[1].lower() and not (
+            its_schema and name_parts[0] and name_parts[0].lower() != its_schema.lower()
+        ):
+            return True
+    return selection.has_table(table) and (its_schema == schema or not (its_schema and schema))
+
+
+def counts_in(incarnation: str, column: str, query_id: str) -> bool:
+    """Return whether an incarnation is of a column of a table (without an id), or of a query."""
+    counted, _, of = incarnation.partition(OF_QUERY)
+    return counted.rpartition(":")[0] == column and of == query_id
+
+
+def position_problems(datasets: Mapping[str, Mapping[str, Position]], tables: Container[str]) -> Iterator[str]:
+    """Yield the problems of positions that are not valid for any kind of column.
+
+    Args:
+        datasets: the positions by partition, by dataset.
+        tables: tables of the job.
+    """
+    for urn, positions in datasets.items():
+        if urn not in tables:
+            yield f"{urn!r} is no table or query of this job (see source.tables, table_patterns, exclude and queries)"
+            continue
+        for partition, position in positions.items():
+            if partition != PARTITION:
+                yield f"{urn!r}: {partition!r} is not a partition of a table, which has only {PARTITION!r}"
+            elif not (is_position(Kind.INTEGER, position) or isinstance(position, str)):
+                yield f"{urn!r}: {position!r} is not a value of a watermark column: an integer, or text"

@@ -1,5 +1,4 @@
-"""Tables of a database, and queries, as a source: which, by which column, from where, and the plan that follows from
-it."""
+"""Source of a database's tables and queries: settings and planning."""
 
 from __future__ import annotations
 
@@ -21,10 +20,8 @@ from distcommit.core.support.patterns import check_patterns
 from distcommit.core.watermark import Position
 from distcommit.fs.database_tls import Tls, check_mysql_url, check_postgresql_url
 from distcommit.fs.secret_files import check_absolute, with_secret_files
-from distcommit.sources.sql.loops import reads_table
-from distcommit.sources.sql.positions import counts_in, position_problems
 from distcommit.sources.sql.queries import check_condition, queries_of
-from distcommit.sources.sql.rules import TableRules, Tables
+from distcommit.sources.sql.rules import TableRules, Tables, counts_in, position_problems, reads_table
 
 if TYPE_CHECKING:
     from distcommit.sources.sql.database import Database
@@ -37,16 +34,16 @@ _ANOTHER_DATABASE = (
 
 
 class TableOverrides(BaseModel):
-    """What is different with one table or query. What it does not name is as with all of them.
+    """Settings of one table or query that differ from the source's.
 
     Attributes:
-        watermark: the column whose values are positions.
-        lookback: as that of the source.
-        columns: the columns to read; all of them if it names none.
-        where: a condition in the database's SQL over the table's columns; other rows are not read, now or later. As a
-            query it only reads, and has no placeholders.
-        keys: columns that together are different in each row, where the database does not know them: of a query or a
-            view. Where `watermark` alone is, its greatest value is read without waiting for a greater one.
+        watermark: the watermark column.
+        lookback: like `lookback` of the source.
+        columns: columns to read; all if it is empty.
+        where: a condition in the database's SQL on the table's columns; other rows are never read. It must only read,
+            and have no placeholders.
+        keys: columns that are unique together, for queries and views, whose keys the database does not know. If
+            `watermark` is the only one, its greatest value is read without waiting for a greater one.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -61,51 +58,51 @@ class TableOverrides(BaseModel):
     @classmethod
     def _are_named_once(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         if len(set(names)) < len(names):
-            raise ValueError("a column is named twice")
+            raise ValueError("a column must not be named twice")
         return names
 
 
 class SqlSource(BaseModel, SourceSettings):
-    """Tables and views of one database, and queries. A dataset is one of them, named as it is; its positions are values
-    of one column, or count snapshots.
+    """Tables, views and queries of one database. Each is a dataset of its name; positions are values of one column, or
+    numbers of snapshots.
 
     Attributes:
         type: `sql`.
         url: `postgresql://user@host:port/database`, `mysql://user@host:port/database` (MariaDB, too), or
-            `sqlite:////absolute/path`. Further settings of the driver after a `?`. No password.
-        password: the user's. `${file:PATH}` in it stands for what that file holds, read by each process that connects.
+            `sqlite:////absolute/path`. Settings of the driver may follow after a `?`. No password.
+        password: password of the user. `${file:PATH}` is replaced by that file's content, read by each process that
+            connects.
         tls: `verify` checks certificate and host name of a remote server, and of any server if the URL has an option of
             TLS. `insecure` accepts any certificate, and servers without TLS.
-        schema: where the tables are; without it, where the connection looks by itself. A query names its own.
-        tables: names of tables or views. One that does not exist is reported, in every run.
-        table_patterns: regular expressions that match whole names of tables. No views, and in PostgreSQL no tables
-            that are partitions, or inherit: those are read with their parent.
-        exclude: names of tables to leave out, also if they are in `tables`.
-        exclude_patterns: regular expressions, matching whole names, of tables to leave out.
-        queries: queries by the names of their datasets, each a `SELECT` (or `WITH`) in the database's SQL that is read
-            as a view of that name would be. One that is changed, but for space and comments, is not read until it is
-            put back or `distcommit set-watermark` says where it begins; a snapshot goes on.
-        table_type: `append_only`, of rows that are only added, or `snapshot_append`, of rows that are changed, too, so
-            that of several with the same key the newest counts: both are read in ranges of `watermark`.
-            `snapshot_only`: each run reads all of each table anew, to be published by `sink.publish: replace`.
-        watermark: the column whose values are positions: integers, text or timestamps that only grow. Rows are read
-            in ranges of it, each once; one that is changed so that its value is a later one is read again, as it is
-            then.
-        lookback: how far the end of what is read stays behind, in seconds for timestamps, and as a number for
-            integers: rows that commit late, with a lower value than others that are there already, are read if they
-            come within it; later than that they are never read, and nobody can tell. 0 only where rows are committed
-            in the order of their values. Timestamps are read before the present second; of coarser ones the group of
-            the present may still grow, so at least 60 of minutes, 86400 of days. For text there is only 0.
-        times_end: where a run stops in a column of timestamps. `clock`: before the database's present second, less the
-            lookback; rows that are inserted later with earlier times are never read. `newest`: before the greatest
-            value there is, less the lookback, so that rows of that value wait for a greater one.
-        overrides: what is different with single tables and queries, by name.
-        start: where tables begin that were never read: `earliest`, or `latest` for what comes from now on.
-        records_per_work_unit: about how many rows a work unit has: a range of the column, which a task reads. A
-            snapshot is one.
-        records_per_dataset: about how many rows of a table one run reads, 0 for all. Those of one value are read
+        schema: schema of the tables; by default the connection's own. Queries name their schemas themselves.
+        tables: names of tables or views. A missing one is reported in every run.
+        table_patterns: regular expressions of whole names of tables. They match no views, and in PostgreSQL no
+            partitions and inheriting tables, which are read with their parent.
+        exclude: names of tables to exclude, even if they are in `tables`.
+        exclude_patterns: regular expressions of whole names of tables to exclude.
+        queries: queries by dataset name, each a `SELECT` (or `WITH`) in the database's SQL that is read like a view of
+            that name. A changed query, except for white space and comments, is not read until it is restored or
+            `distcommit set-watermark` sets its start; a snapshot continues.
+        table_type: `append_only` for tables whose rows are only added; `snapshot_append` for rows that are also
+            changed, so that the newest row of a key counts. Both are read in ranges of `watermark`. `snapshot_only`:
+            each run reads the whole table, to be published by `sink.publish: replace`.
+        watermark: the column whose values are positions: integers, text or timestamps that only grow. Each row is read
+            once, in a range of the column. A row that is changed and gets a later value is read again.
+        lookback: distance between the newest value and the end of the range, in seconds for timestamps, as a number for
+            integers. Rows that commit late with a lower value are read if they are within it; otherwise they are
+            silently never read. Use 0 only if rows commit in the order of their values. Timestamps are read before the
+            present second; coarser ones need at least 60 for minutes, 86400 for days, because the present group may
+            still grow. For text it must be 0.
+        times_end: end of a range of timestamps. `clock`: the database's present second, less the lookback; rows that
+            are inserted later with earlier times are never read. `newest`: the greatest value, less the lookback, so
+            that rows of that value wait for a greater one.
+        overrides: settings of single tables and queries, by name.
+        start: start of tables that were never read: `earliest`, or `latest` for rows from now on.
+        records_per_work_unit: approximate rows of a work unit, a range that one task reads. A snapshot is one work
+            unit.
+        records_per_dataset: approximate rows of a table that one run reads, 0 for all. Rows of one value are read
             together.
-        batch_rows: how many rows are in memory at once; those of one value are, however many.
+        batch_rows: rows in memory at once; more if more rows have one value.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, ignored_types=(cached_property,))
@@ -135,13 +132,13 @@ class SqlSource(BaseModel, SourceSettings):
     def _is_url(cls, url: str) -> str:
         parts = urlsplit(url)
         if parts.scheme not in ("postgresql", "mysql", "sqlite"):
-            raise ValueError("begins with postgresql://, mysql:// or sqlite:////")
+            raise ValueError("must begin with postgresql://, mysql:// or sqlite:////")
         if parts.password is not None or any("pass" in key.lower() for key in parse_qs(parts.query)):
-            raise ValueError("has no password in it: that is source.password")
+            raise ValueError("must not contain a password; set source.password instead")
         if parts.scheme == "sqlite" and (parts.netloc or not re.match(r"//[^/]", parts.path) or parts.query):
-            raise ValueError("names a SQLite file by its absolute path: sqlite:////path, and nothing else")
+            raise ValueError("must name a SQLite file by its absolute path only: sqlite:////path")
         if parts.scheme != "sqlite" and (parts.port == 0 or not parts.path.strip("/")):
-            raise ValueError(f"names a database: {parts.scheme}://user@host:port/database")
+            raise ValueError(f"must name a database: {parts.scheme}://user@host:port/database")
         return url
 
     @field_validator("password")
@@ -166,9 +163,9 @@ class SqlSource(BaseModel, SourceSettings):
             raise ValueError("tables, table_patterns or queries must name at least one table or query")
         selection = self.selection
         if twice := [name for name in self.queries if name in self.tables and selection.has_table(name)]:
-            raise ValueError(f"tables and queries have the same names, and so the same datasets: {', '.join(twice)}")
+            raise ValueError(f"tables and queries must have different names, not: {', '.join(twice)}")
         if unknown := [name for name in self.overrides if name not in selection]:
-            raise ValueError(f"overrides names tables that are not read: {', '.join(unknown)}")
+            raise ValueError(f"overrides must only name tables and queries of the source, not: {', '.join(unknown)}")
         for name, other in self.overrides.items():
             try:
                 check_condition(other.where, self._dialect)
@@ -179,12 +176,12 @@ class SqlSource(BaseModel, SourceSettings):
     @model_validator(mode="after")
     def _is_read_by_a_column_or_whole(self) -> SqlSource:
         if not self.is_snapshot and (not self.watermark or self.lookback is None):
-            raise ValueError(f"table_type: {self.table_type} goes with watermark and lookback")
+            raise ValueError(f"table_type: {self.table_type} requires watermark and lookback")
         by_column = [(each.watermark, each.lookback) for each in self.overrides.values()]
         if self.is_snapshot and {(self.watermark, self.lookback), *by_column} != {("", None)}:
-            raise ValueError("table_type: snapshot_only goes without watermark and lookback")
+            raise ValueError("watermark and lookback must not be set with table_type: snapshot_only")
         if self.is_snapshot and (self.records_per_dataset or self.start != "earliest"):
-            raise ValueError("table_type: snapshot_only goes without records_per_dataset and start: all is read")
+            raise ValueError("records_per_dataset and start must not be set with table_type: snapshot_only")
         return self
 
     @property
@@ -200,8 +197,8 @@ class SqlSource(BaseModel, SourceSettings):
         return not self.is_snapshot
 
     def pins(self) -> Mapping[str, Pin]:
-        """Where the tables are: the database by its name (a file of SQLite by its path), since servers may be renamed,
-        and the schema. The watermark column is in each dataset's watermark, as its incarnation, and so is a query."""
+        """The database's name (the path of a SQLite file), because servers may be renamed, and the schema. Watermark
+        column and query are in each dataset's watermark, as its incarnation."""
         return {
             "database": Pin(unquote(urlsplit(self.url).path.removeprefix("/")), _ANOTHER_DATABASE),
             "schema": Pin(self.schema_name or "", _ANOTHER_DATABASE),
@@ -223,19 +220,19 @@ class SqlSource(BaseModel, SourceSettings):
         return (*self.tables, *self.queries)
 
     def extract_of(self, dataset_urn: str) -> Extract:
-        """By the settings. Work units know the primary key, too."""
+        """Extract by the settings. Work units have the primary key, too."""
         column = self.selection.rules_of(dataset_urn).watermark
         namespace = self.schema_name or unquote(urlsplit(self.url).path.removeprefix("/"))
         return Extract(namespace, dataset_urn, TableType(self.table_type), (), (column,) if column else ())
 
     def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
-        """Plans owned tables that are idle and have something new, on one connection.
+        """Plan owned idle tables that have new rows, on one connection.
 
-        A table's problem is its own: it is reported, and the others are planned. So are rows without a value in the
-        watermark column, beside the plan of the others.
+        A table's problem is reported, and the others are planned. Rows without a value in the watermark column are
+        reported beside the plan of their table.
 
         Raises:
-            TransientError: if the server can't be reached, or goes away meanwhile.
+            TransientError: if the server can't be reached, or the connection breaks.
             ConfigurationError: if SQLAlchemy or the database's driver is missing.
         """
         database = self._database()
@@ -251,7 +248,7 @@ class SqlSource(BaseModel, SourceSettings):
             database.close()
 
     def incarnations(self, states: Mapping[str, DatasetState]) -> Mapping[str, str]:
-        """The column and query of the stored positions, unless the job file has others by now."""
+        """The incarnations of datasets whose column and query in the job file are still those of their state."""
         rules = {urn: self.selection.rules_of(urn) for urn in states}
         return {
             urn: kept
@@ -260,11 +257,11 @@ class SqlSource(BaseModel, SourceSettings):
         }
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
-        """Values by table of the job; what a table's column really holds the next plan sees."""
+        """Yield the problems of positions that no column can have. Only the next plan compares them with the column."""
         return position_problems(datasets, self.selection)
 
     def open(self) -> SqlExtractor:
-        """An extractor that connects with its first work unit.
+        """Return an extractor that connects at its first work unit.
 
         Raises:
             ConfigurationError: if SQLAlchemy or the database's driver is missing.
@@ -276,7 +273,7 @@ class SqlSource(BaseModel, SourceSettings):
 
     @cached_property
     def selection(self) -> Tables:
-        """The tables and queries of the job, and how each is read. Made once: it is asked for with each of them."""
+        """Tables and queries of the job with their rules; cached, because it is requested for each of them."""
         lookback, queries = self.lookback or 0, queries_of(self.queries, self._dialect)
         to_newest = self.times_end == "newest"
         rules = TableRules(self.watermark, lookback, to_newest=to_newest)

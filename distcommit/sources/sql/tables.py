@@ -1,5 +1,4 @@
-"""A table, or a query that stands for one, as it is now: its columns, its watermark column, and what is asked of it for
-a range."""
+"""Tables and queries: their columns, watermark column, and the statements that read a range."""
 
 from __future__ import annotations
 
@@ -17,8 +16,7 @@ from sqlalchemy.exc import NoSuchTableError, SAWarning
 from distcommit.core.errors import SourceError
 from distcommit.core.watermark import Position
 from distcommit.sources.sql.columns import Column, column_of, kind_of, watermark_expression
-from distcommit.sources.sql.positions import OF_QUERY
-from distcommit.sources.sql.rules import TableRules
+from distcommit.sources.sql.rules import OF_QUERY, TableRules
 from distcommit.sources.watermark_column import BEGINNINGS, Kind, position_of, time_at
 
 __all__ = [
@@ -43,7 +41,7 @@ _CHILDREN = sa.text(f"SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.o
 _PARENTS = sa.text(
     f"SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhparent AND c.relkind = 'r'{_IN_SCHEMA}"
 )
-"""Tables that others inherit from, of which no key holds; of partitioned ones it does."""
+"""Selects tables that others inherit from, whose keys do not hold for all rows; keys of partitioned tables do."""
 
 
 Source = sa.TableClause | sa.TextClause
@@ -51,25 +49,25 @@ Source = sa.TableClause | sa.TextClause
 
 @dataclass(frozen=True, slots=True)
 class Reflected:
-    """What the database says of a table. `unique`: columns of which each by itself is a key, or has a unique
-    constraint; `keys`: those of the primary key."""
+    """Description of a table by the database. `unique`: columns that are unique by themselves; `keys`: columns of the
+    primary key."""
 
     columns: list[ReflectedColumn]
     unique: frozenset[str]
     keys: tuple[str, ...] = ()
 
     def with_keys(self, table: str, keys: tuple[str, ...]) -> Reflected:
-        """The same with keys that the job file names, if it names any.
+        """Return the description with the job file's keys, if there are any.
 
         Raises:
-            SourceError: if one of them is no column.
+            SourceError: if a key is not a column.
         """
         if not keys:
             return self
         names = [column["name"] for column in self.columns]
         if missing := [key for key in keys if key not in names]:
             raise SourceError(
-                "a key is no column",
+                "a key is not a column",
                 table=table,
                 expected=f"columns {', '.join(names)}",
                 found=", ".join(missing),
@@ -80,7 +78,7 @@ class Reflected:
 
 @dataclass(frozen=True, slots=True)
 class WholeTable:
-    """A table that is read as a whole: its name, its rules, and what is read of it."""
+    """A table that is read whole: its name, its rules and its columns."""
 
     name: str
     rules: TableRules
@@ -88,11 +86,11 @@ class WholeTable:
     columns: tuple[Column, ...]
 
     def rows(self) -> sa.Select[Any]:
-        """All rows, in any order."""
+        """Select all rows, in any order."""
         return self._of(*(column.expression for column in self.columns))
 
     def count(self) -> sa.Select[Any]:
-        """How many rows there are."""
+        """Count the rows."""
         return self._of(sa.func.count())
 
     def _of(self, *asked: sa.ColumnElement[Any]) -> sa.Select[Any]:
@@ -101,14 +99,14 @@ class WholeTable:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table and how it is read.
+    """A table that is read in ranges of its watermark column.
 
     Attributes:
-        name: the table, which is the dataset's name as well.
-        columns: what is read of it.
-        kind: what its watermark column holds.
-        is_unique: whether no two rows can have the same value there.
-        may_be_null: whether rows can be without one.
+        name: name of the table and of the dataset.
+        columns: columns to read.
+        kind: kind of the watermark column.
+        is_unique: whether the watermark column is unique.
+        may_be_null: whether the watermark column may be null.
     """
 
     name: str
@@ -123,53 +121,53 @@ class Table:
 
     @property
     def incarnation(self) -> str:
-        """What positions of this table count in: the column, and of a query which one it is."""
+        """Incarnation of the positions: the column, and the query's id."""
         query = self.rules.query
         return self.column if query is None else f"{self.column}{OF_QUERY}{query.id}"
 
     @property
     def column(self) -> str:
-        """The watermark column, and what it holds."""
+        """The watermark column and its kind."""
         return f"{self.rules.watermark}:{self.kind}"
 
     def rows(self, low: Position, high: Position) -> sa.Select[Any]:
-        """The rows of [low, high) in the order of the watermark column, whose value is the last one of each row."""
+        """Select the rows of [low, high) in the order of the watermark column, with its value last in each row."""
         selected = sa.select(*(column.expression for column in self.columns), self.mark.label("distcommit_position"))
         return selected.select_from(self.source).where(*self._within(low, high)).order_by(self.mark)
 
     def count(self, low: Position, high: Position) -> sa.Select[Any]:
-        """How many rows [low, high) has."""
+        """Count the rows of [low, high)."""
         return self._of(sa.func.count()).where(*self._within(low, high))
 
     def newest(self) -> sa.Select[Any]:
-        """The greatest value of the watermark column; null if there is none."""
+        """Select the greatest value of the watermark column; null if there is none."""
         return self._of(sa.func.max(self.mark)).where(*self._chosen())
 
     def nulls(self) -> sa.Select[Any]:
-        """How many rows have no value in the watermark column."""
+        """Count the rows without a value in the watermark column."""
         return self._of(sa.func.count()).where(self.mark.is_(None), *self._chosen())
 
     def value_after(self, low: Position, high: Position, rows: int) -> sa.Select[Any]:
-        """The value of the row that comes after so many rows of [low, high)."""
+        """Select the value of the row after the first `rows` rows of [low, high)."""
         return self._of(self.mark).where(*self._within(low, high)).order_by(self.mark).offset(rows).limit(1)
 
     def values_each(self, low: Position, high: Position, rows: int) -> sa.Select[Any]:
-        """The value of the first row of [low, high), and of each that comes so many rows later, with its number."""
+        """Select the values of each `rows`-th row of [low, high), from the first on, with its number."""
         number = sa.func.row_number().over(order_by=self.mark).label("number")
         numbered = self._of(self.mark.label("value"), number).where(*self._within(low, high)).subquery()
         chosen = sa.select(numbered.c.value, numbered.c.number).where((numbered.c.number - 1) % rows == 0)
         return chosen.order_by(numbered.c.number)
 
     def next_value(self, position: Position, high: Position) -> sa.Select[Any]:
-        """The lowest value between a position and `high`, neither included; null if there is none."""
+        """Select the lowest value between a position and `high`, both excluded; null if there is none."""
         between = (self.mark > self._bound(position), self.mark < self._bound(high))
         return self._of(sa.func.min(self.mark)).where(*between, *self._chosen())
 
     def position(self, value: Any) -> Position:
-        """The position of a value of the watermark column.
+        """Return the position of a value of the watermark column.
 
         Raises:
-            SourceError: if it is no value of such a column.
+            SourceError: if the value can't be a position.
         """
         try:
             return position_of(self.kind, value)
@@ -180,7 +178,7 @@ class Table:
                 column=self.rules.watermark,
                 expected=f"{self.kind}",
                 found=str(error),
-                todo="correct the row, leave it out by source.overrides.TABLE.where, or name another column",
+                todo="correct the row, exclude it by source.overrides.TABLE.where, or set another column",
             ) from error
 
     def _of(self, *asked: sa.ColumnElement[Any]) -> sa.Select[Any]:
@@ -195,17 +193,17 @@ class Table:
 
     def _bound(self, position: Position) -> Any:
         if self.kind is Kind.INTEGER:
-            return sa.literal(position, sa.BigInteger())  # behind the last value of a narrower column lies one as well
+            return sa.literal(position, sa.BigInteger())  # the end may be above the last value of a narrower column
         if self.kind is Kind.TEXT:
             return position
         return time_at(position) if self.has_zone else time_at(position).replace(tzinfo=None)
 
 
 def table_of(name: str, found: Reflected, rules: TableRules, dialect: str, schema: str | None) -> Table:
-    """The table as it is to be read.
+    """Return the table with its columns.
 
     Raises:
-        SourceError: if its watermark column, or one that is to be read, is missing or of a type that can't be read.
+        SourceError: if the watermark column, or a column to read, is missing or of an unsupported type.
     """
     declared = {column["name"]: column for column in found.columns}
     columns = _columns(name, found, rules, dialect)
@@ -227,15 +225,15 @@ def table_of(name: str, found: Reflected, rules: TableRules, dialect: str, schem
 
 
 def whole_table_of(name: str, found: Reflected, rules: TableRules, dialect: str, schema: str | None) -> WholeTable:
-    """The table as it is to be read as a whole. Raises as `table_of`."""
+    """Return the table for reading it whole. Raises like `table_of`."""
     return WholeTable(name, rules, source_of(name, rules, schema), _columns(name, found, rules, dialect))
 
 
 def source_of(name: str, rules: TableRules, schema: str | None) -> Source:
-    """What rows are selected from. A query stands in brackets, of which a comment at its end can swallow neither."""
+    """Return the FROM clause. A query is put in brackets, safe from a comment at its end."""
     if rules.query is None:
         return sa.table(name, schema=schema)
-    body = rules.query.body.replace(":", r"\:")  # else SQLAlchemy takes :name for a value that it is given
+    body = rules.query.body.replace(":", r"\:")  # SQLAlchemy takes :name for a parameter
     return sa.text(f"({body}\n) AS distcommit_query")
 
 
@@ -255,8 +253,8 @@ def _chosen(rules: TableRules) -> list[sa.ColumnElement[Any]]:
 
 
 def table_names(connection: sa.Connection, schema: str | None) -> list[str]:
-    """All tables that a pattern may match: no views, and in PostgreSQL no partitions, nor other tables that inherit:
-    their rows are read with the table that they are part of."""
+    """Return the tables that a pattern may match: no views, and in PostgreSQL no partitions and inheriting tables,
+    whose rows are read with their parent."""
     names = sa.inspect(connection).get_table_names(schema)
     if connection.dialect.name != "postgresql":
         return names
@@ -265,7 +263,7 @@ def table_names(connection: sa.Connection, schema: str | None) -> list[str]:
 
 
 def reflect(connection: sa.Connection, names: Sequence[str], schema: str | None) -> dict[str, Reflected]:
-    """What the database says of tables and views; those that are not there are absent."""
+    """Describe tables and views. Missing ones are absent."""
     inspector, anything = sa.inspect(connection), ObjectKind.ANY
     with types_may_be_unknown():
         columns = inspector.get_multi_columns(schema, names, anything)
@@ -291,22 +289,22 @@ def reflect(connection: sa.Connection, names: Sequence[str], schema: str | None)
 
 
 def reflect_one(connection: sa.Connection, name: str, schema: str | None) -> Reflected:
-    """What the database says of one table or view.
+    """Describe one table or view.
 
     Raises:
-        NoSuchTableError: if it is not there.
+        NoSuchTableError: if it does not exist.
     """
-    found = reflect(connection, [name], schema)
-    if name not in found:
+    tables = reflect(connection, [name], schema)
+    if name not in tables:
         raise NoSuchTableError(name)
-    return found[name]
+    return tables[name]
 
 
 def reflect_columns(connection: sa.Connection, name: str, schema: str | None) -> Reflected:
-    """The columns of one table or view, as reading it takes them: of which are unique nothing is asked.
+    """Describe the columns of one table or view, without unique ones.
 
     Raises:
-        NoSuchTableError: if it is not there.
+        NoSuchTableError: if it does not exist.
     """
     with types_may_be_unknown():
         return Reflected(sa.inspect(connection).get_columns(name, schema), frozenset())
@@ -314,32 +312,32 @@ def reflect_columns(connection: sa.Connection, name: str, schema: str | None) ->
 
 @contextmanager
 def types_may_be_unknown() -> Iterator[None]:
-    """A type that SQLAlchemy does not know is told as an error where its column is to be read, and not as a warning."""
+    """Suppress SQLAlchemy's warnings about unknown types, which raise an error if their column is read."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SAWarning)
         yield
 
 
 def _unreadable(table: str, column: str, declared: Mapping[str, ReflectedColumn]) -> SourceError:
-    found = f"type {declared[column]['type']!r}" if column in declared else "no such column"
+    actual = f"type {declared[column]['type']!r}" if column in declared else "no such column"
     return SourceError(
         "a column can't be read",
         table=table,
         column=column,
         expected="integer, decimal with a precision, float, text, bytes, boolean, date, time or timestamp",
-        found=found,
-        todo=f"name the columns to be read, without it: source.overrides.{table}.columns (a query can CAST it)",
+        found=actual,
+        todo=f"set source.overrides.{table}.columns to the other columns (a query can CAST it)",
     )
 
 
 def _no_watermark(table: str, rules: TableRules, declared: Mapping[str, ReflectedColumn]) -> SourceError:
     column = rules.watermark
-    found = f"type {declared[column]['type']!r}" if column in declared else f"columns {', '.join(declared)}"
+    actual = f"type {declared[column]['type']!r}" if column in declared else f"columns {', '.join(declared)}"
     instead = "leave the table out: source.exclude" if rules.query is None else f"select it in source.queries.{table}"
     return SourceError(
         f"the {'table' if rules.query is None else 'query'} has no such watermark column",
         table=table,
         expected=f"column {column!r} of integers, text or timestamps",
-        found=found,
-        todo=f"name another one: source.overrides.{table}.watermark, or {instead}",
+        found=actual,
+        todo=f"set source.overrides.{table}.watermark, or {instead}",
     )

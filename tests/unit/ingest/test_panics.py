@@ -12,12 +12,13 @@ import pytest
 
 from distcommit.constructs.bisection import by_halves
 from distcommit.constructs.by_record import Record, RecordConverter
-from distcommit.constructs.registry.client import FoundSchema, UnusableSchemaError
+from distcommit.constructs.registry.client import FoundSchema
 from distcommit.constructs.registry.converter import Decoded, Decoder, RegistryConverter
 from distcommit.constructs.registry.wire import Framed
 from distcommit.core.errors import OverdueError
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.core.work import TaskOutcome
+from distcommit.formats.schema_bounds import UnusableSchemaError
 from tests.unit.constructs.registry.test_policy import converter, message
 from tests.unit.ingest.test_flow import GOOD, ListSource, run_unit
 

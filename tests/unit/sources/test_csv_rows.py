@@ -162,7 +162,7 @@ def test_a_file_that_has_such_a_column_by_itself_keeps_it_unless_rows_of_it_can_
     rows = folder.run(**csv)
     assert [(row["n"], row["_unparsed"]) for row in rows] == [("1", "2")]
     folder.put("d/b.csv", "n,_unparsed\n1\n", 5)
-    with pytest.raises(SourceError, match="columns of one name, or of one that is added"):
+    with pytest.raises(SourceError, match="columns of one name, or one with the name of an added"):
         folder.run(**csv)
 
 

@@ -86,7 +86,7 @@ def test_server_that_gives_smaller_pages_than_its_total_is_counted_by_is_refused
 ) -> None:
     """It cuts pages at a size of its own, so that the next number begins behind records that it has not given."""
     server = by_total(5, *pages, step=settings.get("step", 1))
-    with pytest.raises(SourceError, match="fewer records than the server's total leaves for it") as raised:
+    with pytest.raises(SourceError, match="fewer records than the server's total requires") as raised:
         read_from(server, records="rows", paging=paging_of(until="total", path="total", **settings))
     assert "source.paging.size" in str(raised.value)
 

@@ -174,7 +174,7 @@ def test_a_column_that_ends_before_what_was_read_is_told_with_what_resolves_it(s
     assert staged.plan(5) == []
     staged.stage([integers(None)], "c", bound=5, before=None)
     _, told = staged.plan(5)
-    assert "ends before what was read already" in told.error
+    assert "ends before the stored position" in told.error
     assert "expected values up to 5; found no value at or past it" in told.error
     assert told.remedy == ("set-watermark", "t", "null")
     staged.stage([], "c", before=None)
@@ -186,7 +186,7 @@ def test_times_that_end_before_what_was_read_are_told(staged: Staged) -> None:
     assert staged.plan("2024-04-03T00:00:00.000000Z", "c:time") == []
     found = problem(staged.plan("2024-04-03T00:00:00.000001Z", "c:time"))
     assert "found nothing past '2024-04-03T00:00:00.000000Z'" in found
-    assert 'or to {"": "2024-04-03T00:00:00.000000Z"} to go on where it ends now' in found
+    assert 'or to {"": "2024-04-03T00:00:00.000000Z"} to continue at its present end' in found
 
 
 def test_what_another_reader_has_read_stops_until_it_is_put_back_or_a_person_says_where_it_begins(

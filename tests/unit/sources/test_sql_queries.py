@@ -92,14 +92,16 @@ def test_several_columns_are_a_key_and_none_of_them_by_itself(file: Path) -> Non
 def test_a_key_that_is_none_fails_the_work_unit(file: Path, batch_rows: int) -> None:
     insert(file, 1, 2)
     twice = reader(file, f"{JOINED} UNION ALL {JOINED} WHERE o.id = 1", **KEYED, batch_rows=batch_rows)
-    with pytest.raises(SourceError, match=r"same value in the column that is their key.*several of 1"):
+    with pytest.raises(
+        SourceError, match=r"several rows have one value in the column that is declared as.*several of 1"
+    ):
         twice.run()
 
 
 def test_a_key_that_is_no_column_is_told(file: Path) -> None:
     joined = reader(file, overrides={"q": {"keys": ["id", "gone"]}})
     assert joined.plan() is None
-    assert "a key is no column" in joined.problems[0]
+    assert "a key is not a column" in joined.problems[0]
     assert "found gone" in joined.problems[0]
 
 
@@ -118,9 +120,9 @@ def test_keys_that_are_taken_away_are_told_until_there_is_a_greater_value_or_the
     keyed, joined.source = joined.source, reader(file).source
     assert joined.plan() is None
     (told,) = joined.problems
-    assert "as where it was read while it was a key, and it is none now" in told
-    assert "expected a value past 2, or that id is a key; found nothing past 2, and no key" in told
-    assert "if source.overrides.q.keys or the table's key was taken away: put it back" in told
+    assert "which was set while the column was a key, and the column is not a key any more" in told
+    assert "expected a value past 2, or id as a key; found nothing past 2, and no key" in told
+    assert "if source.overrides.q.keys or the table's key was removed, restore it" in told
     joined.source, plain = keyed, joined.source
     assert (joined.plan(), joined.problems) == (None, [])
     joined.source = plain
@@ -268,7 +270,7 @@ def test_a_query_that_is_changed_stops_until_it_is_put_back_or_a_person_says_whe
     assert found.remedy == ("set-watermark", "q", '{"": 3}')
     assert "read by another query" in found.error
     assert f"expected the query {QUERY}; found the query {Query.of(changed, 'sqlite').id}" in found.error
-    assert "put it back" in found.error
+    assert "restore the query" in found.error
     joined.source = source(file, tables=[], queries={"q": f"{JOINED}  -- as it was"})
     assert ids(joined.run()) == [3]
     insert(file, 5)
@@ -311,7 +313,7 @@ def test_another_watermark_column_of_a_query_is_refused_as_of_a_table(file: Path
         ("SELECT s FROM orders", "select it in source.queries.q"),
         ("SELECT id + 1 AS id FROM orders", "type NullType"),
         ("SELECT * FROM orders JOIN people USING (person) JOIN orders AS other", "found id, person, s"),
-        ("SELECT id, s AS name, s AS NAME FROM orders", "columns of one name"),
+        ("SELECT id, s AS name, s AS NAME FROM orders", "two columns of one name"),
         ("SELECT id FROM gone", "no such table: gone"),
         ("SELECT id, gone FROM orders", "no such column: gone"),
         ("SELECT id FROM orders WHERE", "incomplete input"),
@@ -335,7 +337,7 @@ def test_a_table_that_a_pattern_finds_under_the_name_of_a_query_is_told_until_it
     assert isinstance(plan, DatasetPlan)
     assert isinstance(problem, DatasetProblem)
     assert (plan.dataset_urn, problem.dataset_urn) == ("other", "orders")
-    assert "a table and a query are of one name" in problem.error
+    assert "a table and a query have one name" in problem.error
     found = planned(source(file, **both, exclude=["orders"]))
     assert [isinstance(each, DatasetPlan) for each in found] == [True, True]
 

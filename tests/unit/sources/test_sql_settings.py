@@ -19,6 +19,7 @@ from distcommit.sources.sql.queries import Query, queries_of
 from distcommit.sources.sql.source import SqlSource
 from tests.unit.sources.sql_tables import source
 
+NOT_OF_SNAPSHOTS = "watermark and lookback must not be set with table_type: snapshot_only"
 SECRET = "hunter2-hunter2"
 SERVER = "postgresql://reader@db.example:5432/shop"
 
@@ -35,16 +36,16 @@ def test_it_pickles_and_still_hides_its_password() -> None:
 @pytest.mark.parametrize(
     ("url", "told"),
     [
-        (f"postgresql://reader:{SECRET}@db/shop", "no password"),
-        (f"postgresql://reader@db/shop?password={SECRET}", "no password"),
-        (f"postgresql://reader@db/shop?sslpassword={SECRET}", "no password"),
-        ("postgresql://reader@db", "names a database"),
+        (f"postgresql://reader:{SECRET}@db/shop", "must not contain a password"),
+        (f"postgresql://reader@db/shop?password={SECRET}", "must not contain a password"),
+        (f"postgresql://reader@db/shop?sslpassword={SECRET}", "must not contain a password"),
+        ("postgresql://reader@db", "must name a database"),
         ("postgresql://reader@db:port/shop", "Port"),
-        (f"mysql://reader:{SECRET}@db/shop", "no password"),
-        ("mysql://reader@db", "names a database: mysql://"),
-        ("mysql+asyncmy://reader@db/shop", "begins with"),
-        ("postgresql+asyncpg://reader@db/shop", "begins with"),
-        ("oracle://reader@db/shop", "begins with"),
+        (f"mysql://reader:{SECRET}@db/shop", "must not contain a password"),
+        ("mysql://reader@db", "must name a database: mysql://"),
+        ("mysql+asyncmy://reader@db/shop", "must begin with"),
+        ("postgresql+asyncpg://reader@db/shop", "must begin with"),
+        ("oracle://reader@db/shop", "must begin with"),
         ("sqlite:///relative.db", "absolute path"),
         ("sqlite://", "absolute path"),
         ("sqlite:////file?mode=rwc", "absolute path"),
@@ -61,20 +62,26 @@ def test_urls_that_are_refused_are_not_shown(url: str, told: str) -> None:
     [
         ({"tables": []}, "at least one table"),
         ({"table_patterns": ["("]}, "not a regular expression"),
-        ({"overrides": {"gone": {"lookback": 1}}}, "not read: gone"),
+        ({"overrides": {"gone": {"lookback": 1}}}, "must only name tables and queries of the source, not: gone"),
         ({"overrides": {"t": {"look_back": 1}}}, "look_back"),
-        ({"overrides": {"t": {"columns": ["a", "b", "a"]}}}, "a column is named twice"),
-        ({"overrides": {"t": {"keys": ["a", "a"]}}}, "a column is named twice"),
+        ({"overrides": {"t": {"columns": ["a", "b", "a"]}}}, "a column must not be named twice"),
+        ({"overrides": {"t": {"keys": ["a", "a"]}}}, "a column must not be named twice"),
         ({"lookback": -1}, "lookback"),
         ({"lookback": None}, "lookback"),
         ({"watermark": ""}, "watermark"),
         ({"batch_rows": 0}, "batch_rows"),
         ({"records_per_work_unit": 0}, "records_per_work_unit"),
-        ({"table_type": "snapshot_only", "watermark": "id"}, "snapshot_only goes without watermark"),
-        ({"table_type": "snapshot_only", "overrides": {"t": {"lookback": 0}}}, "snapshot_only goes without watermark"),
-        ({"table_type": "snapshot_only", "start": "latest"}, "snapshot_only goes without records_per_dataset"),
-        ({"table_type": "snapshot_only", "records_per_dataset": 5}, "snapshot_only goes without records_per_dataset"),
-        ({"table_type": "snapshot_append", "watermark": ""}, "snapshot_append goes with watermark"),
+        (
+            {"table_type": "snapshot_only", "watermark": "id"},
+            NOT_OF_SNAPSHOTS,
+        ),
+        (
+            {"table_type": "snapshot_only", "overrides": {"t": {"lookback": 0}}},
+            NOT_OF_SNAPSHOTS,
+        ),
+        ({"table_type": "snapshot_only", "start": "latest"}, "records_per_dataset and start must not be set"),
+        ({"table_type": "snapshot_only", "records_per_dataset": 5}, "records_per_dataset and start must not be set"),
+        ({"table_type": "snapshot_append", "watermark": ""}, "snapshot_append requires watermark"),
     ],
 )
 def test_settings_that_are_refused(settings: dict[str, Any], told: str) -> None:

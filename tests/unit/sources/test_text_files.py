@@ -134,7 +134,7 @@ def test_csv_file_without_rows_has_none(data: bytes) -> None:
     [
         ({"quote": ","}, "different"),
         ({"escape": '"'}, "different"),
-        ({"escape": "\n"}, "ends of lines"),
+        ({"escape": "\n"}, "not line ends"),
         ({"delimiter": "é"}, "ASCII"),
         ({"quote": "''"}, "quote"),
         ({"format": "jsonl", "nulls": ["NULL"]}, "format: csv"),

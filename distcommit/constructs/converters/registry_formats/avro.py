@@ -8,11 +8,11 @@ from typing import ClassVar, Literal
 
 import pyarrow as pa
 
-from distcommit.constructs.registry.avro_datums import Datums
-from distcommit.constructs.registry.avro_schema import AvroReader, parse
 from distcommit.constructs.registry.client import FoundSchema
 from distcommit.constructs.registry.converter import Decoded, Decoder, RegistryConverter
 from distcommit.constructs.registry.wire import Framed
+from distcommit.formats.avro.datums import Datums
+from distcommit.formats.avro.reader import AvroReader, parse
 
 
 class _AvroDecoder:

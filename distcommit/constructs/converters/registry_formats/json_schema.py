@@ -11,11 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from distcommit.constructs.json.json_records import JsonReader
-from distcommit.constructs.registry.client import FoundSchema, UnusableSchemaError
+from distcommit.constructs.registry.client import FoundSchema
 from distcommit.constructs.registry.converter import Decoded, Decoder, RegistryConverter
 from distcommit.constructs.registry.wire import Framed
 from distcommit.constructs.schemas.column_types import stored_type
 from distcommit.core.errors import ConfigurationError
+from distcommit.formats.schema_bounds import UnusableSchemaError
 
 
 class _JsonSchemaDecoder:

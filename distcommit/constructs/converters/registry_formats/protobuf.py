@@ -32,7 +32,7 @@ class ProtobufConverter(
 
     def decoder(self, writer: FoundSchema, reader: FoundSchema | None) -> Decoder:
         try:
-            from distcommit.constructs.registry.protobuf_schema import schema_of  # noqa: PLC0415 - an extra
+            from distcommit.constructs.registry.protobuf.schema import schema_of  # noqa: PLC0415 - an extra
         except ImportError as error:
             raise ConfigurationError(
                 "the reader of Protobuf is not installed",

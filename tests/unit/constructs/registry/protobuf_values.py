@@ -11,7 +11,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message, message_fa
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
 
 from distcommit.constructs.registry.client import FoundSchema
-from distcommit.constructs.registry.protobuf_schema import ProtobufDecoder
+from distcommit.constructs.registry.protobuf.schema import ProtobufDecoder
 from distcommit.constructs.registry.wire import Framed
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
-from distcommit.constructs.registry.avro_datums import Datums
-from distcommit.constructs.registry.avro_schema import AvroReader, parse
 from distcommit.constructs.registry.client import Registry, RegistrySettings, UnknownSchemaError
 from distcommit.core.errors import TransientError
-from tests.unit.constructs.registry.test_avro import datum, record
+from distcommit.formats.avro.datums import Datums
+from distcommit.formats.avro.reader import AvroReader, parse
+from tests.unit.formats.test_avro_datums import datum, record
 
 
 @dataclass
@@ -112,5 +112,5 @@ def test_a_record_that_holds_itself_too_deep_is_rejected_alone() -> None:
     data = [datum(NODE, node(1, 200)), datum(NODE, node(2))]
     ends = np.cumsum([len(each) for each in data])
     records, wrong = made.read(Datums.of(np.frombuffer(b"".join(data), np.uint8), ends - [len(d) for d in data], ends))
-    assert wrong == {0: "a record holds itself more than 64 levels deep"}
+    assert wrong == {0: "a record contains itself more than 64 levels deep"}
     assert records.columns[0].to_pylist()[1] == 2

@@ -9,16 +9,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from distcommit.constructs.registry.avro_schema import AvroReader, parse
 from distcommit.constructs.registry.client import FoundSchema
 from distcommit.constructs.registry.converter import MAX_UNKNOWN
 from distcommit.constructs.registry.json_schema_columns import columns_of
 from distcommit.constructs.registry.policy import MAX_SCHEMAS, EvolutionSettings, KnownSchemas
-from distcommit.constructs.registry.schema_bounds import SchemaTooLargeError
 from distcommit.constructs.schemas.evolution import nullable
 from distcommit.core.errors import RecordError
-from tests.unit.constructs.registry.test_avro import record
+from distcommit.formats.avro.reader import AvroReader, parse
+from distcommit.formats.schema_bounds import SchemaTooLargeError
 from tests.unit.constructs.registry.test_policy import Dicts, batch_of, converter, message
+from tests.unit.formats.test_avro_datums import record
 
 POLICY = EvolutionSettings()
 

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 
 from distcommit.constructs.converters.registry_formats.json_schema import JsonSchemaConverter
-from distcommit.constructs.registry.client import FoundSchema, UnusableSchemaError
+from distcommit.constructs.registry.client import FoundSchema
 from distcommit.constructs.registry.wire import Framed
+from distcommit.formats.schema_bounds import UnusableSchemaError
 
 MADE = JsonSchemaConverter.model_validate({"type": "json_schema", "registry": {"url": "http://nowhere"}})
 
@@ -53,10 +54,10 @@ def test_what_is_required_may_be_null_where_that_is_one_of_its_types(note: Any) 
 @pytest.mark.parametrize(
     ("schema", "told"),
     [
-        ({"type": "object", "properties": ["a"]}, "no JSON schema"),
-        ({"type": 5}, "no JSON schema"),
-        ({"type": "object", "properties": {"a": {"type": "string"}}, "required": 5}, "no JSON schema"),
-        ([], "no JSON schema of an object"),
+        ({"type": "object", "properties": ["a"]}, "not a JSON schema"),
+        ({"type": 5}, "not a JSON schema"),
+        ({"type": "object", "properties": {"a": {"type": "string"}}, "required": 5}, "not a JSON schema"),
+        ([], "not a JSON schema of an object"),
     ],
 )
 def test_what_is_no_schema_is_told_as_that(schema: Any, told: str) -> None:

@@ -15,8 +15,8 @@ from distcommit.constructs.registry.client import FoundSchema, UnknownSchemaErro
 from distcommit.constructs.registry.converter import SCHEMA_ID, RegistryConverter
 from distcommit.core.errors import ConfigurationError, RecordError
 from distcommit.core.support.nesting import MOST_LEVELS
-from tests.unit.constructs.registry.test_avro import datum, record
 from tests.unit.engine.machines import Machine
+from tests.unit.formats.test_avro_datums import datum, record
 from tests.unit.stores.test_kept_schemas import schemas
 
 NOTE = {"name": "note", "type": ["null", "string"], "default": None}
@@ -148,7 +148,7 @@ def test_the_reason_names_both_and_the_columns() -> None:
     made = converter()
     made.know_schemas([1])
     (piece,) = made.convert(batch_of([message(4)]))
-    assert piece.rejected == {0: "schema id 4 is not compatible with those before: x is string here, and int32 before"}
+    assert piece.rejected == {0: "schema id 4 is not compatible with earlier ones: x is string here, and int32 before"}
 
 
 @pytest.mark.parametrize("policy", [{}, {"on_incompatible": "accept"}])
@@ -159,7 +159,7 @@ def test_a_schema_that_no_file_could_hold_turns_its_records_away(policy: dict[st
     made = converter(Dicts({**SCHEMAS, 9: record(("deep", kind))}), **policy)
     (piece,) = made.convert(batch_of([message(1), b"\0" + (9).to_bytes(4, "big") + b"\0"]))
     assert piece.records.num_rows == 1
-    assert piece.rejected == {1: "schema id 9: field deep has more than 96 levels, which no file could hold"}
+    assert piece.rejected == {1: "schema id 9: field deep has more than 96 levels, more than files can store"}
 
 
 def test_what_is_known_is_not_looked_at_again() -> None:
@@ -261,11 +261,11 @@ def test_where_a_work_unit_begins_with_nulls_they_have_the_columns_of_what_is_pu
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"evolution": "pin"}, "pin needs a schema"),
-        ({"schema": {"version": 1}}, "evolve takes each as it comes"),
-        ({"evolution": "fail", "on_incompatible": "accept"}, "on_incompatible is of evolution: evolve"),
+        ({"evolution": "pin"}, "pin requires a schema"),
+        ({"schema": {"version": 1}}, "schema must only be set with evolution: pin or fail"),
+        ({"evolution": "fail", "on_incompatible": "accept"}, "on_incompatible must only be set with evolution: evolve"),
         ({"datasets": [{"evolution": "fail"}]}, "match"),
-        ({"datasets": [{"match": "a", "evolution": "pin"}]}, "pin needs a schema"),
+        ({"datasets": [{"match": "a", "evolution": "pin"}]}, "pin requires a schema"),
         ({"datasets": [{"match": "", "evolution": "fail"}]}, "at least 1 character"),
     ],
 )
@@ -307,7 +307,7 @@ def test_they_do_so_whoever_is_first_and_beside_what_is_published() -> None:
         made.know_schemas([1])
     assert not [piece.rejected for piece in two.convert(batch_of([message(2)])) if piece.rejected]
     assert next(iter(one.convert(batch_of([message(5)])))).rejected == {
-        0: "schema id 5 is not compatible with those before: x is double here, and int64 before"
+        0: "schema id 5 is not compatible with earlier ones: x is double here, and int64 before"
     }
     assert (one.schemas_known(), two.schemas_known()) == ((1,), (1, 2))
 

@@ -10,10 +10,11 @@ import pyarrow as pa
 import pytest
 from google.protobuf import descriptor_pb2
 
-from distcommit.constructs.registry.client import FoundSchema, UnusableSchemaError
-from distcommit.constructs.registry.protobuf_schema import ProtobufDecoder, schema_of
+from distcommit.constructs.registry.client import FoundSchema
+from distcommit.constructs.registry.protobuf.schema import ProtobufDecoder, schema_of
 from distcommit.constructs.registry.wire import Framed
 from distcommit.constructs.schemas.evolution import compared
+from distcommit.formats.schema_bounds import UnusableSchemaError
 from tests.unit.constructs.registry.protobuf_values import REJECTED, decoded, text_schema
 
 LINE = b"\x0a\x01a\x10\x02"

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from google.protobuf import descriptor_pb2
 
-from distcommit.constructs.registry.client import FoundSchema, UnusableSchemaError
-from distcommit.constructs.registry.protobuf_files import file_of
-from distcommit.constructs.registry.protobuf_schema import ProtobufDecoder, schema_of
-from distcommit.constructs.registry.schema_bounds import MAX_COLUMNS, MAX_NESTING, SchemaTooLargeError
+from distcommit.constructs.registry.client import FoundSchema
+from distcommit.constructs.registry.protobuf.files import file_of
+from distcommit.constructs.registry.protobuf.schema import ProtobufDecoder, schema_of
+from distcommit.formats.schema_bounds import MAX_COLUMNS, MAX_NESTING, SchemaTooLargeError, UnusableSchemaError
 from tests.unit.constructs.registry.protobuf_values import decoded, text_schema
 
 POLYGLOT = """syntax = "proto3" // open({path!r}, "w").write("executed") \\
@@ -46,7 +46,7 @@ def test_reference_valid_as_proto_and_as_python_is_compiled_and_not_executed(tmp
 def test_descriptor_that_names_a_module_does_not_import_it() -> None:
     file = descriptor_pb2.FileDescriptorProto(name="x.proto", dependency=["google/protobuf/internal/builder.proto"])
     text = base64.b64encode(file.SerializeToString()).decode()
-    with pytest.raises(UnusableSchemaError, match="is not there"):
+    with pytest.raises(UnusableSchemaError, match="is missing"):
         file_of(FoundSchema(1, "PROTOBUF", text, ()))
 
 

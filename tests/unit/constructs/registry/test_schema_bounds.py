@@ -8,21 +8,15 @@ from typing import Any
 
 import pytest
 
-from distcommit.constructs.registry.client import (
-    MAX_REFERENCES,
-    FoundSchema,
-    Registry,
-    RegistrySettings,
-    UnusableSchemaError,
-)
-from distcommit.constructs.registry.schema_bounds import (
+from distcommit.constructs.registry.client import MAX_REFERENCES, FoundSchema, Registry, RegistrySettings, check_size
+from distcommit.core.support.nesting import MAX_COLUMNS
+from distcommit.formats.schema_bounds import (
     MAX_NESTING,
     MAX_SCHEMA_BYTES,
     Expansion,
     SchemaTooLargeError,
-    check_size,
+    UnusableSchemaError,
 )
-from distcommit.core.support.nesting import MAX_COLUMNS
 
 
 def test_one_column_too_many_is_refused_with_the_bound() -> None:

@@ -1,9 +1,8 @@
-"""The columns of a Protobuf message: how ptars reads the output of `protobuf_messages`.
+"""Columns of a Protobuf message: how ptars reads the output of `messages`.
 
 ptars panics at some valid descriptors: editions, fields whose names differ in case alone, a message that has the name
-of one of Google's own and other fields. Therefore it is given a generated descriptor that reads the same bytes. This is
-of proto3, with generated names, and holds each message once for each place where it occurs. The columns get their own
-names afterwards.
+of one of Google's own and other fields. Therefore it is given a generated proto3 descriptor that reads the same bytes.
+It has generated names, and one copy of a message for each occurrence. The columns get their own names afterwards.
 """
 
 from __future__ import annotations
@@ -17,9 +16,8 @@ import pyarrow as pa
 from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 
-from distcommit.constructs.registry.client import UnusableSchemaError
-from distcommit.constructs.registry.protobuf_messages import KNOWN_FIELDS, is_known, is_map
-from distcommit.constructs.registry.schema_bounds import Expansion
+from distcommit.constructs.registry.protobuf.messages import KNOWN_FIELDS, is_known, is_map
+from distcommit.formats.schema_bounds import Expansion, UnusableSchemaError
 
 _CONFIG = ptars.PtarsConfig(timestamp_unit="us", time_unit="us", duration_unit="us", enum_repr="string")
 _PACKAGE, _FILE = "layout", "layout.proto"
@@ -30,12 +28,12 @@ _Kind = tuple[int, str]
 
 
 class Columns:
-    """Reads canonical messages of one type as columns, which may all be null.
+    """Reader of canonical messages of one type as columns, which may all be null.
 
-    `widths`: by message type, of how many columns a message of it is, but for those within its lists and maps.
+    `widths`: number of columns by message type, without columns within its lists and maps.
 
     Raises:
-        UnusableSchemaError: if a field can't be a column.
+        UnusableSchemaError: if a field has no column type.
         SchemaTooLargeError: if there are too many columns, or they are nested too deep.
     """
 
@@ -51,7 +49,7 @@ class Columns:
         """Return the columns of messages.
 
         Raises:
-            ValueError: if there is a message that ptars can't read.
+            ValueError: if ptars can't read a message.
         """
         if not len(self.schema):
             return pa.RecordBatch.from_struct_array(pa.array([{}] * len(messages), pa.struct([])))
@@ -74,7 +72,7 @@ class Columns:
 
 
 def _typed(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The array as a type of the same layout, whose fields have other names and may be null."""
+    """Return the array under a type of the same layout, whose fields have other names and may be null."""
     if array.type.num_fields == 0:
         return array
     if pa.types.is_struct(kind):
@@ -97,14 +95,14 @@ def _handler(file: descriptor_pb2.FileDescriptorProto, root: str) -> Any:
         pool.Add(known)
         file.dependency.append(known.name)
     pool.Add(file)
-    found = ptars.HandlerPool([pool.FindFileByName(file.name)], _CONFIG)
-    return found.get_for_message(pool.FindMessageTypeByName(root))
+    handlers = ptars.HandlerPool([pool.FindFileByName(file.name)], _CONFIG)
+    return handlers.get_for_message(pool.FindMessageTypeByName(root))
 
 
 @dataclass(slots=True)
 class _Layout:
-    """The descriptor that ptars is given. `names`: of columns, by the names of its fields; `maps`: names of its fields
-    that are lists of a map's entries."""
+    """Generated descriptor for ptars. `names`: column names by field name; `maps`: names of the fields that are lists
+    of a map's entries."""
 
     file: descriptor_pb2.FileDescriptorProto = field(
         default_factory=lambda: descriptor_pb2.FileDescriptorProto(name=_FILE, package=_PACKAGE, syntax="proto3")
@@ -114,20 +112,20 @@ class _Layout:
     maps: set[str] = field(default_factory=set)
     expansion: Expansion = field(default_factory=Expansion)
     _repeated: int = 0
-    """Columns so far that are within lists and maps."""
+    """Columns within lists and maps so far."""
     _enums: dict[str, str] = field(default_factory=dict)
 
     def message(self, source: Descriptor, path: str, within: frozenset[str]) -> str:
         """Add a message, and return its full name."""
-        made = self.file.message_type.add(name=f"M{len(self.file.message_type)}")
+        target = self.file.message_type.add(name=f"M{len(self.file.message_type)}")
         before = self.expansion.columns - self._repeated
         for each in source.fields:
             below = f"{path}.{each.name}" if path else each.name
             with self.expansion.column(below):
-                self._field(made, each, below, within | {source.full_name})
+                self._field(target, each, below, within | {source.full_name})
         width = self.expansion.columns - self._repeated - before
         self.widths[source.full_name] = max(width, self.widths.get(source.full_name, 0))
-        return f"{_PACKAGE}.{made.name}"
+        return f"{_PACKAGE}.{target.name}"
 
     def _field(self, holder: Any, source: FieldDescriptor, path: str, within: frozenset[str]) -> None:
         name = f"f{len(self.names)}"
@@ -145,10 +143,10 @@ class _Layout:
             kind = self._kind(source, path, within)
         if source.is_repeated:
             self._repeated = repeated + self.expansion.columns - columns
-        made = _add(holder, name, source.number, kind, _F.LABEL_REPEATED if source.is_repeated else _F.LABEL_OPTIONAL)
+        target = _add(holder, name, source.number, kind, _F.LABEL_REPEATED if source.is_repeated else _F.LABEL_OPTIONAL)
         if source.has_presence and kind[0] != _F.TYPE_MESSAGE:
-            made.proto3_optional = True
-            made.oneof_index = len(holder.oneof_decl)
+            target.proto3_optional = True
+            target.oneof_index = len(holder.oneof_decl)
             holder.oneof_decl.add(name=f"o{name}")
 
     def _kind(self, source: FieldDescriptor, path: str, within: frozenset[str]) -> _Kind:
@@ -168,16 +166,16 @@ class _Layout:
     def _enum(self, source: EnumDescriptor) -> str:
         if source.full_name not in self._enums:
             holder = self.file.message_type.add(name=f"E{len(self._enums)}")
-            made = holder.enum_type.add(name="E")
+            target = holder.enum_type.add(name="E")
             by_number = source.values_by_number
             for number in [0, *sorted({*by_number} - {0})]:  # proto3 wants 0 in front; an alias has the number twice
-                made.value.add(name=by_number[number].name if number in by_number else _NO_VALUE, number=number)
+                target.value.add(name=by_number[number].name if number in by_number else _NO_VALUE, number=number)
             self._enums[source.full_name] = f"{_PACKAGE}.{holder.name}.E"
         return self._enums[source.full_name]
 
 
 def _add(holder: Any, name: str, number: int, kind: _Kind, label: int) -> Any:
-    made = holder.field.add(name=name, number=number, type=kind[0], label=label)
+    target = holder.field.add(name=name, number=number, type=kind[0], label=label)
     if kind[1]:
-        made.type_name = f".{kind[1]}"
-    return made
+        target.type_name = f".{kind[1]}"
+    return target

@@ -1,8 +1,7 @@
-"""Ranges of Google's own messages, checked in columns of their numbers.
+"""Range checks of Google's own messages, on columns of their numbers.
 
-ptars computes a timestamp from seconds and nanoseconds of any size, and a sum beyond the range can look like a valid
-one. Therefore it is given a second descriptor, in which these messages are ordinary ones and all other fields are left
-out.
+ptars computes a timestamp from seconds and nanoseconds of any size, and a sum outside the range can look like a valid
+one. Therefore it is given a second descriptor, in which these messages are ordinary ones and other fields are omitted.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from numpy.typing import NDArray
 
-from distcommit.constructs.registry.protobuf_messages import (
+from distcommit.constructs.registry.protobuf.messages import (
     KNOWN_FIELDS,
     CheckedType,
     is_date,
@@ -43,11 +42,11 @@ _F = FieldDescriptor
 
 
 class Ranges:
-    """Checks all timestamps, durations, dates and times of day in messages of one type.
+    """Range checks of all timestamps, durations, dates and times of day in messages of one type.
 
     Args:
         source: the type.
-        types: those of its types that are checked.
+        types: its types that are checked.
     """
 
     def __init__(self, source: Descriptor, types: Mapping[str, CheckedType]) -> None:
@@ -62,7 +61,7 @@ class Ranges:
             self._handler = handlers.get_for_message(pool.FindMessageTypeByName(f"{_PACKAGE}.{root}"))
 
     def beyond(self, canonical: list[bytes]) -> NDArray[np.int64] | None:
-        """Return which messages have a value beyond its range; None if ptars can't read them."""
+        """Return the indices of messages with a value outside its range; None if ptars can't read them."""
         if self._handler is None:
             return _NONE
         try:
@@ -75,7 +74,7 @@ class Ranges:
         return np.concatenate([_NONE, *(each for column in columns for each in _beyond(*column, rows))])
 
     def _message(self, source: Descriptor, within: frozenset[str]) -> str:
-        """Add a message with the fields that lead to such values, and return its name; empty if there are none."""
+        """Add a message with the fields that lead to checked values. Return its name, empty without such fields."""
         fields: list[tuple[FieldDescriptor, str]] = []
         for field, below in self._types[source.full_name].fields:
             if below.full_name in _RULES and is_known(below):
@@ -84,25 +83,25 @@ class Ranges:
                 fields.append((field, self._message(below, within | {below.full_name})))
         if not any(kind for _, kind in fields):
             return ""
-        made = self._file.message_type.add(name=f"M{len(self._file.message_type)}")
+        target = self._file.message_type.add(name=f"M{len(self._file.message_type)}")
         for field, kind in fields:
             if kind and is_map(field):
                 entry = self._file.message_type.add(name=f"M{len(self._file.message_type)}")
                 self._add(entry, 2, kind, is_repeated=False)
-                self._add(made, field.number, entry.name, is_repeated=True)
+                self._add(target, field.number, entry.name, is_repeated=True)
             elif kind:
-                self._add(made, field.number, kind, is_repeated=field.is_repeated)
-        return str(made.name)
+                self._add(target, field.number, kind, is_repeated=field.is_repeated)
+        return str(target.name)
 
     def _known(self, source: Descriptor) -> str:
         if all(each.name != source.name for each in self._file.message_type):
-            made = self._file.message_type.add(name=source.name)
+            target = self._file.message_type.add(name=source.name)
             for number, (name, kind) in enumerate(KNOWN_FIELDS[source.full_name], 1):
-                made.field.add(name=name, number=number, type=kind, label=_F.LABEL_OPTIONAL)
+                target.field.add(name=name, number=number, type=kind, label=_F.LABEL_OPTIONAL)
         return str(source.name)
 
     def _add(self, holder: Any, number: int, kind: str, *, is_repeated: bool) -> None:
-        """Add a field whose name begins with its message's."""
+        """Add a field, named after its message."""
         self._fields += 1
         label = _F.LABEL_REPEATED if is_repeated else _F.LABEL_OPTIONAL
         name, type_name = f"{kind}_{self._fields}", f".{_PACKAGE}.{kind}"
@@ -110,7 +109,7 @@ class Ranges:
 
 
 def _beyond(name: str, values: pa.Array, rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """The rows that have a value beyond its range in a field. `rows`: of each value."""
+    """Yield the rows with a value outside its range in a field. `rows`: row of each value."""
     if pa.types.is_list(values.type):
         parents = pc.list_parent_indices(values).to_numpy()
         yield from _beyond(name, values.flatten(), rows[parents])

@@ -1,8 +1,8 @@
 """Protobuf messages in one canonical encoding, by the official parser.
 
-A message that the official parser refuses is refused. Else its value is what the official parser reads: of a oneof the
-last member, of a singular field the last value, of a map each key once. Values that no column can hold are refused as
-well: incomplete dates, times of day beyond a day, timestamps and durations beyond their range, and numbers that a
+A message that the official parser refuses is refused. The official parser defines the value of every other message: the
+last member of a oneof, the last value of a singular field, each key of a map once. Values that no column can hold are
+refused as well: incomplete dates, times outside a day, timestamps and durations outside their range, and numbers that a
 closed enum does not have.
 """
 
@@ -16,7 +16,7 @@ from google.protobuf import message, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from distcommit.constructs.registry.schema_bounds import MAX_RECORD_VALUES
+from distcommit.formats.schema_bounds import MAX_RECORD_VALUES
 
 Check = Callable[[Any], None]
 _MIN_TIMESTAMP_S, _MAX_TIMESTAMP_S = -62_135_596_800, 253_402_300_799
@@ -26,19 +26,19 @@ _F = FieldDescriptor
 
 
 def is_timestamp(seconds: Any, nanos: Any) -> Any:
-    """Whether a timestamp is within the years 1 to 9999. Takes numbers, or arrays of them, as the others below do."""
+    """Return whether a timestamp is within the years 1 to 9999. All these checks take numbers or arrays of numbers."""
     return (seconds >= _MIN_TIMESTAMP_S) & (seconds <= _MAX_TIMESTAMP_S) & (nanos >= 0) & (nanos <= _MAX_NANOS)
 
 
 def is_duration(seconds: Any, nanos: Any) -> Any:
-    """Whether a duration is of one sign, and at most 10000 years."""
+    """Return whether a duration has one sign, and at most 10000 years."""
     has_one_sign = (seconds == 0) | (nanos == 0) | ((seconds < 0) == (nanos < 0))
     is_short = (seconds >= -_MAX_DURATION_S) & (seconds <= _MAX_DURATION_S)
     return has_one_sign & is_short & (nanos >= -_MAX_NANOS) & (nanos <= _MAX_NANOS)
 
 
 def is_date(year: Any, month: Any, day: Any) -> Any:
-    """Whether a date is one of the calendar in the years 1 to 9999."""
+    """Return whether a date exists in the years 1 to 9999."""
     is_leap_year = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
     is_long_month = (month + month // 8) % 2 == 1
     is_in_month = (
@@ -48,14 +48,14 @@ def is_date(year: Any, month: Any, day: Any) -> Any:
 
 
 def is_time(hours: Any, minutes: Any, seconds: Any, nanos: Any) -> Any:
-    """Whether a time is within a day."""
+    """Return whether a time is within a day."""
     is_minute = (hours >= 0) & (hours < 24) & (minutes >= 0) & (minutes < 60)
     return is_minute & (seconds >= 0) & (seconds < 60) & (nanos >= 0) & (nanos <= _MAX_NANOS)
 
 
 def _check_timestamp(value: Any) -> None:
     if not is_timestamp(value.seconds, value.nanos):
-        raise ValueError(f"a timestamp of {value.seconds} s and {value.nanos} ns is beyond the years 1 to 9999")
+        raise ValueError(f"a timestamp of {value.seconds} s and {value.nanos} ns is not within the years 1 to 9999")
 
 
 def _check_duration(value: Any) -> None:
@@ -92,7 +92,7 @@ KNOWN_FIELDS: Mapping[str, tuple[tuple[str, int], ...]] = {
     "google.type.TimeOfDay": tuple((name, _F.TYPE_INT32) for name in ("hours", "minutes", "seconds", "nanos")),
     **{f"google.protobuf.{name}Value": (("value", kind),) for name, kind in _WRAPPED.items()},
 }
-"""Google's own messages that become one value, and their fields: names and types, numbered from 1."""
+"""Google's own messages that become one value, with names and types of their fields, numbered from 1."""
 _CHECKS: Mapping[str, Check] = {
     "google.protobuf.Timestamp": _check_timestamp,
     "google.protobuf.Duration": _check_duration,
@@ -102,43 +102,42 @@ _CHECKS: Mapping[str, Check] = {
 
 
 def is_known(source: Descriptor) -> bool:
-    """Whether a message is one of Google's own that become one value: by name, and by what it has."""
+    """Return whether a message is one of Google's own that become one value, by its name and fields."""
     fields = tuple((field.name, field.type) for field in source.fields if not field.is_repeated)
     numbers = [field.number for field in source.fields]
     return KNOWN_FIELDS.get(source.full_name) == fields and numbers == [*range(1, len(fields) + 1)]
 
 
 def is_map(field: FieldDescriptor) -> bool:
-    """Whether a field is a map."""
     return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedType:
-    """The checks of a message type, and its fields whose messages are checked, too."""
+    """Checks of a message type, and its fields whose messages are checked, too."""
 
     checks: tuple[Check, ...]
     fields: tuple[tuple[FieldDescriptor, Descriptor], ...]
 
 
 class Comparison(Protocol):
-    """Compares a message with what was read of it as another type."""
+    """Comparison of a message with its value when read as another type."""
 
     @property
     def is_exact(self) -> bool:
-        """Whether there is nothing to compare."""
+        """Whether no comparison is needed."""
 
     def compare(self, body: bytes, read: Any) -> None:
-        """Raise ValueError if a value is another one."""
+        """Raise ValueError if a value differs."""
 
 
 class MessageParser:
-    """Parses messages as one type.
+    """Parser of messages as one type.
 
     Args:
         source: the type.
-        widths: by message type, of how many columns a message of it is.
-        pinned: compares messages, if they are of another type themselves.
+        widths: number of columns by message type.
+        pinned: comparison of messages that were written as another type.
     """
 
     def __init__(self, source: Descriptor, widths: Mapping[str, int], pinned: Comparison | None = None) -> None:
@@ -152,7 +151,7 @@ class MessageParser:
         """Return the message in its canonical encoding.
 
         Raises:
-            ValueError: if the official parser refuses it, or a value is none that its column can hold.
+            ValueError: if the official parser refuses it, or its column can't hold a value.
         """
         try:
             parsed = self._class.FromString(body)
@@ -164,13 +163,13 @@ class MessageParser:
                 self._pinned.compare(body, parsed)
             if not parsed.IsInitialized():
                 raise ValueError("a required field is missing")
-            # not SerializeToString: to name a missing field, it ends the process (protobuf 7.36)
+            # SerializeToString ends the process to name a missing field (protobuf 7.36)
             return bytes(parsed.SerializePartialToString(deterministic=True))
         except message.Error as error:
             raise ValueError(str(error)) from error
 
     def _values(self, parsed: Any) -> int:
-        """How many values the message has within lists and maps."""
+        """Count the values within lists and maps."""
         total, waiting = 0, [parsed]
         while waiting:
             each = waiting.pop()
@@ -186,13 +185,13 @@ class MessageParser:
         return total
 
     def _check(self, parsed: Any, within: tuple[str, ...]) -> None:
-        """Check a message. `within`: the types that it is in, its own at the end; one of them again is bytes."""
-        found = self._types.get(within[-1])
-        if found is None:
+        """Check a message. `within`: the types around it, its own last; a recursive one is bytes."""
+        checked = self._types.get(within[-1])
+        if checked is None:
             return
-        for check in found.checks:
+        for check in checked.checks:
             check(parsed)
-        for field, below in found.fields:
+        for field, below in checked.fields:
             if below.full_name in within:
                 continue
             for value in _messages(parsed, field):
@@ -200,41 +199,41 @@ class MessageParser:
 
 
 def message_types(root: Descriptor) -> dict[str, Descriptor]:
-    """Return the message types that a message of the type can hold, its own included, by name."""
-    found: dict[str, Descriptor] = {}
+    """Return the message types that a message can contain, its own included, by name."""
+    types: dict[str, Descriptor] = {}
     waiting = [root]
     while waiting:
         source = waiting.pop()
-        if source.full_name not in found:
-            found[source.full_name] = source
+        if source.full_name not in types:
+            types[source.full_name] = source
             waiting += [child for field in source.fields if (child := message_of(field)) is not None]
-    return found
+    return types
 
 
 def checked_types(root: Descriptor) -> dict[str, CheckedType]:
-    """The message types of which values are checked, those that hold such ones included."""
-    found: dict[str, CheckedType] = {}
+    """Return the message types whose values are checked, and the types that contain them."""
+    types: dict[str, CheckedType] = {}
     for name, source in message_types(root).items():
         below = [(field, child) for field in source.fields if (child := message_of(field)) is not None]
         checks: list[Check] = [_CHECKS[name]] if name in _CHECKS and is_known(source) else []
         numbers = frozenset(field.number for field in source.fields if _may_be_set_aside(field))
         if numbers:
             checks.append(NothingSetAside(source, numbers))
-        found[name] = CheckedType(tuple(checks), tuple(below))
-    checked = {name for name, each in found.items() if each.checks}
+        types[name] = CheckedType(tuple(checks), tuple(below))
+    checked = {name for name, each in types.items() if each.checks}
     size = -1
     while size < len(checked):
         size = len(checked)
-        checked |= {n for n, each in found.items() if any(child.full_name in checked for _, child in each.fields)}
+        checked |= {n for n, each in types.items() if any(child.full_name in checked for _, child in each.fields)}
     return {
         name: CheckedType(each.checks, tuple(pair for pair in each.fields if pair[1].full_name in checked))
-        for name, each in found.items()
+        for name, each in types.items()
         if name in checked
     }
 
 
 def _messages(parsed: Any, field: FieldDescriptor) -> list[Any]:
-    """The messages of a field."""
+    """Return the messages of a field."""
     value = getattr(parsed, field.name)
     if is_map(field):
         return [*value.values()]
@@ -244,7 +243,7 @@ def _messages(parsed: Any, field: FieldDescriptor) -> list[Any]:
 
 
 def message_of(field: FieldDescriptor) -> Descriptor | None:
-    """The message type of a field's values."""
+    """Return the message type of a field's values."""
     if is_map(field):
         return message_of(field.message_type.fields_by_name["value"])
     return field.message_type
@@ -256,8 +255,8 @@ def _may_be_set_aside(field: FieldDescriptor) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class NothingSetAside:
-    """Refuses messages of which the official parser takes a value of a known field for an unknown field: a number that
-    a closed enum does not have, or a map's entry that has such a number or another field."""
+    """Check that the official parser treats no value of a known field as an unknown field: a number that a closed enum
+    does not have, or a map's entry with such a number or another field."""
 
     source: Descriptor
     numbers: frozenset[int]

@@ -1,9 +1,9 @@
 """Protobuf messages in their canonical encoding, many at once.
 
-An envelope is a message with one repeated field of the messages' type. Messages are put into it as they are, each with
-its length in front, and parsed and serialized together by the official parser. A message ends where its length says,
-so that a damaged one cannot change the one behind it. Messages that may have to be refused are parsed by themselves,
-and so is each message of an envelope that the official parser refuses.
+An envelope is a message with one repeated field of the messages' type. Unchanged messages are put into it, each after
+its length, and the official parser parses and serializes all of them together. A length ends each message, so that a
+damaged one can't change the next one. Messages that may have to be refused are parsed by themselves, and so is each
+message of an envelope that the official parser refuses.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from google.protobuf import descriptor_pb2, message, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-from distcommit.constructs.registry.protobuf_messages import (
+from distcommit.constructs.registry.protobuf.messages import (
     CheckedType,
     Comparison,
     MessageParser,
@@ -25,24 +25,24 @@ from distcommit.constructs.registry.protobuf_messages import (
     is_known,
     message_types,
 )
-from distcommit.constructs.registry.protobuf_ranges import Ranges
-from distcommit.constructs.registry.schema_bounds import MAX_RECORD_VALUES
+from distcommit.constructs.registry.protobuf.ranges import Ranges
+from distcommit.formats.schema_bounds import MAX_RECORD_VALUES
 
 _MOST, _FEW = 1024, 32
-"""Messages of an envelope; and of the smaller ones that are tried before single messages."""
+"""Messages of an envelope, and of the smaller envelopes that are tried before single messages."""
 _MAX_PARSED_BYTES = 64 << 20
 """Bytes that the parsed messages of an envelope may take. A larger message has its own envelope."""
 _MAX_LEVELS = 48
-"""Levels of messages in which values that are set aside are found: the official parser discards them in 63."""
+"""Levels of messages in which misplaced values are detected; the official parser discards them in 63 levels."""
 _TAG = b"\x0a"
 """Field 1, with a length."""
 _F = FieldDescriptor
 
 
 class BatchParser:
-    """Parses messages as one type. The arguments are those of `MessageParser`.
+    """Parser of messages as one type. The arguments are those of `MessageParser`.
 
-    Messages that are compared with another type are parsed one by one, as are Google's own where they are no field.
+    Messages that are compared with another type are parsed one by one, and so are Google's own messages at the root.
     """
 
     def __init__(self, source: Descriptor, widths: Mapping[str, int], pinned: Comparison | None = None) -> None:
@@ -54,7 +54,7 @@ class BatchParser:
         self._max_bytes = _MAX_PARSED_BYTES // (8 * (fields + 16))
 
     def canonical(self, bodies: list[bytes]) -> list[bytes | ValueError]:
-        """Return, for each message, its canonical encoding, or the error that `MessageParser.canonical` raises."""
+        """Return each message's canonical encoding, or the error that `MessageParser.canonical` raises."""
         return [each for part in parts(bodies, self._max_bytes) for each in self._of(part)]
 
     def _of(self, bodies: list[bytes]) -> list[bytes | ValueError]:
@@ -70,7 +70,7 @@ class BatchParser:
         try:
             return self._parser.canonical(body)
         except ValueError as error:
-            return ValueError(str(error))  # the error itself would keep the parsed message, by its traceback
+            return ValueError(str(error))  # the traceback of the error itself would keep the parsed message alive
 
 
 def parts(bodies: list[bytes], max_bytes: int) -> Iterator[list[bytes]]:
@@ -85,10 +85,10 @@ def parts(bodies: list[bytes], max_bytes: int) -> Iterator[list[bytes]]:
 
 
 class Envelope:
-    """Parses messages of one type together.
+    """Parser of many messages of one type at once.
 
-    `may_set_aside`: whether the official parser may take a value for an unknown field; `levels`: of messages within one
-    another that are checked.
+    `may_set_aside`: whether the official parser may treat a value as an unknown field; `levels`: nested levels of
+    messages that are checked.
     """
 
     def __init__(self, source: Descriptor, widths: Mapping[str, int]) -> None:
@@ -104,9 +104,9 @@ class Envelope:
         self._ranges = Ranges(source, types)
 
     def canonical(self, bodies: list[bytes]) -> list[bytes | None] | None:
-        """Return the canonical encodings of messages, None for those that may have to be refused.
+        """Return the canonical encodings of messages, None for messages that may have to be refused.
 
-        It returns None for all together if it is not known which ones these are.
+        If it is unknown which ones these are, the whole result is None.
         """
         if max(map(len, bodies)) * self._widest > MAX_RECORD_VALUES:
             return None
@@ -122,67 +122,61 @@ class Envelope:
             doubtful = self._ranges.beyond(canonical)
             if doubtful is None:
                 return None
-            found: list[bytes | None] = [*canonical]
+            results: list[bytes | None] = [*canonical]
             for row in doubtful.tolist():
-                found[row] = None
+                results[row] = None
             if self.may_set_aside:
-                # a value that was set aside is an unknown field, and gone after this
+                # removes unknown fields, and with them values that were set aside
                 parsed.DiscardUnknownFields()
                 without = parsed.SerializePartialToString(deterministic=True)
                 if without != serialized:
-                    found = [own if own == each else None for own, each in zip(found, _split(without), strict=True)]
-            return found
+                    results = [own if own == each else None for own, each in zip(results, _split(without), strict=True)]
+            return results
         except message.Error:
             return None
 
 
 def _envelope_of(source: Descriptor, widths: Mapping[str, int]) -> Envelope | None:
-    """The envelope of a type.
-
-    There is none for a type with values that may be set aside in too many levels, nor for one whose schema uses the
-    envelope's name for something else.
-    """
+    """Return the envelope of a type; None if values may be set aside in too many levels, or the schema uses the
+    envelope's name."""
     try:
-        made = Envelope(source, widths)
-        return None if made.may_set_aside and made.levels > _MAX_LEVELS else made
+        envelope = Envelope(source, widths)
+        return None if envelope.may_set_aside and envelope.levels > _MAX_LEVELS else envelope
     except TypeError:
         return None
 
 
 def _levels(types: Mapping[str, CheckedType], within: tuple[str, ...]) -> int:
-    """How many levels of messages are checked. `within`: the types that lead there, the last one included."""
+    """Return the number of levels of checked messages. `within`: the types on the path, the current one included."""
     fields = types[within[-1]].fields if within[-1] in types else ()
     below = {child.full_name for _, child in fields} - {*within}
     return 1 + max((_levels(types, (*within, name)) for name in below), default=0)
 
 
 def _envelope_class(source: Descriptor) -> Any:
-    """The envelope's class.
-
-    Its name is that of no other type, so that the pool of the source can have it.
-    """
+    """Return the envelope's class, whose unique name lets it live in the pool of the source."""
     name = f"distcommit_envelope_{source.full_name.encode().hex()}"
     file = descriptor_pb2.FileDescriptorProto(name=name, syntax="proto3", dependency=[source.file.name])
     type_name = f".{source.full_name}"
-    made = file.message_type.add(name=name)
-    made.field.add(name="m", number=1, type=_F.TYPE_MESSAGE, label=_F.LABEL_REPEATED, type_name=type_name)
+    message = file.message_type.add(name=name)
+    message.field.add(name="m", number=1, type=_F.TYPE_MESSAGE, label=_F.LABEL_REPEATED, type_name=type_name)
     added = source.file.pool.AddSerializedFile(file.SerializeToString())
     return message_factory.GetMessageClass(added.message_types_by_name[name])
 
 
 @lru_cache(maxsize=4096)
 def _head(size: int) -> bytes:
-    """The bytes in front of a message of that size."""
-    made = bytearray(_TAG)
+    """Return the bytes before a message of a size."""
+    head = bytearray(_TAG)
     while size > 127:
-        made.append(size & 127 | 128)
+        head.append(size & 127 | 128)
         size >>= 7
-    return bytes([*made, size])
+    return bytes([*head, size])
 
 
 def _split(framed: bytes) -> list[bytes]:
-    """The messages of an envelope."""
-    found: list[bytes] = []
+    """Return the messages of an envelope."""
+    messages: list[bytes] = []
     at = 0
     while at < len(framed):
         at += len(_TAG)
@@ -191,5 +185,5 @@ def _split(framed: bytes) -> list[bytes]:
             size, shift, at = size | (byte & 127) << shift, shift + 7, at + 1
         begin = at + 1
         at = begin + (size | byte << shift)
-        found.append(framed[begin:at])
-    return found
+        messages.append(framed[begin:at])
+    return messages

@@ -1,7 +1,7 @@
-"""Protobuf schemas of a registry as descriptors.
+"""Descriptors of registered Protobuf schemas.
 
-A registry has what was registered: a `.proto` file's text, which is compiled, or a descriptor in Base64, as
-confluent-kafka for Python registers it.
+A registered text is either a `.proto` file, which is compiled, or a descriptor in Base64, as confluent-kafka for Python
+registers it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from pathlib import PurePosixPath
 from google.protobuf import descriptor_pb2, descriptor_pool, message
 from google.protobuf.descriptor import FileDescriptor
 
-from distcommit.constructs.registry.client import FoundSchema, UnusableSchemaError
-from distcommit.constructs.registry.protobuf_compiler import compile_texts
-from distcommit.constructs.registry.protoc_child import MAIN_FILE
-from distcommit.constructs.registry.schema_bounds import check_size
+from distcommit.constructs.registry.client import FoundSchema, check_size
+from distcommit.constructs.registry.protobuf.compiler import compile_texts
+from distcommit.constructs.registry.protobuf.protoc_child import MAIN_FILE
+from distcommit.formats.schema_bounds import UnusableSchemaError
 
 _MAX_NAME = 250
 _MAX_NAME_PART = 120
@@ -39,15 +39,15 @@ _KNOWN_MODULES = {
         "wrappers",
     )
 }
-"""Files of Google's own that descriptors in Base64 name and do not hold."""
+"""Files of Google's own that descriptors in Base64 import without containing them."""
 
 
 def file_of(found: FoundSchema) -> FileDescriptor:
     """Return the schema's file, with all that it imports.
 
     Raises:
-        UnusableSchemaError: if it can't be compiled, or refers to a file by a name that none can have.
-        SchemaTooLargeError: if it exceeds a bound.
+        UnusableSchemaError: if it can't be compiled, or refers to a file by an invalid name.
+        SchemaTooLargeError: if it exceeds a limit.
         ConfigurationError: if the compiler is needed and not installed.
     """
     check_size(found)
@@ -60,7 +60,7 @@ def file_of(found: FoundSchema) -> FileDescriptor:
     try:
         for name in TopologicalSorter({name: file.dependency for name, file in files.items()}).static_order():
             if name not in files:
-                raise KeyError(f"{name!a:.100} is not there")
+                raise KeyError(f"{name!a:.100} is missing")
             pool.Add(files[name])
         return pool.FindFileByName(MAIN_FILE)
     except (TypeError, KeyError, CycleError) as error:
@@ -74,14 +74,14 @@ def _check_names(names: Iterable[str]) -> None:
         is_plain = name.isprintable() and "\\" not in name and len(name.encode(errors="replace")) <= _MAX_NAME
         is_short = all(len(part.encode(errors="replace")) <= _MAX_NAME_PART for part in parts)
         if not (is_plain and is_short) or name == MAIN_FILE or any(part in ("", ".", "..") for part in parts):
-            raise UnusableSchemaError(f"it refers to a file of a name that no file can have: {name!a:.100}")
+            raise UnusableSchemaError(f"it refers to a file with an invalid name: {name!a:.100}")
         for folder in PurePosixPath(name).parents:
             if str(folder) in paths:
-                raise UnusableSchemaError(f"it refers to {name!a:.100}, and to the folder of it as to a file")
+                raise UnusableSchemaError(f"it refers to {name!a:.100}, and to one of its folders as a file")
 
 
 def _described(texts: list[tuple[str, str]]) -> descriptor_pb2.FileDescriptorSet:
-    """The descriptors of all files: decoded where they are Base64, else compiled."""
+    """Return the descriptors of all files, decoded from Base64 or compiled."""
     known = descriptor_pb2.FileDescriptorSet()
     uncompiled: list[tuple[str, str]] = []
     for name, text in texts:
@@ -109,7 +109,7 @@ def _decoded(name: str, text: str) -> descriptor_pb2.FileDescriptorProto:
 
 
 def _add_known(name: str, files: dict[str, descriptor_pb2.FileDescriptorProto]) -> None:
-    """Add a file of Google's own, and all that it imports, unless it is there."""
+    """Add a file of Google's own and its imports, unless it is present."""
     if name in files or name not in _KNOWN_MODULES:
         return
     files[name] = descriptor_pb2.FileDescriptorProto()

@@ -1,4 +1,4 @@
-"""Protobuf messages that are read as another type: the pinned one's."""
+"""Protobuf messages that are read as the type of the pinned schema."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 from google.protobuf import message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-from distcommit.constructs.registry.client import UnusableSchemaError
-from distcommit.constructs.registry.protobuf_messages import is_map
+from distcommit.constructs.registry.protobuf.messages import is_map
+from distcommit.formats.schema_bounds import UnusableSchemaError
 
 _F = FieldDescriptor
 _KINDS = [
@@ -20,21 +20,21 @@ _KINDS = [
 ]
 _TEXTS = frozenset(_KINDS[-1])
 _Pair = tuple[str, str]
-"""Full names of a message type and of the type that its messages are read as."""
+"""Full names of the written message type and of the type that it is read as."""
 
 
 def _kind(field: FieldDescriptor) -> int:
-    """A number that fields share whose bytes mean the same to Protobuf (its rules of updating a message type)."""
+    """Return a number that is equal for fields with compatible encodings (Protobuf's rules of updating messages)."""
     return next((-number for number, kinds in enumerate(_KINDS, 1) if field.type in kinds), int(field.type))
 
 
 class PinnedType:
-    """Compares messages of one type with what they are when they are read as another.
+    """Comparison of messages of one type with their values when read as another.
 
-    Protobuf cuts numbers off that the other type does not have: 2**32 + 1 of an int64 is 1 as an int32.
+    Protobuf truncates numbers to the reader's type: 2**32 + 1 of an int64 is 1 as an int32.
 
     Raises:
-        UnusableSchemaError: if a field that both types have by number is of another kind, naming it.
+        UnusableSchemaError: if the encodings of a field with one number are not compatible.
     """
 
     def __init__(self, writer: Descriptor, reader: Descriptor) -> None:
@@ -46,14 +46,14 @@ class PinnedType:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the reader's types hold each value as it is, so that nothing needs to be compared."""
+        """Whether the reader's types hold each value unchanged, so that no comparison is needed."""
         return not self._compared
 
     def compare(self, body: bytes, read: Any) -> None:
-        """Compare a message with what was read of it.
+        """Compare a message with its value as the reader's type.
 
         Raises:
-            ValueError: if a number is another one, naming its field.
+            ValueError: if a number differs, with its field.
         """
         self._compare(self._class.FromString(body), read, self._root)
 
@@ -83,7 +83,7 @@ class PinnedType:
         self._mark_holders()
 
     def _mark_holders(self) -> None:
-        """Find the types that hold such as are compared, at any depth, so that these are looked through."""
+        """Find the types that contain compared ones at any depth, so that they are searched."""
         size = -1
         while size < len(self._compared):
             size = len(self._compared)
@@ -124,7 +124,7 @@ def _holds_messages(field: FieldDescriptor) -> bool:
 
 
 def _values(message: Any, field: FieldDescriptor) -> dict[Any, Any]:
-    """The values of a field: by key, by number, or the one that it has."""
+    """Return the values of a field, by key or index, or its single value."""
     if is_map(field):
         return dict(getattr(message, field.name))
     if field.is_repeated:

@@ -1,4 +1,4 @@
-"""Protobuf schemas of a registry: which message the bytes are of, and what is read of it."""
+"""Decoder of registered Protobuf schemas: find the type of each message, and decode it."""
 
 from __future__ import annotations
 
@@ -11,40 +11,41 @@ from google.protobuf.descriptor import Descriptor, FileDescriptor
 from numpy.typing import NDArray
 
 from distcommit.constructs.bisection import by_halves
-from distcommit.constructs.registry.client import FoundSchema, UnusableSchemaError
+from distcommit.constructs.registry.client import FoundSchema
 from distcommit.constructs.registry.converter import Decoded
-from distcommit.constructs.registry.protobuf_batches import BatchParser
-from distcommit.constructs.registry.protobuf_files import file_of
-from distcommit.constructs.registry.protobuf_layout import Columns
-from distcommit.constructs.registry.protobuf_pins import PinnedType
+from distcommit.constructs.registry.protobuf.batches import BatchParser
+from distcommit.constructs.registry.protobuf.files import file_of
+from distcommit.constructs.registry.protobuf.layout import Columns
+from distcommit.constructs.registry.protobuf.pins import PinnedType
 from distcommit.constructs.registry.wire import Framed
+from distcommit.formats.schema_bounds import UnusableSchemaError
 
 _FIRST = (0,)
 _MOST_BYTES = 100
-"""More than the indexes of a message take."""
+"""Bytes that the indexes of a message take at most."""
 Indexes = tuple[int, ...]
 
 
 def message_at(file: FileDescriptor, indexes: Indexes) -> Descriptor:
-    """The message that the wire format's indexes name: one of the file, one within that, ...
+    """Return the message type at the wire format's indexes: a type of the file, a type within it, and so on.
 
     Raises:
-        UnusableSchemaError: if there is none.
+        UnusableSchemaError: if the type does not exist.
     """
     messages = list(file.message_types_by_name.values())
     for depth, index in enumerate(indexes):
         if index >= len(messages):
             raise UnusableSchemaError(f"it has no message {'.'.join(map(str, indexes[: depth + 1]))}")
-        found = messages[index]
-        messages = list(found.nested_types)
-    return found
+        message = messages[index]
+        messages = list(message.nested_types)
+    return message
 
 
 class ProtobufDecoder:
-    """Decodes messages of a file, each as the type that it names; or all as one type, if a reader's is given.
+    """Decoder of the messages of a file: each as the type that it names, or all as the reader's type.
 
     Raises:
-        UnusableSchemaError: if the file does not have such a message, or the two do not fit.
+        UnusableSchemaError: if the file does not have the message type, or the two schemas do not fit.
     """
 
     def __init__(self, file: FileDescriptor, reader: FileDescriptor | None) -> None:
@@ -70,13 +71,13 @@ class ProtobufDecoder:
     def _handler(self, indexes: Indexes) -> _Reader | UnusableSchemaError:
         if indexes not in self._handlers:
             try:
-                found, pinned = message_at(self._file, indexes), None
+                message, pinned = message_at(self._file, indexes), None
                 if self._reader is not None:
                     reader = message_at(self._reader, indexes)
-                    pinned = PinnedType(found, reader)
-                    found = reader
-                columns = Columns(found)
-                self._handlers[indexes] = _Reader(columns, BatchParser(found, columns.widths, pinned))
+                    pinned = PinnedType(message, reader)
+                    message = reader
+                columns = Columns(message)
+                self._handlers[indexes] = _Reader(columns, BatchParser(message, columns.widths, pinned))
             except UnusableSchemaError as error:
                 self._handlers[indexes] = error
         return self._handlers[indexes]
@@ -84,7 +85,7 @@ class ProtobufDecoder:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Reads messages of one type."""
+    """Reader of messages of one type."""
 
     columns: Columns
     parser: BatchParser
@@ -95,10 +96,10 @@ class _Reader:
         canonical = [each for each in parsed if not isinstance(each, ValueError)]
         good = numbers[~np.isin(numbers, [*wrong])] if wrong else numbers
         bodies = pa.RecordBatch.from_arrays([pa.array(canonical, pa.binary())], ["body"])
-        found = by_halves(bodies, self._made, self.columns.schema, ValueError, lambda error, _: _reason(error))
-        rows = good if found.rows is None else good[found.rows.to_numpy()]
-        wrong |= {int(good[row]): reason for row, reason in found.rejected.items()}
-        return Decoded(found.records, rows, wrong)
+        decoded = by_halves(bodies, self._made, self.columns.schema, ValueError, lambda error, _: _reason(error))
+        rows = good if decoded.rows is None else good[decoded.rows.to_numpy()]
+        wrong |= {int(good[row]): reason for row, reason in decoded.rejected.items()}
+        return Decoded(decoded.records, rows, wrong)
 
     def _made(self, bodies: pa.RecordBatch) -> tuple[pa.RecordBatch, None]:
         return self.columns.read(bodies.column(0)), None
@@ -109,12 +110,12 @@ def _reason(error: Exception) -> str:
 
 
 def _by_type(framed: Framed, wrong: dict[int, str]) -> dict[Indexes, tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """The numbers of messages by the indexes before them, and where each begins behind these."""
+    """Return the numbers and offsets of messages by their message indexes."""
     begin = framed.begin.copy()
     has_first = framed.end > begin
     is_first = has_first & (framed.data[np.where(has_first, begin, 0)] == 0)
     begin[is_first] += 1
-    found: dict[Indexes, list[int]] = {}
+    numbers_of: dict[Indexes, list[int]] = {}
     for number in np.flatnonzero(~is_first).tolist():
         offset = int(begin[number])
         try:
@@ -122,19 +123,19 @@ def _by_type(framed: Framed, wrong: dict[int, str]) -> dict[Indexes, tuple[NDArr
         except ValueError as error:
             wrong[number] = str(error)
             continue
-        found.setdefault(indexes, []).append(number)
+        numbers_of.setdefault(indexes, []).append(number)
         begin[number] += size
-    types = {indexes: np.array(numbers) for indexes, numbers in found.items()}
+    types = {indexes: np.array(numbers) for indexes, numbers in numbers_of.items()}
     if is_first.any():
         types[_FIRST] = np.union1d(np.flatnonzero(is_first), types.get(_FIRST, np.empty(0, np.int64)))
     return {indexes: (numbers, begin[numbers]) for indexes, numbers in types.items()}
 
 
 def _indexes(body: bytes) -> tuple[Indexes, int]:
-    """The indexes before a message, and how many bytes they take.
+    """Return the message indexes before a message, and their length in bytes.
 
     Raises:
-        ValueError: if they are none.
+        ValueError: if they are not valid.
     """
     values: list[int] = []
     offset, wanted = 0, 1
@@ -142,7 +143,7 @@ def _indexes(body: bytes) -> tuple[Indexes, int]:
         value = shift = 0
         while True:
             if offset >= len(body) or shift > 28:
-                raise ValueError("its message indexes are none")
+                raise ValueError("its message indexes are not valid")
             byte = body[offset]
             offset, value, shift = offset + 1, value | (byte & 0x7F) << shift, shift + 7
             if byte < 0x80:
@@ -150,11 +151,11 @@ def _indexes(body: bytes) -> tuple[Indexes, int]:
         values.append(value >> 1 ^ -(value & 1))
         wanted = 1 + values[0]
         if min(values) < 0 or wanted == 1:
-            raise ValueError("its message indexes are none")
+            raise ValueError("its message indexes are not valid")
     return tuple(values[1:]), offset
 
 
 def schema_of(found: FoundSchema, reader: FoundSchema | None) -> ProtobufDecoder:
-    """The decoder for a schema, and the reader's. Raises as `ProtobufDecoder`."""
+    """Return the decoder for a schema and the reader's. Raises like `ProtobufDecoder`."""
     same = reader is None or reader.schema_id == found.schema_id
     return ProtobufDecoder(file_of(found), None if same or reader is None else file_of(reader))

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from itertools import count
+from time import perf_counter
 from typing import Any
 
 import fastavro
@@ -18,10 +19,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from distcommit.constructs.registry.avro_datums import Datums
-from distcommit.constructs.registry.avro_schema import AvroReader, parse
-from distcommit.constructs.registry.client import UnusableSchemaError
 from distcommit.constructs.schemas.evolution import nullable as nullable_columns
+from distcommit.formats.avro import items
+from distcommit.formats.avro.datums import Datums
+from distcommit.formats.avro.reader import AvroReader, parse
+from distcommit.formats.schema_bounds import UnusableSchemaError
 
 Avro = Any
 
@@ -43,10 +45,19 @@ def read(
     data = np.frombuffer(b"\xff" * 7 + b"".join(datums), np.uint8)
     pinned = None if reader is None else parse(json.dumps(reader), [])
     made = AvroReader(parse(json.dumps(schema), list(references)), pinned, "value")
+    with pytest.MonkeyPatch.context() as patch:  # as with many datums: all items in lockstep
+        patch.setattr(items, "MIN_LANES", 1)
+        in_lockstep = made.read(Datums.of(data, ends[:-1], ends[1:]))
     records, wrong = made.read(Datums.of(data, ends[:-1], ends[1:]))
-    kept = records.filter(pa.array([number not in wrong for number in range(len(datums))], pa.bool_()))
+    assert wrong.keys() == in_lockstep[1].keys()
+    assert repr(valid(records, wrong).to_pylist()) == repr(valid(*in_lockstep).to_pylist())
+    kept = valid(records, wrong)
     kept.validate(full=True)
     return kept, wrong
+
+
+def valid(records: pa.RecordBatch, wrong: dict[int, str]) -> pa.RecordBatch:
+    return records.filter(pa.array([number not in wrong for number in range(records.num_rows)], pa.bool_()))
 
 
 def read_one(kind: Avro, value: Any) -> tuple[pa.DataType, Any]:
@@ -163,7 +174,7 @@ GOOD = datum(PLAIN, {"a": 300, "b": "xyz"})
 @pytest.mark.parametrize(
     ("kind", "body", "reason"),
     [
-        (PLAIN, GOOD[:-1], "a length is negative, or more"),
+        (PLAIN, GOOD[:-1], "a length is negative, or larger"),
         (PLAIN, GOOD[:1], "it ends before"),
         (PLAIN, b"", "it ends before"),
         (PLAIN, GOOD + b"\0", "bytes are left"),
@@ -171,14 +182,18 @@ GOOD = datum(PLAIN, {"a": 300, "b": "xyz"})
         (PLAIN, GOOD.replace(b"xyz", b"\xff\xfe\xfd"), "not UTF-8"),
         (PLAIN, b"\xff" * 20, "more than 64 bits"),
         (PLAIN, b"\x02\x05", "a length is negative"),
-        (PLAIN, b"\x02" + b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01", "a length is negative, or more"),
+        (PLAIN, b"\x02" + b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01", "a length is negative, or larger"),
         (record(("x", "int")), b"\xfe\xff\xff\xff\xff\x01", "more than 32 bits"),
         (record(("x", "boolean")), b"\x02", "neither 0 nor 1"),
         (record(("x", "double")), b"\0" * 7, "it ends before"),
         (record(("x", ["null", "string"])), b"\x04", "no such branch"),
         (record(("x", ["null", "string"])), b"\x01", "no such branch"),
         (record(("x", {"type": "enum", "name": "E", "symbols": ["A"]})), b"\x02", "no such symbol"),
-        (record(("x", {"type": "array", "items": "int"})), b"\xfe\xff\xff\xff\x0f\0", "a length is negative, or more"),
+        (
+            record(("x", {"type": "array", "items": "int"})),
+            b"\xfe\xff\xff\xff\x0f\0",
+            "a length is negative, or larger",
+        ),
         (record(("x", {"type": "array", "items": "int"})), b"\x01" * 9, "it ends before"),
         (record(("x", {"type": "array", "items": "int"})), b"\x04\x02\x80", "it ends before"),
         (record(("x", {**DECIMAL, "precision": 2})), b"\x04\x7f\xff", "more digits than its precision"),
@@ -201,14 +216,14 @@ def test_what_is_wrong_with_a_datum_turns_that_one_away(kind: Avro, body: bytes,
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
-        ({"type": "record", "name": "N", "fields": [{"name": "next", "type": ["null", "N"]}]}, "holds itself (N)"),
+        ({"type": "record", "name": "N", "fields": [{"name": "next", "type": ["null", "N"]}]}, "contains itself (N)"),
         (record(("x", {"type": "record", "name": "E", "fields": []})), "field x is a record without fields"),
-        (record(("x", {"type": "array", "items": "null"})), "takes no bytes"),
+        (record(("x", {"type": "array", "items": "null"})), "take no bytes"),
         (record(("x", {**DECIMAL, "precision": 77})), "a decimal of 77 digits"),
-        (record(("x", "unheard-of")), "no Avro schema"),
-        (record(("x", {"type": "fixed", "name": "F", "size": 0})), "a fixed of no bytes"),
-        ([], "a union of nothing"),
-        ({"type": 5}, "no Avro schema"),
+        (record(("x", "unheard-of")), "not an Avro schema"),
+        (record(("x", {"type": "fixed", "name": "F", "size": 0})), "a fixed of 0 bytes"),
+        ([], "a union without branches"),
+        ({"type": 5}, "not an Avro schema"),
         (record(("x", "int"), ("x", "int")), "the schema has two fields of one name"),
         (record(("r", {**record(("x", "int"), ("x", "string")), "name": "R"})), "field r has two fields of one name"),
     ],
@@ -531,3 +546,32 @@ def test_a_schema_read_as_one_with_more_fields_gives_the_same_for_its_own(data: 
     assert not wrong
     for name in own.schema.names:
         assert repr(records.column(name).to_pylist()) == repr(own.column(name).to_pylist())
+
+
+LONG = 3 * 65_536 + 1
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda body: body, ""),
+        (lambda body: body[:-2], "it ends before its schema does"),
+        (lambda body: body[:-3], "a length is negative, or larger"),
+        (lambda body: body.replace(b"x", b"\xff", 1), "a string is not UTF-8"),
+        (lambda body: body + b"\0", "bytes are left"),
+    ],
+)
+def test_arrays_of_many_items_are_read_at_once_and_faults_of_their_items_found(damage: Any, reason: str) -> None:
+    schema = record(("x", {"type": "array", "items": "string"}), ("y", "int"))
+    long = number(LONG - 1) + b"\x02a" * (LONG - 1) + number(1) + b"\x02x" + number(0) + b"\x02"
+    short = datum(schema, {"x": ["b"], "y": 2})
+    made = AvroReader(parse(json.dumps(schema)), None, "value")
+    parts = [short, damage(long), short]
+    ends = np.cumsum([0, *map(len, parts)])
+    began_s = perf_counter()
+    records, wrong = made.read(Datums.of(np.frombuffer(b"".join(parts), np.uint8), ends[:-1], ends[1:]))
+    assert perf_counter() - began_s < 30
+    assert [reason in text for text in wrong.values()] == [True] * bool(reason)
+    assert valid(records, wrong)["y"].to_pylist() == ([2, 2] if reason else [2, 1, 2])
+    if not reason:
+        assert [len(value) for value in records["x"]] == [1, LONG, 1]

@@ -10,9 +10,13 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from distcommit.sources.files.avro import read_avro
-from distcommit.sources.files.avro_blocks import MAX_BLOCK_BYTES, Header, as_file
+from distcommit.formats.avro.container_reader import read_batches
+from distcommit.formats.avro.containers import MAX_BLOCK_BYTES, block_bytes, header_bytes
+from distcommit.formats.schema_bounds import MAX_NESTING, MAX_SCHEMA_BYTES
+from tests.unit.formats.test_avro_datums import as_arrow, bodies, by_fastavro, schemas, without_repeated_keys
 
 RECORD = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "string"}]}
 SYNC = bytes(range(16))
@@ -20,16 +24,12 @@ SYNC = bytes(range(16))
 
 def file_of(schema: Any, codec: str, *blocks: tuple[int, bytes]) -> io.BytesIO:
     """A container file with these blocks: the number of records that each claims, and its bytes."""
-    written = Header(json.dumps(schema), "null", SYNC).write()
-    if codec != "null":
-        pair = b"\x14avro.codec" + bytes([len(codec) << 1]) + codec.encode()
-        written = written.replace(b"Obj\x01\x02", b"Obj\x01\x04" + pair, 1)
-    begin = as_file(written, SYNC, 0, b"").getvalue()[: len(written)]
-    return io.BytesIO(begin + b"".join(as_file(b"", SYNC, *block).getvalue() for block in blocks))
+    header = header_bytes(json.dumps(schema).encode(), codec, SYNC)
+    return io.BytesIO(header + b"".join(block_bytes(*block, SYNC) for block in blocks))
 
 
 def rows_of(file: io.BytesIO) -> list[Any]:
-    return [row for batch in read_avro(file) for row in batch.to_pylist()]
+    return [row for batch in read_batches(file) for row in batch.to_pylist()]
 
 
 @pytest.mark.parametrize("codec", ["null", "deflate", "bzip2", "xz"])
@@ -37,7 +37,7 @@ def test_records_of_each_codec_are_read(codec: str) -> None:
     file, records = io.BytesIO(), [{"a": f"text {n}"} for n in range(20_000)]
     fastavro.writer(file, fastavro.parse_schema(dict(RECORD)), records, codec=codec)
     file.seek(0)
-    batches = list(read_avro(file))
+    batches = list(read_batches(file))
     assert [row for batch in batches for row in batch.to_pylist()] == records
     assert max(batch.num_rows for batch in batches) <= 8192
 
@@ -75,19 +75,20 @@ def test_a_block_that_decompresses_to_gigabytes_is_refused_within_the_bound(code
         rows_of(file_of(RECORD, codec, (1, body)))
 
 
-@pytest.mark.parametrize("kind", ["null", {"type": "record", "name": "E", "fields": []}])
+@pytest.mark.parametrize("kind", ["null", {"type": "record", "name": "E", "fields": [{"name": "n", "type": "null"}]}])
 def test_a_small_file_that_claims_many_records_without_bytes_is_refused(kind: Any) -> None:
     schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": kind}]}
     file = file_of(schema, "null", (10**12, b""))
-    assert len(file.getvalue()) < 200
+    assert len(file.getvalue()) < 300
     with pytest.raises(ValueError, match="claims 1000000000000 records in 0 bytes, and at most 65536 more"):
         rows_of(file)
     assert len(rows_of(file_of(schema, "null", (3, b"")))) == 3
 
 
-def test_an_array_of_what_takes_no_bytes_is_refused() -> None:
-    schema = {**RECORD, "fields": [{"name": "a", "type": {"type": "array", "items": "null"}}]}
-    with pytest.raises(ValueError, match="array of what takes no bytes"):
+@pytest.mark.parametrize("items", ["null", {"type": "record", "name": "E", "fields": [{"name": "n", "type": "null"}]}])
+def test_an_array_of_items_that_take_no_bytes_is_refused(items: Any) -> None:
+    schema = {**RECORD, "fields": [{"name": "a", "type": {"type": "array", "items": items}}]}
+    with pytest.raises(ValueError, match="array of items that take no bytes"):
         rows_of(file_of(schema, "null", (1, b"\x80\x80\x80\x80\x80\x20\0")))
 
 
@@ -108,7 +109,7 @@ def test_a_schema_that_expands_to_millions_of_columns_is_refused() -> None:
 def test_a_damaged_block_is_named(blocks: tuple[tuple[int, bytes], ...], found: str) -> None:
     written = file_of(RECORD, "null", *[(max(count, 0), data) for count, data in blocks]).getvalue()
     if blocks[0][0] < 0:
-        written = written[: -len(as_file(b"", SYNC, 0, b"").getvalue())] + b"\x01\x00" + SYNC
+        written = written[: -len(block_bytes(0, b"", SYNC))] + b"\x01\x00" + SYNC
     with pytest.raises(ValueError, match=found):
         rows_of(io.BytesIO(written))
 
@@ -118,3 +119,66 @@ def test_a_file_that_is_cut_off_is_no_shorter_file(cut: int) -> None:
     whole = file_of(RECORD, "null", (2, b"\x06one\x06two")).getvalue()
     with pytest.raises(ValueError, match=r"cut off|within a number|negative"):
         rows_of(io.BytesIO(whole[:-cut]))
+
+
+def test_a_block_with_bytes_behind_its_records_is_refused() -> None:
+    with pytest.raises(ValueError, match="block 0 has bytes left after its records"):
+        rows_of(file_of(RECORD, "null", (1, b"\x06one\x06two")))
+
+
+@pytest.mark.parametrize("size", [MAX_BLOCK_BYTES, 2**62, -1])
+def test_a_header_that_claims_gigabytes_is_refused_before_they_are_allocated(size: int) -> None:
+    number, encoded = (size << 1) ^ (size >> 63), b""
+    while number > 0x7F:
+        number, encoded = number >> 7, encoded + bytes([number & 0x7F | 0x80])
+    with pytest.raises(ValueError, match=f"an entry of {size} bytes, and at most {MAX_BLOCK_BYTES} are allowed"):
+        rows_of(io.BytesIO(b"Obj\x01\x02" + encoded + bytes([number])))
+
+
+def test_a_schema_text_beyond_the_limit_is_refused() -> None:
+    schema = {**RECORD, "doc": "x" * MAX_SCHEMA_BYTES}
+    with pytest.raises(ValueError, match=f"at most {MAX_SCHEMA_BYTES} are allowed"):
+        rows_of(file_of(schema, "null"))
+
+
+def test_a_schema_nested_beyond_the_limit_is_refused() -> None:
+    kind: Any = "long"
+    for _ in range(MAX_NESTING + 1):
+        kind = {"type": "array", "items": kind}
+    with pytest.raises(ValueError, match=f"more than {MAX_NESTING} levels deep"):
+        rows_of(file_of({**RECORD, "fields": [{"name": "a", "type": kind}]}, "null"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "reason"),
+    [
+        ({"type": "array", "items": "boolean"}, b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f\x01", "a count of items"),
+        ({"type": "array", "items": "double"}, b"\x08" + bytes(9), "ends within"),
+        ({"type": "array", "items": {"type": "array", "items": "int"}}, b"\x02\x02\x80", "ends within"),
+        ({"type": "map", "values": "int"}, b"\x02\x7f", "a length is negative"),
+        (["null", "int"], b"\x04", "no such branch"),
+        (["null", "int"], b"\x01", "no such branch"),
+        ("long", b"\xff" * 11, "record 0"),
+        ("string", b"\x04\xff\xff", "record 0: a string is not UTF-8"),
+    ],
+    ids=str,
+)
+def test_a_record_that_claims_more_than_its_block_holds_is_refused(kind: Any, data: bytes, reason: str) -> None:
+    schema = {**RECORD, "fields": [{"name": "a", "type": kind}]}
+    with pytest.raises(ValueError, match=reason):
+        rows_of(file_of(schema, "null", (1, data)))
+
+
+@given(st.data())
+def test_any_records_of_a_block_are_read_as_fastavro_reads_them(data: st.DataObject) -> None:
+    schema = data.draw(schemas(logical=True))
+    datums = data.draw(st.lists(bodies(schema), max_size=5))
+    rows = rows_of(file_of(schema, "deflate", (len(datums), raw_deflate(b"".join(datums)))))
+    expected = [as_arrow(schema, by_fastavro(schema, datum)) for datum in datums]
+    found = repr([without_repeated_keys(row) for row in rows])
+    assert found.replace("zoneinfo.ZoneInfo(key='UTC')", "datetime.timezone.utc") == repr(expected)
+
+
+def raw_deflate(data: bytes) -> bytes:
+    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    return packer.compress(data) + packer.flush()

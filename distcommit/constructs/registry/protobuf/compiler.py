@@ -19,12 +19,11 @@ from pathlib import Path
 
 from google.protobuf import descriptor_pb2
 
-from distcommit.constructs.registry import protoc_child
-from distcommit.constructs.registry.client import UnusableSchemaError
-from distcommit.constructs.registry.protoc_child import KNOWN_FILE
-from distcommit.constructs.registry.schema_bounds import SchemaTooLargeError
+from distcommit.constructs.registry.protobuf import protoc_child
+from distcommit.constructs.registry.protobuf.protoc_child import KNOWN_FILE
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.support.child_programs import program_text
+from distcommit.formats.schema_bounds import SchemaTooLargeError, UnusableSchemaError
 
 COMPILE_S = 60
 """Seconds after which the process is killed."""
@@ -72,9 +71,9 @@ def compile_texts(
                 env={name: os.environ[name] for name in _INHERITED if name in os.environ},
             )
         except subprocess.TimeoutExpired as error:
-            raise SchemaTooLargeError(f"protoc has not compiled it within {COMPILE_S} s, the most allowed") from error
+            raise SchemaTooLargeError(f"protoc has not compiled it within {COMPILE_S} s, which is the limit") from error
         if done.returncode:
-            said = done.stderr.decode(errors="replace").strip()[-500:]
-            reason = said or f"it ended with code {done.returncode}"
+            output = done.stderr.decode(errors="replace").strip()[-500:]
+            reason = output or f"it ended with code {done.returncode}"
             raise UnusableSchemaError(f"protoc refuses it: {reason}")
         return descriptor_pb2.FileDescriptorSet.FromString(Path(folder, KNOWN_FILE).read_bytes())

@@ -1,0 +1,9 @@
+"""Avro: the decoder of records, container files, and the schemas of written files.
+
+Must not know where bytes come from or who asked for them. Start reading at `reader`, then `containers`.
+"""
+
+from typing import Any
+
+AvroSchema = Any
+"""An Avro schema in its JSON form: a name, a union (list), or a complex type (dict)."""

@@ -1,0 +1,169 @@
+"""Records of Avro container files as Arrow batches. `resolution` has the table of types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import BinaryIO
+
+import numpy as np
+import pyarrow as pa
+
+from distcommit.core.support.nesting import MOST_LEVELS
+from distcommit.formats.avro.containers import MAX_BLOCK_BYTES, Header, read_blocks, read_header
+from distcommit.formats.avro.datum_ends import skip_of
+from distcommit.formats.avro.datums import Datums, Skip
+from distcommit.formats.avro.reader import AvroReader, parse
+from distcommit.formats.schema_bounds import (
+    MAX_COLUMNS,
+    MAX_NESTING,
+    MAX_SCHEMA_BYTES,
+    Expansion,
+    SchemaTooLargeError,
+    UnusableSchemaError,
+)
+
+_BATCH_ROWS = 8192
+_BATCH_BYTES = 4 << 20
+_MAX_EMPTY_RECORDS = 65_536
+"""Records that a block may have beyond its bytes: records without a value take none."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    schema_bytes: int = MAX_SCHEMA_BYTES
+    """Bytes of the schema's text."""
+    columns: int = MAX_COLUMNS
+    """Columns that the schema expands to."""
+    levels: int = MAX_NESTING
+    """Levels of records, arrays and maps within one another."""
+    block_bytes: int = MAX_BLOCK_BYTES
+    """Bytes of a block, before and after it is decompressed."""
+
+
+_INPUT_FILES = _Limits()
+_WRITTEN_FILES = _Limits(MAX_BLOCK_BYTES, 1_000_000, MOST_LEVELS + 2, (1 << 31) - (1 << 16))
+"""Limits of files that `container_writer` wrote: a block holds at least one record, however large that is. Arrow's
+offsets of 32 bits are the limit. The root and the innermost type are levels, too."""
+
+
+def read_batches(stream: BinaryIO) -> Iterator[pa.RecordBatch]:
+    """Yield the records of an input file in batches of at most 8,192. All columns may be null.
+
+    Raises:
+        ValueError: if this is not an Avro file, its schema has no columns, a record is faulty, or a limit is exceeded.
+    """
+    header = read_header(stream)
+    yield from _batches(stream, header, _reader(header, _INPUT_FILES, keeps_required=False), _INPUT_FILES)
+
+
+def read_table(stream: BinaryIO) -> pa.Table:
+    """Return all records of a file that `container_writer` wrote. Only columns written as unions with null may be null.
+
+    Raises:
+        ValueError: if the file is damaged.
+    """
+    header = read_header(stream)
+    reader = _reader(header, _WRITTEN_FILES, keeps_required=True)
+    return pa.Table.from_batches(_batches(stream, header, reader, _WRITTEN_FILES), schema=reader.schema)
+
+
+def _reader(header: Header, limits: _Limits, keeps_required: bool) -> AvroReader:
+    if (size := len(header.schema)) > limits.schema_bytes:
+        raise SchemaTooLargeError(f"its schema has {size} bytes, and at most {limits.schema_bytes} are allowed")
+    try:
+        schema = parse(header.schema)
+        if not isinstance(schema.root, dict) or schema.root.get("type") != "record":
+            raise UnusableSchemaError("its schema must be a record")
+        expansion = Expansion(max_columns=limits.columns, max_levels=limits.levels)
+        return AvroReader(schema, None, "", expansion, keeps_required)
+    except RecursionError as error:
+        raise SchemaTooLargeError("its schema is nested too deep") from error
+
+
+def _batches(stream: BinaryIO, header: Header, reader: AvroReader, limits: _Limits) -> Iterator[pa.RecordBatch]:
+    """Yield the records of a file. Before an error is raised, the records of all blocks before it are yielded."""
+    skip, batch = skip_of(reader.record), _Batch(reader)
+    try:
+        for number, (count, data) in enumerate(read_blocks(stream, header, limits.block_bytes)):
+            if count > len(data) + _MAX_EMPTY_RECORDS:
+                raise ValueError(
+                    f"block {number} claims {count} records in {len(data)} bytes, and at most {_MAX_EMPTY_RECORDS}"
+                    " more records than bytes are allowed"
+                )
+            if not batch.has_room(count, len(data)):
+                yield from batch.decode()
+            position = 0
+            for first in range(0, count, _BATCH_ROWS):
+                if first:
+                    yield from batch.decode()
+                ends = _datum_ends(skip, data, position, min(_BATCH_ROWS, count - first), f"block {number}", first)
+                batch.add(data[position : ends[-1]], position, ends, number, first)
+                position = ends[-1]
+            if position < len(data):
+                raise ValueError(f"block {number} has bytes left after its records")
+    except ValueError:
+        yield from batch.decode()
+        raise
+    yield from batch.decode()
+
+
+def _datum_ends(skip: Skip, data: bytes, position: int, count: int, block: str, first: int) -> list[int]:
+    """Return the offsets of the ends of `count` records from an offset on. Raises ValueError if the data ends first."""
+    ends: list[int] = []
+    try:
+        for _ in range(count):
+            position = skip(data, position)
+            ends.append(position)
+    except (IndexError, ValueError) as error:
+        reason = "the block ends within it" if isinstance(error, IndexError) else error
+        raise ValueError(f"{block}: record {first + len(ends)}: {reason}") from error
+    if position > len(data):
+        raise ValueError(f"{block} ends within one of its records")
+    return ends
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Records of neighbouring blocks that are decoded together: decoding has a cost per call and per column."""
+
+    reader: AvroReader
+    parts: list[bytes] = field(default_factory=list)
+    """Bytes of the records, by block."""
+    size: int = 0
+    """Bytes of all parts."""
+    offsets: list[int] = field(default_factory=lambda: [0])
+    """Offset of each record's end in the joined parts, after the first record's start."""
+    origins: list[tuple[int, int, int]] = field(default_factory=list)
+    """For each part, the index of its first record here, the block's number, and the record's index in its block."""
+
+    def has_room(self, count: int, size: int) -> bool:
+        """Return whether a block fits into this batch."""
+        return len(self.offsets) - 1 + count <= _BATCH_ROWS and self.size + size <= _BATCH_BYTES
+
+    def add(self, data: bytes, begin: int, ends: list[int], block: int, first: int) -> None:
+        """Add records of a block: their bytes, which begin at an offset of the block, and the ends of the records."""
+        self.origins.append((len(self.offsets) - 1, block, first))
+        self.parts.append(data)
+        self.offsets += [end - begin + self.size for end in ends]
+        self.size += len(data)
+
+    def decode(self) -> Iterator[pa.RecordBatch]:
+        """Yield the records, if there are any, and empty this batch.
+
+        Raises:
+            ValueError: after the records of the blocks before it, if a record is faulty.
+        """
+        offsets, parts, origins = np.array(self.offsets), self.parts, self.origins
+        self.offsets, self.parts, self.origins, self.size = [0], [], [], 0
+        if len(offsets) == 1:
+            return
+        data = np.frombuffer(b"".join(parts), np.uint8)
+        records, faults = self.reader.read(Datums.of(data, offsets[:-1], offsets[1:]))
+        if faults:
+            row = min(faults)
+            begin, block, first = max(origin for origin in origins if origin[0] <= row)
+            if begin:
+                yield records.slice(0, begin)
+            raise ValueError(f"block {block}: record {first + row - begin}: {faults[row]}")
+        yield records

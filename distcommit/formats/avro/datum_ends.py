@@ -1,0 +1,117 @@
+"""The ends of consecutive datums: container files write them without lengths, and `datums` needs their offsets.
+
+Only lengths, branches and item counts are decoded here, one datum at a time. `datums` decodes the values afterwards,
+and fails each datum that does not fill the bytes between its offsets.
+"""
+
+from __future__ import annotations
+
+from distcommit.formats.avro import columns
+from distcommit.formats.avro.datums import Buffer, Skip, long_at
+
+
+def skip_of(column: columns.Column) -> Skip:
+    """Return the function that skips a value of a column.
+
+    Raises:
+        TypeError: if a value can't be skipped: its reader lacks a branch of a union, or it contains itself.
+    """
+    match column:
+        case columns.Numbers() | columns.Symbols():
+            return _skip_long
+        case columns.Texts() | columns.Decimals(size=None):
+            return _skip_bytes
+        case columns.Nulls() | columns.Booleans() | columns.Reals() | columns.Fixed() | columns.Decimals():
+            return _fixed(column.min_bytes)
+        case columns.Member():
+            return skip_of(column.column)
+        case columns.Union() if None not in column.branches:
+            return _union([skip_of(branch) for branch in column.branches if branch is not None])
+        case columns.Record():
+            return _record([field for field, _ in column.written])
+        case columns.Array(skip=skip) | columns.Map(skip=skip) if skip is not None:
+            return _items(skip)
+    raise TypeError(f"values of {type(column).__name__} can't be skipped")
+
+
+def item_skip(items: columns.Column, *, has_key: bool) -> Skip | None:
+    """Return the function that skips an item of an array or an entry of a map; None if a value can't be skipped."""
+    try:
+        return _sequence([_skip_bytes, skip_of(items)]) if has_key else skip_of(items)
+    except TypeError:
+        return None
+
+
+def _skip_long(data: Buffer, position: int) -> int:
+    while data[position] >= 0x80:
+        position += 1
+    return position + 1
+
+
+def _skip_bytes(data: Buffer, position: int) -> int:
+    length = data[position]
+    if length < 0x80 and not length & 1:
+        return position + 1 + (length >> 1)
+    length, position = long_at(data, position)
+    if not 0 <= length <= len(data) - position:
+        raise ValueError("a length is negative, or larger than the rest of the block")
+    return position + length
+
+
+def _fixed(size: int) -> Skip:
+    return lambda data, position: position + size
+
+
+def _sequence(skips: list[Skip]) -> Skip:
+    if len(skips) == 1:
+        return skips[0]
+
+    def skip(data: Buffer, position: int) -> int:
+        for each in skips:
+            position = each(data, position)
+        return position
+
+    return skip
+
+
+def _record(fields: list[columns.Column]) -> Skip:
+    """Skip the fields of a record, neighbours of a fixed size at once."""
+    skips: list[Skip] = []
+    size = 0
+    for field in fields:
+        if isinstance(field, columns.Nulls | columns.Booleans | columns.Reals | columns.Fixed):
+            size += field.min_bytes
+            continue
+        if size:
+            skips.append(_fixed(size))
+        skips.append(skip_of(field))
+        size = 0
+    return _sequence([*skips, _fixed(size)] if size or not skips else skips)
+
+
+def _union(branches: list[Skip]) -> Skip:
+    def skip(data: Buffer, position: int) -> int:
+        branch, position = long_at(data, position)
+        if not 0 <= branch < len(branches):
+            raise ValueError("a union has no such branch")
+        return branches[branch](data, position)
+
+    return skip
+
+
+def _items(item: Skip) -> Skip:
+    """Skip an array or a map. An item takes at least a byte, so that the count of a block is limited by the data."""
+
+    def skip(data: Buffer, position: int) -> int:
+        while True:
+            count, position = long_at(data, position)
+            if not count:
+                return position
+            if count < 0:
+                _, position = long_at(data, position)
+            if abs(count) > len(data) - position:
+                raise ValueError("a count of items is larger than the rest of the block")
+            for _ in range(abs(count)):
+                position = item(data, position)
+
+    return skip

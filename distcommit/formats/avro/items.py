@@ -1,0 +1,124 @@
+"""Items of arrays and maps: many datums in lockstep, few datums one after the other.
+
+Source: Apache Avro 1.12 specification, Binary Encoding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from distcommit.formats.avro.datums import Datums, Fault, Integers, Skip, long_at
+
+MIN_LANES = 64
+"""Datums from which on items are decoded in lockstep; the items of fewer datums are first separated one by one."""
+_MAX_WALKED = 65_536
+"""Items that are separated before they are decoded together."""
+
+
+def read_items(
+    datums: Datums, read: Callable[[Datums], pa.Array], empty: pa.Array, skip: Skip | None
+) -> tuple[pa.Array, pa.Array]:
+    """Read the items of one array or map per datum. Return the items in order of datums, and their offsets.
+
+    The first items of all datums are read together, then their second ones, and so on. Once few datums have items left,
+    these are separated by `skip` and read together, so that the time does not depend on the longest array. An item
+    takes at least a byte, so that a datum can't claim more items than it has bytes.
+    """
+    left, counts = np.zeros(len(datums), np.int64), np.zeros(len(datums), np.int64)
+    pieces: list[pa.Array] = [empty]
+    owners: list[Integers] = [np.empty(0, np.int64)]
+    active = np.flatnonzero(~datums.failed)
+    while active.size >= (MIN_LANES if skip is not None else 1):
+        at_block = active[left[active] == 0]
+        if at_block.size:
+            left[at_block] = _block_sizes(datums, at_block)
+            active = active[left[active] > 0]
+        taken = datums.take(active)
+        pieces.append(read(taken))
+        datums.put_back(active, taken)
+        owners.append(active)
+        counts[active] += 1
+        left[active] -= 1
+        active = active[~taken.failed]
+    if skip is not None:
+        for items, indices in _walked(datums, active, left, skip):
+            pieces.append(read(items))
+            owners.append(indices)
+            np.add.at(counts, indices, 1)
+    order = np.argsort(np.concatenate(owners), kind="stable")
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    return pa.concat_arrays(pieces).take(pa.array(order)), pa.array(offsets, pa.int32())
+
+
+def _walked(datums: Datums, active: Integers, left: Integers, skip: Skip) -> Iterator[tuple[Datums, Integers]]:
+    """Yield the remaining items of the active datums in groups, with the index of each item's datum.
+
+    After the last group the datums are behind their last blocks. Reading a faulty item records its fault, and no
+    further items of its datum are read.
+    """
+    begins, ends, indices, faults = list[int](), list[int](), list[int](), list[tuple[int, Fault]]()
+    for index in active.tolist():
+        body, position, has_ended = datums.data.data[: datums.end[index]], int(datums.position[index]), False
+        remaining = int(left[index])
+        while not has_ended:
+            try:
+                while len(begins) < _MAX_WALKED and not has_ended:
+                    if not remaining:
+                        remaining, position = _next_block(body, position)
+                        has_ended = not remaining
+                        continue
+                    begins.append(position)
+                    indices.append(index)
+                    position = skip(body, position)
+                    if position > len(body):
+                        raise IndexError
+                    ends.append(position)
+                    remaining -= 1
+            except (IndexError, ValueError) as error:
+                has_ended = True
+                faults.append((index, Fault.TOO_SHORT if isinstance(error, IndexError) else Fault.LENGTH))
+                ends += [len(body)] * (len(begins) - len(ends))
+            if len(begins) >= _MAX_WALKED:
+                yield _group(datums, begins, ends, indices)
+                begins, ends, indices = [], [], []
+                has_ended = has_ended or bool(datums.faults[datums.row[index]])
+        datums.position[index] = position
+    if begins:
+        yield _group(datums, begins, ends, indices)
+    for index, fault in faults:
+        datums.fail(np.arange(len(datums)) == index, fault)
+    datums.position = np.where(datums.failed, datums.end, datums.position)
+
+
+def _group(datums: Datums, begins: list[int], ends: list[int], indices: list[int]) -> tuple[Datums, Integers]:
+    owners = np.array(indices, np.int64)
+    items = Datums(datums.data, np.array(begins), np.array(ends), datums.row[owners], datums.faults)
+    return items, owners
+
+
+def _next_block(body: memoryview, position: int) -> tuple[int, int]:
+    """Return the number of items of the next block, 0 after the last one, and the offset of its first item."""
+    count, position = long_at(body, position)
+    if count < 0:
+        _, position = long_at(body, position)
+    if abs(count) > len(body) - position:
+        raise ValueError("a count of items is larger than the rest of the datum")
+    return abs(count), position
+
+
+def _block_sizes(datums: Datums, rows: Integers) -> Integers:
+    """Read the number of items of the next block; 0 after the last block and of faulty datums."""
+    taken = datums.take(rows)
+    count = taken.longs()
+    with_size = np.flatnonzero(count < 0)
+    if with_size.size:
+        sized = taken.take(with_size)
+        sized.longs()
+        taken.put_back(with_size, sized)
+    count = np.abs(count)
+    taken.fail((count < 0) | (count > taken.end - taken.position), Fault.LENGTH)
+    datums.put_back(rows, taken)
+    return np.where(taken.failed, 0, count)

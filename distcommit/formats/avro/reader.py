@@ -1,0 +1,105 @@
+"""Reader of Avro datums: a parsed schema, and record batches decoded by it.
+
+Source: Apache Avro 1.12 specification, Schema Declaration and Schema Resolution.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import fastavro
+import numpy as np
+import pyarrow as pa
+
+from distcommit.core.support.nesting import MAX_FIXED_BYTES, fixed_bytes
+from distcommit.formats.avro import AvroSchema, columns
+from distcommit.formats.avro.datums import REASONS, Datums, Fault
+from distcommit.formats.avro.resolution import Resolution
+from distcommit.formats.schema_bounds import Expansion, SchemaTooLargeError, UnusableSchemaError
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedSchema:
+    """A schema with full names, and the types that it names."""
+
+    root: AvroSchema
+    """The schema in its JSON form."""
+    named: Mapping[str, AvroSchema]
+    """Named types, by full name."""
+
+
+def parse(text: str, referenced: Sequence[str] = ()) -> ParsedSchema:
+    """Parse a schema.
+
+    Args:
+        text: JSON text of the schema.
+        referenced: JSON texts of the schemas that it refers to, each after those that it needs itself.
+
+    Raises:
+        UnusableSchemaError: if a text is not an Avro schema.
+    """
+    named: dict[str, AvroSchema] = {}
+    try:
+        for each in referenced:
+            fastavro.parse_schema(json.loads(each), named)
+        return ParsedSchema(fastavro.parse_schema(json.loads(text), named), named)
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+        fastavro.schema.SchemaParseException,
+    ) as error:
+        raise UnusableSchemaError(f"it is not an Avro schema: {type(error).__name__}: {error}") from error
+
+
+class AvroReader:
+    """Decoder of the datums of one schema.
+
+    Args:
+        writer: the schema that the datums were written with.
+        reader: the schema that they are read as; None for the writer's.
+        name: name of the only column, if the schema is not a record.
+        expansion: counter of the schema's columns, with their limits.
+        keeps_required: whether fields that have no null branch become required columns; otherwise all may be null.
+
+    Raises:
+        UnusableSchemaError: if there is no column for a type, or the two schemas do not fit.
+    """
+
+    def __init__(
+        self,
+        writer: ParsedSchema,
+        reader: ParsedSchema | None,
+        name: str,
+        expansion: Expansion | None = None,
+        keeps_required: bool = False,
+    ) -> None:
+        reader = reader or writer
+        resolution = Resolution(writer.named, reader.named, expansion or Expansion(), keeps_required)
+        column = resolution.column(writer.root, reader.root, "")
+        if isinstance(column, columns.Record):
+            self.record = column
+        else:
+            self.record = columns.Record([(column, 0)], [pa.field(name, column.type)], [])
+        self.schema = pa.schema(self.record.fields)
+        if (size := fixed_bytes(self.schema)) > MAX_FIXED_BYTES:
+            raise SchemaTooLargeError(
+                f"its fixed types have {size} bytes together; they must have at most {MAX_FIXED_BYTES}"
+            )
+
+    def read(self, datums: Datums) -> tuple[pa.RecordBatch, dict[int, str]]:
+        """Decode datums.
+
+        Returns:
+            One record per datum, and the faults of datums by index. The record of a faulty datum is meaningless.
+        """
+        values = self.record.columns(datums)
+        datums.finish()
+        faults = {int(row): REASONS[Fault(datums.faults[row])] for row in np.flatnonzero(datums.faults)}
+        if not values:
+            return pa.RecordBatch.from_struct_array(pa.array([{}] * len(datums), pa.struct([]))), faults
+        return pa.RecordBatch.from_arrays(values, schema=self.schema), faults
