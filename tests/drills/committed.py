@@ -95,7 +95,7 @@ def _compacted(folder: Path, kind: str, says: str) -> Drilled:
         return _refused_and_released(situation, says, "accept")
 
 
-@drill("sinks/iceberg/committer.py:_put | release the dataset with accept", quick=True)
+@drill("sinks/iceberg/committer.py:put | release the dataset with accept", quick=True)
 def iceberg_table_that_was_compacted(folder: Path) -> Drilled:
     return _compacted(folder, "iceberg", "data files of the commit are no longer in the table")
 

@@ -169,7 +169,7 @@ def test_what_does_not_fit_is_refused_by_name(target: Target) -> None:
     target.commit(sink, target.prepare(sink, "t", 1, ids(1)))
     with pytest.raises(ConfigurationError, match="column id is int64, and records have string"):
         target.prepare(sink, "t", 2, pa.table({"id": ["x"]}))
-    with pytest.raises(ConfigurationError, match="there is no such Delta table"):
+    with pytest.raises(ConfigurationError, match="the table does not exist"):
         target.prepare(target.sink(create=False), "other", 1, ids(1))
     for kind in (
         pa.time64("us"),

@@ -1,0 +1,339 @@
+"""Base class of committers that add data files and the table's ledger as one version of a table.
+
+This module decides which requests are committed, which are refused, and which files are taken back. A table format
+loads its tables, and commits on exactly the version that was loaded. If another writer has changed a table meanwhile,
+the table is loaded again and every decision is repeated.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, TypeVar
+
+from distcommit.core.errors import ConflictError, CorruptError
+from distcommit.core.interfaces.committer import (
+    CommitOutcome,
+    CommitRequest,
+    CommitterContext,
+    FailedForGood,
+    HeldBack,
+    SinkCommitter,
+)
+from distcommit.core.interfaces.ledger import LedgerRow
+from distcommit.sinks.base.error_collection import OneByOne
+from distcommit.sinks.base.ledgers import allowed_again, answered, committed, taken_back
+from distcommit.sinks.base.offset_coverage import covered_in
+from distcommit.sinks.base.retries import tries
+from distcommit.sinks.table_formats.data_file_sink import DataFileTables
+from distcommit.sinks.table_formats.ledger_files import Key, Ledger
+from distcommit.sinks.table_formats.schema_coercion import ALWAYS_CHANGED
+from distcommit.sinks.table_formats.table_changes import was_emptied, was_recreated
+
+MOST_FAILURES = 3
+"""Number of failed tries after which a commit is left to the next call."""
+
+NameT = TypeVar("NameT", bound="str | tuple[str, ...]")
+TableT = TypeVar("TableT")
+
+
+@dataclass(slots=True)
+class Batch(Generic[NameT]):
+    """The requests of one call for one table.
+
+    Attributes:
+        name: the table's name.
+        requests: requests without an outcome, by their index in the call.
+        whole: whether all of them are committed or none.
+        answers: outcomes of the current try, by the same index.
+        taken: indices of the requests that the current try commits.
+    """
+
+    name: NameT
+    requests: dict[int, CommitRequest]
+    whole: bool = False
+    answers: dict[int, CommitOutcome] = field(default_factory=dict)
+    taken: list[int] = field(default_factory=list)
+
+
+class DataFileCommitter(SinkCommitter, Generic[NameT, TableT]):
+    """Commits requests whose commit infos name data files in a table's folder.
+
+    Attributes:
+        id_key: key of a commit info under which the identity of the table is.
+        ledger_can_be_unset: whether users can remove the ledger and keep the table's data files.
+    """
+
+    id_key: ClassVar[str]
+    ledger_can_be_unset: ClassVar[bool] = False
+
+    def __init__(self, settings: DataFileTables, context: CommitterContext) -> None:
+        self._settings, self._context = settings, context
+
+    # -- the table format
+
+    @abstractmethod
+    def name_in(self, info: Mapping[str, Any]) -> NameT:
+        """Return the name of the table of a commit info."""
+
+    @abstractmethod
+    def name_for(self, dataset_urn: str) -> NameT:
+        """Return the name of a dataset's table."""
+
+    @abstractmethod
+    def load(self, name: NameT) -> TableT | None:
+        """Load the current version of a table; None if the table does not exist."""
+
+    @abstractmethod
+    def has_changed(self, name: NameT, table: TableT) -> bool:
+        """Return whether the table is gone, or has another version than the one that was loaded.
+
+        A commit deletes the ledger files that it replaces. So a missing ledger file is damage only if this is False.
+        """
+
+    @abstractmethod
+    def table_id(self, table: TableT) -> str:
+        """Return the table's identity, which a recreated table of the same name does not have."""
+
+    @abstractmethod
+    def read_ledger(self, table: TableT) -> Ledger:
+        """Return the ledger that this version of the table names.
+
+        Raises:
+            CorruptError: if a ledger file is missing or damaged.
+        """
+
+    @abstractmethod
+    def has_ledger(self, table: TableT) -> bool:
+        """Return whether the table names a ledger of this store."""
+
+    @abstractmethod
+    def has_rows(self, table: TableT) -> bool:
+        """Return whether the table has data files."""
+
+    @abstractmethod
+    def count(self, table: TableT) -> int:
+        """Return the number of rows in the table."""
+
+    @abstractmethod
+    def live_files(self, table: TableT, paths: AbstractSet[str]) -> set[str]:
+        """Return those of the paths that are data files of this version of the table."""
+
+    @abstractmethod
+    def missing_files(self, table: TableT, request: CommitRequest) -> Sequence[str]:
+        """Return the locations of the request's data files that do not exist as they were written."""
+
+    @abstractmethod
+    def altered(self, name: NameT, table: TableT, request: CommitRequest) -> FailedForGood | None:
+        """Refuse data files that do not fit the table's present columns and partitions."""
+
+    @abstractmethod
+    def tables(self) -> Iterable[tuple[NameT, Callable[[], TableT | None]]]:
+        """Return all tables that may have a ledger, each with a function that loads it."""
+
+    @abstractmethod
+    def put(
+        self,
+        name: NameT,
+        table: TableT,
+        ledger: Ledger,
+        rows: Sequence[LedgerRow],
+        removed: Sequence[Mapping[str, Any]],
+        trace: Mapping[str, str],
+    ) -> bool:
+        """Change ledger rows and remove data files durably, on the version that was loaded.
+
+        Args:
+            name: the table's name.
+            table: the version that was loaded.
+            ledger: its ledger.
+            rows: the changed rows.
+            removed: data files as their commit infos describe them.
+            trace: properties of the commit, for operators.
+
+        Returns:
+            False if another writer has changed the table meanwhile; nothing was changed then.
+
+        Raises:
+            ConflictError: if one of the data files is not in the table any more.
+        """
+
+    def make_durable(self, name: NameT) -> None:
+        """Make the table's present version durable, which another process may have committed. By default it is."""
+
+    # -- committing
+
+    def by_table(self, requests: Sequence[CommitRequest]) -> dict[NameT, dict[int, CommitRequest]]:
+        """Return the requests of each table by their index."""
+        grouped: dict[NameT, dict[int, CommitRequest]] = {}
+        for index, request in enumerate(requests):
+            name = self.name_in(request.infos[0]) if request.infos else self.name_for(request.dataset_urn)
+            grouped.setdefault(name, {})[index] = request
+        return grouped
+
+    def decide(self, batch: Batch[NameT], table: TableT, ledger: Ledger) -> list[LedgerRow]:
+        """Set the answers of requests that are not to be committed, and `batch.taken` to the others.
+
+        Returns:
+            the ledger rows of the requests in `batch.taken`, in the same order.
+        """
+        batch.taken = []
+        rows: list[LedgerRow] = []
+        live = self._live_without_row(table, ledger, batch.requests.values())
+        for index, request in batch.requests.items():
+            row = ledger.rows.get(_key(request))
+            answer = self._recreated(batch.name, table, request) or self._emptied(batch.name, table, request, row)
+            answer = answer or answered(row, request)
+            answer = answer or _without_row(request, live) or self._missing(table, request)
+            answer = answer or self.altered(batch.name, table, request)
+            if answer is not None:
+                batch.answers[index] = answer
+                continue
+            batch.taken.append(index)
+            rows.append(committed(row, request, covered_in(request.infos)))
+        refused = next((index for index, answer in batch.answers.items() if isinstance(answer, FailedForGood)), None)
+        if batch.whole and refused is not None:
+            batch.answers |= dict.fromkeys(batch.taken, HeldBack(batch.requests[refused].dataset_urn))
+            batch.taken, rows = [], []
+        return rows
+
+    def trace(self, **values: int) -> dict[str, str]:
+        """Return the properties that a commit has for operators: the store, and these values."""
+        named = {f"distcommit.{name.replace('_', '-')}": str(value) for name, value in values.items()}
+        return {"distcommit.store": self._context.store_id, **named}
+
+    def _recreated(self, name: NameT, table: TableT, request: CommitRequest) -> FailedForGood | None:
+        wanted = {info[self.id_key] for info in request.infos}
+        return was_recreated(shown(name), request, wanted, self.table_id(table))
+
+    def _emptied(
+        self, name: NameT, table: TableT, request: CommitRequest, row: LedgerRow | None
+    ) -> FailedForGood | None:
+        has_ledger = self.has_ledger(table)
+        return was_emptied(shown(name), request, row, has_ledger=has_ledger, has_rows=lambda: self.has_rows(table))
+
+    def _missing(self, table: TableT, request: CommitRequest) -> FailedForGood | None:
+        missing = self.missing_files(table, request)
+        return FailedForGood(f"data files are gone, or were replaced: {', '.join(missing[:3])}") if missing else None
+
+    def _live_without_row(self, table: TableT, ledger: Ledger, requests: Iterable[CommitRequest]) -> set[str]:
+        """Return data files of the table whose dataset and branch have no ledger row: the row was removed after their
+        commit. The table's files are listed only for requests without a row, because listing takes long."""
+        if not self.ledger_can_be_unset:
+            return set()
+        unknown = [request for request in requests if _key(request) not in ledger.rows]
+        return self.live_files(table, {file["path"] for request in unknown for file in files_of(request)})
+
+    # -- taking back
+
+    def abort(self, requests: Sequence[CommitRequest]) -> None:
+        self._change_tables(requests, self._take_back)
+
+    def allow(self, requests: Sequence[CommitRequest]) -> None:
+        self._change_tables(requests, self._allow)
+
+    def _change_tables(
+        self, requests: Sequence[CommitRequest], change: Callable[[NameT, TableT, Sequence[CommitRequest]], bool]
+    ) -> None:
+        """Apply a change to each table, again from the newest version if the table has changed meanwhile."""
+        for name, asked in self.by_table(requests).items():
+            for _ in tries():
+                table = self.load(name)
+                if table is None:
+                    break
+                try:
+                    if change(name, table, list(asked.values())):
+                        break
+                except CorruptError:
+                    if not self.has_changed(name, table):
+                        raise
+            else:
+                raise ConflictError(ALWAYS_CHANGED, table=shown(name))
+
+    def _take_back(self, name: NameT, table: TableT, requests: Sequence[CommitRequest]) -> bool:
+        """Take requests back from this version of the table; return False if the table has changed meanwhile."""
+        requests = [request for request in requests if self._recreated(name, table, request) is None]
+        ledger = self.read_ledger(table)
+        old = [ledger.rows.get(_key(request)) for request in requests]
+        new = [taken_back(row, each, covered_in(each.infos)) for row, each in zip(old, requests, strict=True)]
+        if new == old:
+            self.make_durable(name)
+            return True
+        live = self._live_without_row(table, ledger, requests)
+        removed = [
+            file
+            for row, request in zip(old, requests, strict=True)
+            for file in files_of(request)
+            if (row is not None and row.epoch == request.epoch) or file["path"] in live
+        ]
+        return self.put(name, table, ledger, new, removed, self.trace(taken_back=requests[0].epoch))
+
+    def _allow(self, name: NameT, table: TableT, requests: Sequence[CommitRequest]) -> bool:
+        """Allow requests to be committed to this version again; return False if the table has changed meanwhile."""
+        requests = [request for request in requests if self._recreated(name, table, request) is None]
+        ledger = self.read_ledger(table)
+        old = [ledger.rows.get(_key(request)) for request in requests]
+        new = [allowed_again(row, request) for row, request in zip(old, requests, strict=True)]
+        if new == old:
+            self.make_durable(name)
+            return True
+        rows = [row for row in new if row is not None]
+        return self.put(name, table, ledger, rows, [], self.trace(allowed=requests[0].epoch))
+
+    # -- reading
+
+    def visible_rows(self, dataset_urn: str, branch: str) -> int | None:
+        table = None if self._settings.shares_tables else self.load(self.name_for(dataset_urn))
+        return None if table is None else self.count(table)
+
+    def ledger(self) -> Iterator[LedgerRow]:
+        errors = OneByOne("the ledgers of some tables can't be read")
+        for name, load in self.tables():
+            rows: Iterable[LedgerRow] = ()
+            with errors.to(shown(name)):
+                table = load()
+                rows = () if table is None else self.rows_of(name, table)
+            yield from rows
+        errors.tell()
+
+    def rows_of(self, name: NameT, table: TableT) -> Iterable[LedgerRow]:
+        """Return the rows of a table's ledger, from the newest version if the table has changed meanwhile.
+
+        Raises:
+            CorruptError: if a ledger file is missing or damaged.
+        """
+        try:
+            return self.read_ledger(table).rows.values()
+        except CorruptError:
+            if not self.has_changed(name, table):
+                raise
+        now = self.load(name)
+        return () if now is None else self.rows_of(name, now)
+
+
+def shown(name: str | tuple[str, ...]) -> str:
+    """Return a table's name as text."""
+    return name if isinstance(name, str) else ".".join(name)
+
+
+def files_of(request: CommitRequest) -> list[dict[str, Any]]:
+    """Return the data files of a request, as its commit infos describe them."""
+    return [file for info in request.infos for file in info["files"]]
+
+
+def _key(request: CommitRequest) -> Key:
+    return request.dataset_urn, request.branch
+
+
+def _without_row(request: CommitRequest, live: AbstractSet[str]) -> FailedForGood | None:
+    """Refuse a request whose data files are in the table although its ledger row was removed."""
+    present = [file["path"] for file in files_of(request) if file["path"] in live]
+    if not present:
+        return None
+    return FailedForGood(
+        f"the table has data files of this commit, but its ledger has no row of the dataset: the ledger was removed."
+        f" Nothing was written. Present: {', '.join(present[:3])}. Release the dataset with accept to keep these files;"
+        " or with abandon, which removes them, and the next run reads the records again"
+    )
