@@ -280,7 +280,7 @@ def test_what_a_transaction_has_undone_stays_in_other_engines(target: Target) ->
     sink = target.sink()
     assert target.commit(sink, target.prepare(sink, "a", 1)) == [Committed()]
     target.sql("ALTER TABLE distcommit_ledger ENGINE = MyISAM")
-    with pytest.raises(ConfigurationError, match="the ledger is no table of InnoDB"):
+    with pytest.raises(ConfigurationError, match="the ledger must use the engine InnoDB"):
         target.commit(sink, target.prepare(sink, "a", 2))
 
 

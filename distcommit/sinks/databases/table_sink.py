@@ -7,24 +7,20 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import lru_cache, partial
 from typing import Literal
-from urllib.parse import parse_qs, urlsplit
 
 import pyarrow as pa
-from pydantic import ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import ConfigDict, field_validator, model_validator
 from xxhash import xxh3_64_intdigest
 
 from distcommit.core.errors import ConfigurationError, DistcommitError, TransientError, error_text
 from distcommit.core.interfaces.committer import CommitterContext
-from distcommit.core.interfaces.sink import Abilities, AttemptIdentity, Origin, SinkSettings, SinkWriter, StagingArea
+from distcommit.core.interfaces.sink import AttemptIdentity, Origin, SinkSettings, SinkWriter, StagingArea
 from distcommit.core.records.fixed_settings import Pin
-from distcommit.fs.database_tls import Tls
 from distcommit.fs.posix_calls.local import LocalFileSystem
-from distcommit.fs.secret_files import check_absolute
 from distcommit.sinks.base.stored_names import StoredName
 from distcommit.sinks.base.table_groups import GroupsByTable
 from distcommit.sinks.base.table_names import DATASET, check_template
 from distcommit.sinks.databases.newest_row import ORDER_COLUMNS
-from distcommit.sinks.databases.prepared_rows import PreparedRows, Preparing
 from distcommit.sinks.databases.staged_rows import StagedRows
 from distcommit.sinks.databases.table_committer import TableCommitter
 
@@ -155,98 +151,6 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
         return partial(_ledger_of, self, attempt.store_id, attempt.run_id)
 
 
-class ServerSink(TableSink):
-    """Tables of a database that a server has.
-
-    Attributes:
-        url: the database, without a password.
-        password: as the server wants it; `${file:/path}` is read where it is used.
-        tls: `verify` checks certificate and host name of a remote server, and of any server if the URL has an option of
-            TLS. `insecure` accepts any certificate, and servers without TLS.
-        two_phase: whether writers put rows into tables, in transactions that they prepare, and the commit has the
-            server commit these. One for each work unit: readers may see a part of a dataset that has several. Goes with
-            mode `append`.
-    """
-
-    url: str
-    password: SecretStr = Field(default=SecretStr(""))
-    tls: Tls = "verify"
-    two_phase: bool = False
-
-    @field_validator("url")
-    @classmethod
-    def _has_no_password(cls, url: str) -> str:
-        parts = urlsplit(url)
-        if parts.password is not None or any("pass" in key.lower() for key in parse_qs(parts.query)):
-            raise ValueError("has no password in it: that is sink.password")
-        if parts.port == 0 or not parts.path.strip("/"):
-            raise ValueError("names a database: TYPE://user@host:port/database")
-        return url
-
-    @field_validator("password")
-    @classmethod
-    def _is_absolute(cls, password: SecretStr) -> SecretStr:
-        check_absolute(password.get_secret_value(), "password")
-        return password
-
-    @model_validator(mode="after")
-    def _can_be_prepared(self) -> ServerSink:
-        if self.two_phase and self.mode != "append":
-            raise ValueError(
-                "`two_phase` goes with mode `append`: what is prepared holds locks until it is committed, so that work"
-                " units which change the same rows would wait for each other"
-            )
-        if self.two_phase and self.evolve != "none":
-            raise ValueError(
-                "`two_phase` goes with `evolve: none`: a table is not altered as long as something is prepared for it"
-            )
-        return self
-
-    @property
-    def name(self) -> str:
-        return self.name_of(f"{self.type}-two-phase:{self.table}") if self.two_phase else super().name
-
-    @property
-    def writes_to(self) -> str:
-        return f"tables {self.table} of {self.url}"
-
-    @property
-    def abilities(self) -> Abilities:
-        return Abilities(audit=True, atomic=not self.two_phase)
-
-    @property
-    def discards(self) -> bool:
-        return self.two_phase
-
-    @property
-    def leaves_in_doubt(self) -> bool:
-        return self.two_phase
-
-    def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
-        """A writer, once the server is such that it can write.
-
-        Raises:
-            ConfigurationError: if the server can't prepare transactions, or the attempt does not say of which store it
-                is.
-            FencedError: if a newer run writes there.
-        """
-        if not self.two_phase:
-            return super().open_writer(attempt, area, origin)
-        if not attempt.store_id:
-            raise ConfigurationError(
-                "what is prepared is of a store, and the attempt names none",
-                dataset=attempt.dataset_urn,
-                attempt=attempt.attempt,
-                todo="give the flow, or the attempt's identity, its `store_id`",
-            )
-        _begun(self, attempt.store_id, attempt.run_id, attempt.epoch)
-        return PreparedRows(self.open_two_phase, attempt, area, origin, self.ledger_of(attempt), self.check_schema)
-
-    @abstractmethod
-    def open_two_phase(self, context: CommitterContext) -> Preparing:
-        """What prepares, commits and rolls back. Raises as `open_committer`."""
-
-
 @lru_cache(maxsize=64)
 def _ledger_of(sink: TableSink, store_id: str, run_id: str) -> str:
     try:
@@ -261,13 +165,6 @@ def _ledger_of(sink: TableSink, store_id: str, run_id: str) -> str:
             found=error_text(error),
             todo="nothing now: another attempt asks it; if that goes on, mend the database",
         ) from error
-
-
-@lru_cache(maxsize=64)
-def _begun(sink: ServerSink, store_id: str, run_id: str, epoch: int) -> None:
-    """Tells the server of a run whose writers come, once in each process."""
-    with closing(sink.open_two_phase(CommitterContext(LocalFileSystem(), "", "", store_id))) as preparing:
-        preparing.begin(epoch)
 
 
 def _has_order(schema: pa.Schema, name: str) -> bool:

@@ -32,9 +32,9 @@ from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.interfaces.sink import AttemptIdentity
 from distcommit.sinks.base.error_collection import OneByOne
 from distcommit.sinks.base.retries import tries
+from distcommit.sinks.databases.sql_committer import SqlCommitter, places
 from distcommit.sinks.databases.staged_rows import files_of, rows_of, staged_batches, staged_runs
 from distcommit.sinks.databases.table_committer import CollisionError, Key, RefusedError
-from distcommit.sinks.databases.table_loading import LoadingCommitter
 
 _OURS = "distcommit"
 _TRIES = 5
@@ -71,7 +71,7 @@ class Name(NamedTuple):
         return None
 
 
-class TwoPhaseCommitter(LoadingCommitter):
+class TwoPhaseCommitter(SqlCommitter):
     """Commits what writers have prepared. Stands in front of the database's own committer, which has the ledger.
 
     It commits and rolls back on a second connection, as neither can be done within the transaction that holds the
@@ -96,28 +96,40 @@ class TwoPhaseCommitter(LoadingCommitter):
         """Inserts a proof; waits for who is about to insert the same. False if there is one."""
 
     @abstractmethod
-    def proven(self, proofs: Collection[str]) -> set[str]:
-        """Which of these proofs there are, as of now."""
-
-    @abstractmethod
-    def proofs_before(self, epoch: int) -> dict[str, tuple[Key, int]]:
-        """This store's proofs of older epochs than that: each with its dataset and branch, and its epoch."""
-
-    @abstractmethod
-    def forget(self, proofs: Collection[str]) -> None:
-        """Deletes these proofs."""
-
-    @abstractmethod
     def bar(self, lost: Mapping[str, int]) -> None:
-        """Has none of these proofs inserted any more, each of an attempt of that epoch. Waits as `prove`."""
-
-    @abstractmethod
-    def newest(self) -> int:
-        """The newest epoch whose writers have come, as of now."""
+        """Prevent these proofs of aborted attempts from being inserted; the values are the attempts' epochs. Waits for
+        other sessions as `prove` does."""
 
     @abstractmethod
     def make_newest(self, epoch: int) -> None:
-        """Raises `newest` to at least this, and then deletes what `bar` has put there of older epochs than that."""
+        """Raise `newest` to at least this epoch, and then delete the bars of older epochs."""
+
+    # -- proofs
+
+    def proven(self, proofs: Collection[str]) -> set[str]:
+        """Return those of the proofs that exist now."""
+        if not proofs:
+            return set()
+        asked = f"SELECT id FROM {{proofs}} WHERE what = 'proof' AND id IN ({places(proofs)})"
+        return {proof for (proof,) in self.execute(asked, [*proofs]).fetchall()}
+
+    def proofs_before(self, epoch: int) -> dict[str, tuple[Key, int]]:
+        """Return this store's proofs of older epochs, each with its dataset and branch, and its epoch."""
+        found = self.execute(
+            "SELECT id, dataset, branch, epoch FROM {proofs} WHERE store = %s AND what = 'proof' AND epoch < %s",
+            (self._context.store_id, epoch),
+        )
+        return {proof: ((dataset, branch), of) for proof, dataset, branch, of in found.fetchall()}
+
+    def forget(self, proofs: Collection[str]) -> None:
+        """Delete these proofs."""
+        if proofs:
+            self.execute(f"DELETE FROM {{proofs}} WHERE id IN ({places(proofs)})", [*proofs])
+
+    def newest(self) -> int:
+        """Return the newest epoch whose writers have begun, as of now."""
+        found = self.execute("SELECT epoch FROM {proofs} WHERE id = %s", (self._context.store_id,)).fetchone()
+        return int(found[0]) if found else 0
 
     # -- what writers ask for
 

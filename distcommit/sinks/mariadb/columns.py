@@ -26,8 +26,8 @@ from distcommit.sinks.databases.plain_arrays import (
     refused_type,
     refused_value,
 )
-from distcommit.sinks.mariadb.settings import MOST_NAME_CHARACTERS
 
+MOST_NAME_CHARACTERS = 64
 _INTEGERS = {"tinyint": 8, "smallint": 16, "mediumint": 32, "int": 32, "bigint": 64}
 _TEXTS = {
     "char": 0,

@@ -17,6 +17,7 @@ from pymysql.err import MySQLError
 from distcommit.core.errors import ConfigurationError, TransientError, plain_text
 from distcommit.core.interfaces.committer import CommitOutcome, FailedForGood, RetryLater
 from distcommit.fs.database_tls import Tls, mysql_arguments
+from distcommit.sinks.databases.server_sink import CONNECT_TIMEOUT_S, IDLE_TIMEOUT_S, LOCK_TIMEOUT_S
 from distcommit.sinks.databases.table_committer import CollisionError
 
 NO_SUCH_TABLE, TWO_COLUMNS = 1146, 1060
@@ -41,12 +42,12 @@ _MODE = (
 )
 _SETTINGS = (
     f"SET SESSION sql_mode = '{_MODE}', time_zone = '+00:00', foreign_key_checks = 1, unique_checks = 1,"
-    " innodb_lock_wait_timeout = 10, lock_wait_timeout = 10, wait_timeout = 60"
+    f" innodb_lock_wait_timeout = {LOCK_TIMEOUT_S}, lock_wait_timeout = {LOCK_TIMEOUT_S},"
+    f" wait_timeout = {IDLE_TIMEOUT_S}"
     " /*M! , check_constraint_checks = 1 */",
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE",
 )
-_USUAL = {"connect_timeout": 10, "read_timeout": 120, "write_timeout": 120}
-"""A committer that was stopped lets go of its locks after a minute, as the server closes its connection."""
+_TIMEOUTS_S = {"connect_timeout": CONNECT_TIMEOUT_S, "read_timeout": 120, "write_timeout": 120}
 
 
 def connected(url: str, password: str, tls: Tls) -> Connection[Cursor]:
@@ -62,7 +63,7 @@ def connected(url: str, password: str, tls: Tls) -> Connection[Cursor]:
         binary_prefix=True,
         client_flag=CLIENT.FOUND_ROWS,  # an UPDATE that changes nothing has found its row
         program_name="distcommit",
-        **{**_USUAL, **mysql_arguments(url, tls), "charset": "utf8mb4"},
+        **{**_TIMEOUTS_S, **mysql_arguments(url, tls), "charset": "utf8mb4"},
     )
     try:
         for setting in _SETTINGS:

@@ -8,7 +8,7 @@ what it wrote.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 
 import pyarrow as pa
@@ -20,15 +20,15 @@ from distcommit.core.errors import TransientError
 from distcommit.core.interfaces.committer import CommitOutcome, CommitRequest, CommitterContext, RetryLater
 from distcommit.core.interfaces.sink import AttemptIdentity
 from distcommit.sinks.base.retries import tries
-from distcommit.sinks.databases.table_committer import PROOFS, Key
+from distcommit.sinks.databases.table_committer import PROOFS
+from distcommit.sinks.databases.table_sink import TableSink
 from distcommit.sinks.databases.two_phase import Name, TwoPhaseCommitter
 from distcommit.sinks.mariadb.committer import MariadbCommitter
 from distcommit.sinks.mariadb.connection import code_of, execute
-from distcommit.sinks.mariadb.settings import MariadbTables
 from distcommit.sinks.mariadb.tables import AlterFirst
 
-_MADE = f"""
-CREATE TABLE IF NOT EXISTS {PROOFS} (
+_CREATED = """
+CREATE TABLE IF NOT EXISTS {proofs} (
     id varchar(255) PRIMARY KEY, store varchar(255) NOT NULL, what varchar(16) NOT NULL, epoch bigint NOT NULL,
     dataset text, branch text, changed_at datetime(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6))
 ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
@@ -43,14 +43,14 @@ class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
     def __init__(
         self,
         connection: Connection[Cursor],
-        settings: MariadbTables,
+        settings: TableSink,
         context: CommitterContext,
         connects: Callable[[], Connection[Cursor]],
     ) -> None:
         super().__init__(connection, settings, context)
         self._connects = connects
         self._second: Connection[Cursor] | None = None
-        self.make_ledger(PROOFS, _MADE)
+        self.create_missing(PROOFS, _CREATED)
 
     def ready(self, request: CommitRequest, rows: pa.Schema) -> int:
         """As said there; what makes a table would end the transaction, and comes after it."""
@@ -89,53 +89,32 @@ class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
 
     def prove(self, attempt: AttemptIdentity, proof: str) -> bool:
         of = (proof, self._context.store_id, attempt.epoch, attempt.dataset_urn, attempt.branch)
-        inserted = (
-            f"INSERT INTO {PROOFS} (id, store, what, epoch, dataset, branch) VALUES (%s, %s, 'proof', %s, %s, %s)"
-        )
+        inserted = "INSERT INTO {proofs} (id, store, what, epoch, dataset, branch) VALUES (%s, %s, 'proof', %s, %s, %s)"
         try:
-            self._execute(inserted, of)
+            self.execute(inserted, of)
         except MySQLError as error:
             if code_of(error) != _TWICE:
                 raise
             return False
         return True
 
-    def proven(self, proofs: Collection[str]) -> set[str]:
-        if not proofs:
-            return set()
-        asked = f"SELECT id FROM {PROOFS} WHERE what = 'proof' AND id IN ({', '.join(['%s'] * len(proofs))})"
-        return {proof for (proof,) in self._execute(asked, [*proofs]).fetchall()}
-
-    def proofs_before(self, epoch: int) -> dict[str, tuple[Key, int]]:
-        asked = f"SELECT id, dataset, branch, epoch FROM {PROOFS} WHERE store = %s AND what = 'proof' AND epoch < %s"
-        found = self._execute(asked, (self._context.store_id, epoch)).fetchall()
-        return {proof: ((dataset, branch), of) for proof, dataset, branch, of in found}
-
-    def forget(self, proofs: Collection[str]) -> None:
-        if proofs:
-            self._execute(f"DELETE FROM {PROOFS} WHERE id IN ({', '.join(['%s'] * len(proofs))})", [*proofs])
-
     def bar(self, lost: Mapping[str, int]) -> None:
         for proof, epoch in sorted(lost.items()):
-            self._execute(
-                f"INSERT IGNORE INTO {PROOFS} (id, store, what, epoch) VALUES (%s, %s, 'barred', %s)",
+            self.execute(
+                "INSERT IGNORE INTO {proofs} (id, store, what, epoch) VALUES (%s, %s, 'barred', %s)",
                 (proof, self._context.store_id, epoch),
             )
-
-    def newest(self) -> int:
-        found = self._execute(f"SELECT epoch FROM {PROOFS} WHERE id = %s", (self._context.store_id,)).fetchone()
-        return int(found[0]) if found else 0
 
     def make_newest(self, epoch: int) -> None:
         store = self._context.store_id
         with self.transaction():
-            self._execute(
-                f"INSERT INTO {PROOFS} (id, store, what, epoch) VALUES (%s, %s, 'newest', %s)"
+            self.execute(
+                "INSERT INTO {proofs} (id, store, what, epoch) VALUES (%s, %s, 'newest', %s)"
                 " ON DUPLICATE KEY UPDATE epoch = GREATEST(epoch, %s)",
                 (store, store, epoch, epoch),
             )
-        asked = f"SELECT id FROM {PROOFS} WHERE store = %s AND what = 'barred' AND epoch < %s"
-        self.forget([proof for (proof,) in self._execute(asked, (store, epoch)).fetchall()])  # others it would wait for
+        asked = "SELECT id FROM {proofs} WHERE store = %s AND what = 'barred' AND epoch < %s"
+        self.forget([proof for (proof,) in self.execute(asked, (store, epoch)).fetchall()])  # others it would wait for
 
     def outcome_of(self, error: Exception) -> CommitOutcome | None:
         return RetryLater(str(error)) if isinstance(error, TransientError) else super().outcome_of(error)

@@ -12,17 +12,18 @@ from psycopg import pq
 from distcommit.core.errors import TransientError, plain_text
 from distcommit.core.interfaces.committer import CommitOutcome, FailedForGood, RetryLater
 from distcommit.fs.database_tls import Tls, postgresql_arguments
+from distcommit.sinks.databases.server_sink import CONNECT_TIMEOUT_S, IDLE_TIMEOUT_S, LOCK_TIMEOUT_S
 from distcommit.sinks.databases.table_committer import CollisionError
 
-_BEGIN = """
+_BEGIN = f"""
 BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
-SET LOCAL lock_timeout = '10s';
-SET LOCAL idle_in_transaction_session_timeout = '60s';
+SET LOCAL lock_timeout = '{LOCK_TIMEOUT_S}s';
+SET LOCAL idle_in_transaction_session_timeout = '{IDLE_TIMEOUT_S}s';
 SET CONSTRAINTS ALL IMMEDIATE;
 SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'
 """
-"""A committer that was stopped lets go of its locks after a minute. What is checked late by default is checked at once,
-so that it fails at the savepoint of the rows that are to blame. And what COMMIT has answered is on disk."""
+"""Deferred constraints are checked at once, so that they fail at the savepoint of the rows that violate them. COMMIT
+returns once the transaction is on disk."""
 
 
 def connected(url: str, password: str, tls: Tls) -> psycopg.Connection:
@@ -35,7 +36,7 @@ def connected(url: str, password: str, tls: Tls) -> psycopg.Connection:
         password=password or None,
         client_encoding="UTF8",
         application_name="distcommit",
-        connect_timeout=10,
+        connect_timeout=CONNECT_TIMEOUT_S,
         keepalives_idle=30,  # a server that is gone without a word is noticed within a minute
         keepalives_interval=10,
         keepalives_count=3,
