@@ -17,8 +17,7 @@ from distcommit.core.interfaces.committer import CommitterContext
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, SinkSettings, SinkWriter, StagingArea
 from distcommit.core.records.fixed_settings import Pin
 from distcommit.fs.posix_calls.local import LocalFileSystem
-from distcommit.sinks.base.stored_names import StoredName
-from distcommit.sinks.base.table_groups import GroupsByTable
+from distcommit.sinks.base.committer_sink import GroupsByTable, StoredName
 from distcommit.sinks.base.table_names import DATASET, check_template
 from distcommit.sinks.databases.newest_row import ORDER_COLUMNS
 from distcommit.sinks.databases.staged_rows import StagedRows

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import ConfigDict, Field, field_validator
 
 from distcommit.core.interfaces.sink import Abilities, SinkSettings
-from distcommit.sinks.base.stored_names import StoredName
-from distcommit.sinks.base.table_groups import GroupsByTable
+from distcommit.sinks.base.committer_sink import GroupsByTable, StoredName
 from distcommit.sinks.base.table_names import DATASET
 
 Evolution = Literal["none", "add_columns"]

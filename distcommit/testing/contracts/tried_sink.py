@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import pickle
 import uuid
 from abc import ABC, abstractmethod
@@ -31,6 +32,9 @@ class TriedSink(ABC):
 
     preloaded: ClassVar[Sequence[str]] = ()
     """Modules that committers import when they are used: those that take long, as each killed process imports them."""
+
+    committer_bases: ClassVar[Sequence[str]] = ()
+    """Files of base classes of the committer, before whose lines it is killed as well."""
 
     branches_share_a_target: ClassVar[bool] = True
     """Whether two branches of a dataset may go to one target."""
@@ -83,6 +87,10 @@ class TriedSink(ABC):
         committer = self.sink(place).open_committer(self.context(place).for_committers)
         committer.close()
         return inspect.getsourcefile(type(committer)) or ""
+
+    def committers_folders(self, place: Path) -> list[str]:
+        """Return the folder of that file, and the folders in it."""
+        return [folder for folder, *_ in os.walk(os.path.dirname(self.committers_file(place)))]
 
     def writer(
         self,
