@@ -1,4 +1,4 @@
-"""What the sections of all sinks have in common that put rows into a database's tables."""
+"""Base class of the settings of all sinks of databases."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ from distcommit.sinks.databases.staged_rows import StagedRows
 from distcommit.sinks.databases.table_committer import TableCommitter
 
 ANOTHER_TARGET = (
-    "put it back: what was committed, and the ledger that says so, are at the old one. For a new target give the job"
-    " new folders (paths)"
+    "restore the old value: committed rows and their ledger are at the old target. For a new target give the job new"
+    " folders (paths)"
 )
 
 
 class TableSink(StoredName, GroupsByTable, SinkSettings):
-    """Rows go to a table for each dataset, or to one for all.
+    """Rows go to one table for each dataset, or to one table for all datasets.
 
     Attributes:
         table: the table's name; `{dataset}` in it stands for the dataset's URN. Without it all datasets share a table.
-        mode: `append` adds rows. `upsert` puts each in the place of the one with the same keys, unless that is newer;
-            of several the last one stays. `replace` puts what a run has read in the place of all that is there of the
-            dataset: it goes with policy `full`, and with neither `limits.seconds`, optional branches nor `reprocess`.
-        keys: of `upsert`, the columns that tell rows apart, on which the table has a unique index.
-        version: of `upsert`, the column of integers, decimals, floats or times whose greater value is newer. Without
-            it a row's position in its source partition says so, for which the table has four columns more.
-        tags: whether each row says where it is from, in two columns more. So a committed epoch can be taken back, and
-            datasets that share a table can be replaced.
-        create: whether tables that are missing are made.
-        evolve: what is done with a column that the table does not have: `none` refuses the rows, `add_columns` adds it,
-            and makes integers and floats longer where the records' are.
+        mode: `append` inserts rows. `upsert` replaces the row with the same keys, unless that row is newer; of several
+            new rows the last one counts. `replace` replaces all rows of the dataset by those that a run has read; it
+            requires policy `full`, and excludes `limits.seconds`, optional branches and `reprocess`.
+        keys: columns that identify rows of mode `upsert`; the table must have a unique index on them.
+        version: column of integers, decimals, floats or times of mode `upsert`, whose greater value is newer. Without
+            it, rows are compared by their position in the source partition, for which the table has four more columns.
+        tags: whether each row has two more columns with its dataset and epoch. Then a committed epoch can be taken
+            back, and datasets that share a table can be replaced.
+        create: whether missing tables are created.
+        evolve: handling of columns that the table lacks: `none` refuses the rows; `add_columns` adds the columns, and
+            widens integers and floats as the records require.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -65,15 +65,15 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
     @model_validator(mode="after")
     def _fits_together(self) -> TableSink:
         if (self.mode == "upsert") != bool(self.keys):
-            raise ValueError("`keys` names the columns of mode `upsert`, and of no other")
+            raise ValueError("`keys` names columns for mode `upsert`, which requires it, and for no other mode")
         if len(set(self.keys)) < len(self.keys):
-            raise ValueError("`keys` names a column twice")
+            raise ValueError("`keys` names a column twice; remove one")
         if self.version and (self.mode != "upsert" or self.version in self.keys):
-            raise ValueError("`version` goes with mode `upsert`, and is none of its `keys`")
+            raise ValueError("`version` goes with mode `upsert` only, and must not be one of its `keys`")
         if self.mode == "upsert" and self.tags:
-            raise ValueError("`tags` goes with append and replace: an upsert leaves nothing that could be taken back")
+            raise ValueError("`tags` goes with append and replace only: an upsert can't be taken back")
         if self.mode == "replace" and self.shares_tables and not self.tags:
-            raise ValueError("to replace datasets in a table that they share needs `tags: true`")
+            raise ValueError("mode `replace` in a table that datasets share needs `tags: true`")
         return self
 
     @property
@@ -85,7 +85,7 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
 
     @abstractmethod
     def table_of(self, dataset_urn: str) -> str:
-        """The table of a dataset."""
+        """Return the table of a dataset."""
 
     def shown(self, table: str) -> str:
         return table
@@ -99,7 +99,7 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
 
     @property
     def takes_back(self) -> bool:
-        """Whether the rows of an epoch can be told from all others."""
+        """Whether the rows of an epoch can be identified, and so be taken back."""
         return self.tags and self.mode == "append"
 
     def asked_columns(self) -> Sequence[str]:
@@ -107,17 +107,21 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
 
     @property
     def has_order_columns(self) -> bool:
-        """Whether rows go to tables with columns that say which of two is newer."""
+        """Whether tables have the columns by which the newer of two rows is found."""
         return self.mode == "upsert" and not self.version
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """Raises:
-        ConfigurationError: if keys are missing, or a column has a name that tags have. Names are checked before.
+        """Check keys, version, and names that tags use. Names of columns are checked before.
+
+        Raises:
+            ConfigurationError: if one of them does not fit.
         """
         names = schema.names
         wrong = [key for key in self.keys if key not in names]
         if wrong:
-            raise ConfigurationError("there is no such column", key="keys", column=wrong[0], found=", ".join(names))
+            raise ConfigurationError(
+                "the records do not have this column", key="keys", column=wrong[0], found=", ".join(names)
+            )
         if self.version and not _has_order(schema, self.version):
             raise ConfigurationError(
                 "the version column must be an integer, a decimal, a float or a time",
@@ -129,7 +133,7 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
         wrong = [name for name in names if name.lower() in ORDER_COLUMNS]
         if wrong:
             todo = "rename it with the converter `rename`"
-            raise ConfigurationError("a table can't have this column", column=wrong[0], todo=todo)
+            raise ConfigurationError("this column name is reserved for the sink", column=wrong[0], todo=todo)
 
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
         ledger, with_order = self.ledger_of(attempt), self.has_order_columns
@@ -137,15 +141,15 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
 
     @abstractmethod
     def open_committer(self, context: CommitterContext) -> TableCommitter:
-        """A committer for one batch of requests, which has made the ledger if it was missing."""
+        """Open a committer for one batch of requests, and create a missing ledger."""
 
     def ledger_of(self, attempt: AttemptIdentity) -> Callable[[], str]:
-        """What asks for the identity of the ledger that an attempt's rows are committed by: the database once in each
-        process and run.
+        """Return a function that returns the identity of the ledger of an attempt's rows. It asks the database once for
+        each process and run.
 
         Raises:
-            ConfigurationError: as its committer does.
-            TransientError: if the database can't be asked.
+            ConfigurationError: as `open_committer`.
+            TransientError: if the database is unavailable.
         """
         return partial(_ledger_of, self, attempt.store_id, attempt.run_id)
 
@@ -159,10 +163,10 @@ def _ledger_of(sink: TableSink, store_id: str, run_id: str) -> str:
         raise
     except Exception as error:
         raise TransientError(
-            "the ledger can't be asked which one it is",
+            "the identity of the ledger can't be read",
             sink=sink.name,
             found=error_text(error),
-            todo="nothing now: another attempt asks it; if that goes on, mend the database",
+            todo="nothing now: a later attempt repeats it; if the error stays, repair the database",
         ) from error
 
 
@@ -174,5 +178,5 @@ def _has_order(schema: pa.Schema, name: str) -> bool:
 
 
 def tag_of(store_id: str, dataset_urn: str, branch: str) -> int:
-    """The tag `OF` of rows: signed, of 64 bits."""
+    """Return the tag `OF` of rows: a signed integer of 64 bits."""
     return xxh3_64_intdigest("\0".join((store_id, branch, dataset_urn)).encode()) - (1 << 63)

@@ -554,7 +554,7 @@ class TwoPhaseCases:
                 target.sink(**settings)
 
     def test_an_attempt_of_no_store_is_refused(self, target: PreparingTarget) -> None:
-        with pytest.raises(ConfigurationError, match="names none"):
+        with pytest.raises(ConfigurationError, match="must name its store"):
             target.writer(target.sink(), 1, "attempt", store="")
 
     def test_a_sink_of_one_kind_does_not_take_up_what_the_other_one_has_sealed(self, target: PreparingTarget) -> None:
