@@ -115,9 +115,7 @@ class LoadingCommitter(TableCommitter):
 
     def _runs(self, request: CommitRequest) -> Iterator[tuple[Sequence[pa.RecordBatch], Newer]]:
         """Yield staged batches in groups of one schema, in order, with the condition of upserts."""
-        of = tag_of(
-            self._context.store_id, request.dataset_urn, MAIN_BRANCH
-        )  # the same for all branches, which share positions
+        of = tag_of(self._context.store_id, request.dataset_urn, MAIN_BRANCH)  # of all branches: they share positions
         for info in request.infos:
             epochs = info.get("epochs", ())
             newer = Newer(self._settings.version, bool(epochs), info.get("by_reading", False))

@@ -119,9 +119,7 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
         names = schema.names
         wrong = [key for key in self.keys if key not in names]
         if wrong:
-            raise ConfigurationError(
-                "the records do not have this column", key="keys", column=wrong[0], found=", ".join(names)
-            )
+            raise ConfigurationError("there is no such column", key="keys", column=wrong[0], found=", ".join(names))
         if self.version and not _has_order(schema, self.version):
             raise ConfigurationError(
                 "the version column must be an integer, a decimal, a float or a time",
