@@ -15,6 +15,7 @@ from distcommit.core.interfaces.ledger import Covered, LedgerRow
 from distcommit.core.work import MAIN_BRANCH
 from distcommit.decoding import converted
 from distcommit.sinks.databases.newest_row import EPOCH, OF, ORDER_COLUMNS, Newer, oldest_first, with_order
+from distcommit.sinks.databases.plain_arrays import refused_value
 from distcommit.sinks.databases.staged_rows import rows_of, staged_runs
 from distcommit.sinks.databases.table_committer import LEDGER, Key, RefusedError, TableCommitter
 from distcommit.sinks.databases.table_sink import TableSink, tag_of
@@ -213,6 +214,25 @@ def as_row(columns: Sequence[Any]) -> LedgerRow:
         revoked=revoked,
         commit_id=commit_id,
         covered=tuple(converted(plain, list[Covered])),
+    )
+
+
+def check_keys(batches: Sequence[pa.RecordBatch], keys: Sequence[str], columns: Mapping[str, Any]) -> None:
+    """Check that no key of an upsert is null, as the database takes no two nulls for equal.
+
+    Raises:
+        RefusedError: if one is; `columns`: the table's columns, each with `shown`.
+    """
+    for key in keys:
+        if any(batch.column(key).null_count for batch in batches):
+            raise refused_value(key, columns[key].shown, "null in a key, which never equals another null")
+
+
+def left_out(shown: str, sent: int, inserted: int) -> RefusedError:
+    """Return the error of a table with a trigger that drops rows."""
+    return RefusedError(
+        f"a trigger of table {shown} leaves out rows: {sent} were sent, {inserted} came in; remove it, then release the"
+        " dataset with retry"
     )
 
 

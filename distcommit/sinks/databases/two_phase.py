@@ -353,8 +353,8 @@ class TwoPhaseCommitter(SqlCommitter):
 
 def _lost(request: CommitRequest, gone: Sequence[Name]) -> LostError:
     return LostError(
-        "prepared transactions are neither there nor committed: another client has rolled them back, or the database was"
-        " restored from a copy",
+        "prepared transactions are neither there nor committed: another client has rolled them back, or the database"
+        " was restored from a copy",
         dataset=request.dataset_urn,
         epoch=request.epoch,
         expected=f"prepared: {', '.join(name.text for name in gone)}; or their proofs",

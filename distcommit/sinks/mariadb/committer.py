@@ -137,7 +137,7 @@ class MariadbCommitter(SqlCommitter):
         return outcomes
 
     def commit_whole(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
-        """As `TableCommitter.commit_whole`, once the tables are there and wide enough."""
+        """Commit all requests or none, after creating and widening their tables."""
         outcomes = super().commit_whole(requests)
         for _ in range(_MOST_ALTERED):
             to_alter, self._altered_first = self._altered_first, {}
@@ -152,13 +152,13 @@ class MariadbCommitter(SqlCommitter):
         return outcomes
 
     def _alter(self, statement: str) -> CommitOutcome | None:
-        """Makes or widens a table, in no transaction; what keeps it from that."""
+        """Create or widen a table outside of transactions; return the outcome if this fails."""
         try:
             execute(self._connection, statement)
         except MySQLError as error:
             is_altered = statement.startswith("ALTER")
             if is_altered and code_of(error) in (TWO_COLUMNS, *TOO_NARROW):
-                return None  # somebody else has just added it, or made it wider still
+                return None  # another session has just added or widened the column
             outcome = outcome_of(error, self._connection)
             if outcome is None:
                 raise
@@ -215,7 +215,7 @@ class MariadbCommitter(SqlCommitter):
 
     def outcome_of(self, error: Exception) -> CommitOutcome | None:
         if isinstance(error, tables.AlterFirst):
-            return RetryLater(f"the table has to be altered first: {error.statement}")
+            return RetryLater(f"the table must be altered first: {error.statement}")
         return super().outcome_of(error)
 
     def outcome_of_rows(self, error: MySQLError) -> CommitOutcome | None:
@@ -244,7 +244,7 @@ class MariadbCommitter(SqlCommitter):
 
 
 def _still_asked(statement: str) -> CommitOutcome:
-    """Return the outcome if a table needs the same change again after it was made, as of a name it does not keep."""
+    """Return the outcome if a table needs a change again that was just made, for instance as it changes a name."""
     return FailedForGood(
         f"the table is not as it should be after {statement}: alter it, then release the dataset with retry"
     )

@@ -1,9 +1,8 @@
-"""Two-phase commit at MariaDB: XA PREPARE by writers, XA COMMIT by the committer.
+"""Two-phase commit of MariaDB: writers send XA PREPARE, the committer sends XA COMMIT.
 
-A prepared transaction is its session's own until that has ended, which the server notes some time after the client has
-closed it: until then it is listed, and XA COMMIT by another session says that there is none. It survives the server,
-and keeps its table from being dropped or altered. Which way one has gone that is not there any more, nothing says but
-what it wrote.
+A prepared transaction belongs to its session until that has ended, some time after the client has closed it. Until then
+it is listed, but XA COMMIT by another session fails with "unknown XID". It survives a restart of the server, and
+prevents its table from being dropped or altered. Only its rows show whether a transaction that is gone was committed.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _FORMAT = 1
 
 
 class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
-    """Proofs are in a table beside the ledger, which is made if it is missing."""
+    """Has the proofs in a table beside the ledger, which is created if it is missing."""
 
     def __init__(
         self,
@@ -53,7 +52,8 @@ class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
         self.create_missing(PROOFS, _CREATED)
 
     def ready(self, request: CommitRequest, rows: pa.Schema) -> int:
-        """As said there; what makes a table would end the transaction, and comes after it."""
+        """Create a missing table, and return its identity. The statement comes after the transaction, which it would
+        end."""
         try:
             return super().ready(request, rows)
         except AlterFirst as error:
@@ -68,7 +68,7 @@ class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
     def settle(self, name: Name, *, commit: bool) -> bool:
         if self._second is None or not self._second.open:
             self._second = self._connects()
-        for _ in tries():  # until the writer's session has ended
+        for _ in tries():  # until the server has ended the writer's session
             try:
                 execute(self._second, f"XA {'COMMIT' if commit else 'ROLLBACK'} {_xid(name)}")
             except MySQLError as error:
@@ -114,7 +114,9 @@ class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
                 (store, store, epoch, epoch),
             )
         asked = "SELECT id FROM {proofs} WHERE store = %s AND what = 'barred' AND epoch < %s"
-        self.forget([proof for (proof,) in self.execute(asked, (store, epoch)).fetchall()])  # others it would wait for
+        self.forget(
+            [proof for (proof,) in self.execute(asked, (store, epoch)).fetchall()]
+        )  # a condition waits for more locks
 
     def outcome_of(self, error: Exception) -> CommitOutcome | None:
         return RetryLater(str(error)) if isinstance(error, TransientError) else super().outcome_of(error)
@@ -128,8 +130,8 @@ class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
 
 @contextmanager
 def _preparing(connection: Connection[Cursor], name: Name) -> Iterator[None]:
-    """Afterwards the session can do nothing else. Once it has ended others can commit what it has prepared, and what it
-    has not is undone."""
+    """Prepare the transaction when the block ends. The session can do nothing else afterwards. Once it has ended, other
+    sessions can commit the transaction; if it was not prepared, it is rolled back."""
     execute(connection, f"XA START {_xid(name)}")
     yield
     execute(connection, f"XA END {_xid(name)}")
@@ -137,7 +139,7 @@ def _preparing(connection: Connection[Cursor], name: Name) -> Iterator[None]:
 
 
 def _xid(name: Name) -> str:
-    """Its two parts are of letters, digits and `-`, as ids of attempts are."""
+    """Return a name as SQL. Its parts are of letters, digits and `-`, as ids of attempts are."""
     return f"X'{name.begin.encode().hex()}', X'{name.end.encode().hex()}', {_FORMAT}"
 
 

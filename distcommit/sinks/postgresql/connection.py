@@ -27,7 +27,7 @@ returns once the transaction is on disk."""
 
 
 def connected(url: str, password: str, tls: Tls) -> psycopg.Connection:
-    """A connection in autocommit, which prepares no statements, so that poolers in front of the server do no harm."""
+    """Open a connection in autocommit, without prepared statements, which connection poolers do not support."""
     arguments: dict[str, Any] = {**postgresql_arguments(url, tls)}
     return psycopg.connect(
         url,
@@ -37,7 +37,7 @@ def connected(url: str, password: str, tls: Tls) -> psycopg.Connection:
         client_encoding="UTF8",
         application_name="distcommit",
         connect_timeout=CONNECT_TIMEOUT_S,
-        keepalives_idle=30,  # a server that is gone without a word is noticed within a minute
+        keepalives_idle=30,  # a server that is unreachable is noticed within a minute
         keepalives_interval=10,
         keepalives_count=3,
         tcp_user_timeout=60_000,
@@ -47,9 +47,12 @@ def connected(url: str, password: str, tls: Tls) -> psycopg.Connection:
 
 @contextmanager
 def transaction(connection: psycopg.Connection) -> Iterator[None]:
-    """A transaction that was committed when the block ends. Raises as `begun`.
+    """Open a transaction that is committed when the block ends. Raises as `begun`.
 
-    COMMIT of a transaction that has failed undoes it, and says so by its tag alone, which is looked at.
+    COMMIT of a failed transaction rolls it back without an error. Only the command tag shows it, which is checked.
+
+    Raises:
+        TransientError: if the transaction was rolled back.
     """
     with begun(connection):
         yield
@@ -60,10 +63,10 @@ def transaction(connection: psycopg.Connection) -> Iterator[None]:
 
 @contextmanager
 def begun(connection: psycopg.Connection) -> Iterator[None]:
-    """A transaction that the block ends; what it raises undoes it.
+    """Begin a transaction that the block ends. If the block raises, it is rolled back.
 
     Raises:
-        CollisionError: if the server has undone it as another one was in its way.
+        CollisionError: if the server has rolled it back because of a conflict.
     """
     try:
         connection.execute(_BEGIN)
@@ -77,13 +80,13 @@ def begun(connection: psycopg.Connection) -> Iterator[None]:
 
 
 def outcome_of(error: psycopg.Error, connection: psycopg.Connection) -> CommitOutcome | None:
-    """What it means for the rows at whose savepoint it was raised; None: more than these are concerned."""
+    """Return the outcome of the rows at whose savepoint an error was raised; None if it concerns more than these."""
     state = error.sqlstate or ""
     if connection.broken or connection.info.transaction_status != pq.TransactionStatus.INTRANS:
         return None
-    if error.diag.schema_name == "pg_catalog":  # CREATE TABLE IF NOT EXISTS, as somebody else makes the same one
+    if error.diag.schema_name == "pg_catalog":  # CREATE TABLE IF NOT EXISTS of two sessions at once
         return RetryLater(f"others were making the same table: {_text(error)}")
-    if state[:2] in ("22", "23", "44") or state == "P0001":  # values, constraints, or what a trigger says
+    if state[:2] in ("22", "23", "44") or state == "P0001":  # values, constraints, errors of triggers
         return FailedForGood(
             f"the table does not take the rows: {_text(error)}. Alter the table and release the dataset with retry; or"
             " abandon it, and convert or reject such records"

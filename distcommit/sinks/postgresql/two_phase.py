@@ -1,7 +1,7 @@
-"""Two-phase commit at PostgreSQL: PREPARE TRANSACTION by writers, COMMIT PREPARED by the committer.
+"""Two-phase commit of PostgreSQL: writers send PREPARE TRANSACTION, the committer sends COMMIT PREPARED.
 
-Statements are sent as they are, not by the client's `tpc_*`: those say nothing where PREPARE of a failed transaction
-has undone it, and rolling back after a name was taken takes the other one away.
+psycopg's `tpc_*` is not used: it raises nothing if PREPARE of a failed transaction has rolled it back, and after an
+error "name is in use" its rollback rolls back the other transaction of that name.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TODO = "set max_prepared_transactions above the number of work units that all j
 
 
 class TwoPhasePostgresql(TwoPhaseCommitter, PostgresqlCommitter):
-    """Proofs are in a table beside the ledger, which is made if it is missing."""
+    """Has the proofs in a table beside the ledger, which is created if it is missing."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class TwoPhasePostgresql(TwoPhaseCommitter, PostgresqlCommitter):
         (most,) = self.execute("SELECT current_setting('max_prepared_transactions')::int").fetchone() or (0,)
         if not most:
             raise ConfigurationError(
-                "the server prepares no transactions",
+                "the server does not allow prepared transactions",
                 expected="max_prepared_transactions above 0",
                 found=str(most),
                 todo=f"{_TODO}; or leave out `two_phase`",
@@ -110,12 +110,13 @@ class TwoPhasePostgresql(TwoPhaseCommitter, PostgresqlCommitter):
 
 @contextmanager
 def _preparing(connection: psycopg.Connection, name: Name) -> Iterator[None]:
-    """PREPARE TRANSACTION of one that has failed undoes it, and says so by its tag alone, which is looked at."""
+    """Prepare the transaction when the block ends. PREPARE of a failed one rolls it back; only the command tag shows
+    it."""
     with begun(connection):
         yield
         try:
             tag = connection.execute(sql.SQL("PREPARE TRANSACTION {}").format(sql.Literal(name.text))).statusmessage
-        except psycopg.errors.OutOfMemory as error:  # no memory is meant, but room for it
+        except psycopg.errors.OutOfMemory as error:  # there is no free slot for a prepared transaction
             raise TransientError(
                 "the server has prepared as many transactions as it can", found=str(error), todo=_TODO
             ) from error

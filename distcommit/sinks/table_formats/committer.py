@@ -184,7 +184,8 @@ class DataFileCommitter(SinkCommitter, Generic[NameT, TableT]):
         live = self._live_without_row(table, ledger, batch.requests.values())
         for index, request in batch.requests.items():
             row = ledger.rows.get(_key(request))
-            answer = self._recreated(batch.name, table, request) or self._emptied(batch.name, table, request, row)
+            answer: CommitOutcome | None = self._recreated(batch.name, table, request)
+            answer = answer or self._emptied(batch.name, table, request, row)
             answer = answer or answered(row, request)
             answer = answer or _without_row(request, live) or self._missing(table, request)
             answer = answer or self.altered(batch.name, table, request)
