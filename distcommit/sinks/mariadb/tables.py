@@ -147,9 +147,10 @@ class Table:
             found = execute(self.connection, "SHOW WARNINGS").fetchall()
             said = [str(text) for _, code, text in found if code not in _HARMLESS]
             if said or not found:
+                why = said[0] if said else "the server does not name them"
                 raise RefusedError(
-                    f"table {self.shown} would change values: {said[0] if said else 'the server does not name them'}. Alter"
-                    " the table and release the dataset with retry; or abandon it and convert or reject such records"
+                    f"table {self.shown} would change values: {why}. Alter the table and release the dataset with"
+                    " retry; or abandon it and convert or reject such records"
                 )
         return int(cursor.rowcount)
 

@@ -113,10 +113,9 @@ class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
                 " ON DUPLICATE KEY UPDATE epoch = GREATEST(epoch, %s)",
                 (store, store, epoch, epoch),
             )
+        # Deleting by this condition would wait for locks of other rows.
         asked = "SELECT id FROM {proofs} WHERE store = %s AND what = 'barred' AND epoch < %s"
-        self.forget(
-            [proof for (proof,) in self.execute(asked, (store, epoch)).fetchall()]
-        )  # a condition waits for more locks
+        self.forget([proof for (proof,) in self.execute(asked, (store, epoch)).fetchall()])
 
     def outcome_of(self, error: Exception) -> CommitOutcome | None:
         return RetryLater(str(error)) if isinstance(error, TransientError) else super().outcome_of(error)
