@@ -1,7 +1,7 @@
 """Avro object container files (Avro specification 1.12, "Object Container Files"): header, blocks, and reading back.
 
-fastavro does the records. The container is written here because fastavro's needs an extra library for zstandard and
-one for snappy, where pyarrow has both; and because it turns timestamps into Python's own, which can't hold all of them.
+fastavro encodes the records. The container is written here, as fastavro's needs further libraries for zstandard and
+snappy, which pyarrow has, and converts timestamps to Python's, which do not have all values.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MAX_BLOCK_ROWS = 4096
 
 @dataclass(frozen=True, slots=True)
 class AvroHeader:
-    """The start of a container file; blocks follow from `size_bytes` on."""
+    """The header of a container file; blocks begin at `size_bytes`."""
 
     metadata: dict[bytes, bytes]
     sync: bytes
@@ -40,7 +40,7 @@ class AvroHeader:
 def write_table(
     rows: pa.Table, codec: AvroCodec, metadata: Mapping[str, str], write: Callable[[bytes], object]
 ) -> None:
-    """Writes a whole container file, block by block (about 256 KiB of Arrow data each)."""
+    """Write a whole container file in blocks of about 256 KiB of Arrow data."""
     import fastavro  # noqa: PLC0415 - of this format alone
 
     schema = avro_schema(rows.schema)
@@ -69,20 +69,20 @@ def write_table(
 
 
 def read_header(file: pa.NativeFile) -> AvroHeader:
-    """The header, reading little more than that.
+    """Read the header, and little more.
 
     Raises:
-        ValueError: if this is no container file (also other built-in errors, as the damage has it).
+        ValueError: if this is not a container file; damage may raise other built-in errors as well.
     """
     import fastavro  # noqa: PLC0415 - of this format alone
 
     size = file.size()
     length = _HEADER_BYTES
     while True:
-        # From a buffer that ends: a damaged length must not be believed and allocated.
+        # From a bounded buffer, so that no memory is allocated for a damaged length.
         start = io.BytesIO(file.read_at(min(length, size), 0))
         if start.getvalue()[:4] != _MAGIC:
-            raise ValueError("this does not start like an Avro file")
+            raise ValueError("the file does not begin like an Avro file")
         try:
             found = fastavro.schemaless_reader(start, _header_schema(), None)
         except EOFError:
@@ -96,10 +96,10 @@ def read_header(file: pa.NativeFile) -> AvroHeader:
 
 
 def read_table(file: pa.NativeFile) -> pa.Table:
-    """All records of a container file that this module wrote.
+    """Read all records of a container file from this module.
 
     Raises:
-        ValueError: if it is damaged (also other built-in errors, as the damage has it).
+        ValueError: if it is damaged; damage may raise other built-in errors as well.
     """
     import fastavro  # noqa: PLC0415 - of this format alone
 
@@ -110,13 +110,13 @@ def read_table(file: pa.NativeFile) -> pa.Table:
     try:
         laid_out = fastavro.parse_schema(without_logical_types(record))
     except fastavro.schema.SchemaParseException as error:
-        raise ValueError(f"its schema is none: {error}") from error
+        raise ValueError(f"its schema is not valid: {error}") from error
     batches = []
     for count, data in _blocks(file, header):
         block = io.BytesIO(data)
         rows = [fastavro.schemaless_reader(block, laid_out, None) for _ in range(count)]
         if block.tell() != len(data):
-            raise ValueError("a block holds more than its records")
+            raise ValueError("a block has bytes after its records")
         batches.append(pa.RecordBatch.from_pylist(rows, schema=plain))
     return pa.Table.from_batches(batches, schema=plain).cast(schema)
 
@@ -157,7 +157,7 @@ def _long(source: io.BytesIO) -> int:
 
     found = fastavro.schemaless_reader(source, "long", None)
     if not isinstance(found, int):
-        raise TypeError("no number where a block begins")
+        raise TypeError("a block does not begin with a number")
     return found
 
 
@@ -165,7 +165,7 @@ def _compress(codec: AvroCodec, data: bytes) -> bytes:
     if codec == "null":
         return data
     if codec == "deflate":
-        squeezer = zlib.compressobj(wbits=-15)  # Avro wants it without the zlib header
+        squeezer = zlib.compressobj(wbits=-15)  # Avro's deflate has no zlib header
         return squeezer.compress(data) + squeezer.flush()
     if codec == "snappy":
         squeezed: bytes = pa.compress(data, "snappy", asbytes=True)
@@ -192,7 +192,7 @@ def _decompress(codec: str, data: bytes) -> bytes:
 
 
 def _snappy_size(data: bytes) -> int:
-    """Snappy starts with the plain size, 7 bits a byte, low bits first."""
+    """Return the size of the plain data, with which a snappy block begins: 7 bits per byte, low bits first."""
     size = 0
     for index, byte in enumerate(data[:5]):
         size |= (byte & 0x7F) << (7 * index)

@@ -1,6 +1,6 @@
-"""Arrow schemas as Avro schemas, and back.
+"""Convert Arrow schemas to Avro schemas and back.
 
-Timestamps and dates travel as their integers: Python's own date types can't hold all of them.
+Timestamps and dates are converted as integers, as Python's types do not have all values.
 """
 
 from __future__ import annotations
@@ -52,30 +52,31 @@ AvroSchema = Any
 
 
 def avro_schema(schema: pa.Schema) -> AvroSchema:
-    """The Avro record that holds the rows of an Arrow schema. Nullable columns become unions with null.
+    """Return the Avro record of the rows of an Arrow schema. Nullable columns become unions with null.
 
     Raises:
-        ConfigurationError: if a column's type has no Avro form, or its name can't be an Avro name.
+        ConfigurationError: if Avro has no type for a column, or rejects its name.
     """
     return _record(list(schema), "record", "", "")
 
 
 def arrow_schema(record: AvroSchema) -> pa.Schema:
-    """The Arrow schema of an Avro record that `avro_schema` made.
+    """Return the Arrow schema of an Avro record from `avro_schema`.
 
     Raises:
-        CorruptError: if it holds a type that `avro_schema` never makes.
+        CorruptError: if it has a type that `avro_schema` never returns.
     """
     return pa.schema([_arrow_field(field["name"], field["type"]) for field in record["fields"]])
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema with timestamps and dates as integers, and dictionaries as their values; columns can be cast to it."""
+    """Return the schema with integers for timestamps and dates, and values for dictionaries; columns can be cast to
+    it."""
     return pa.schema([_plain_field(field) for field in schema])
 
 
 def without_logical_types(schema: AvroSchema) -> AvroSchema:
-    """The Avro schema with only the types that say how bytes are laid out."""
+    """Return the Avro schema without logical types."""
     if isinstance(schema, list):
         return [without_logical_types(branch) for branch in schema]
     if isinstance(schema, dict):
@@ -90,7 +91,7 @@ def _record(fields: list[pa.Field], name: str, namespace: str, column: str) -> A
         if not _NAME.match(field.name):
             raise ConfigurationError(
                 "a column can't be written to Avro",
-                expected="a name of letters, digits and _, not starting with a digit",
+                expected="a name of letters, digits and _, not beginning with a digit",
                 found=repr(field.name),
                 todo="rename the column in a converter, or write Parquet",
                 column=path,
@@ -167,4 +168,4 @@ def _arrow_type(found: AvroSchema) -> pa.DataType:
         return pa.list_(_arrow_field("item", found["items"]))
     if isinstance(found, dict) and found["type"] == "record":
         return pa.struct([_arrow_field(field["name"], field["type"]) for field in found["fields"]])
-    raise CorruptError("an Avro schema is not one of ours", found=str(found)[:200])
+    raise CorruptError("an Avro schema was not written by distcommit", found=str(found)[:200])

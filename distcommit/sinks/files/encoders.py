@@ -1,4 +1,4 @@
-"""How rows become the bytes of one file: Parquet, JSON lines and CSV as they come, Avro and ORC all at once."""
+"""Encoders of rows to one file: Parquet, JSON lines and CSV row group by row group, Avro and ORC in one piece."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FileFormat = Literal["parquet", "avro", "orc", "jsonl", "csv"]
 Compression = Literal["zstd", "snappy", "gzip", "none"]
 
 WHOLE: frozenset[FileFormat] = frozenset({"avro", "orc"})
-"""Formats of which a file is written at once: none of its rows before its metadata is known."""
+"""Formats whose files are written in one piece, once the metadata is known."""
 
 AVRO_CODECS: dict[Compression, AvroCodec] = {
     "zstd": "zstandard",
@@ -36,27 +36,27 @@ AVRO_CODECS: dict[Compression, AvroCodec] = {
 }
 
 TEXT_CODECS: dict[Compression, TextCodec] = {"zstd": "zstd", "gzip": "gzip"}
-"""Of JSON lines and CSV: text that is not compressed has no place for what a file says about itself."""
+"""Codecs of JSON lines and CSV. Uncompressed text has no place for a footer."""
 
-_ROW_GROUP_BYTES = 64 << 20  # as many as fit, and below twice that: only a sorted file comes in larger pieces
+_ROW_GROUP_BYTES = 64 << 20  # at most; below twice that rows are written in one group
 _GZIP_LEVEL = 6
 _UNCOMPRESSED_BELOW = 16 << 10
 _ENCODED_IN_MEMORY_BELOW = 1 << 20
 
 
 class Encoder(Protocol):
-    """The encoder of one file."""
+    """Encodes the rows of one file."""
 
     def append(self, rows: pa.Table, sink: StagedWriter) -> None:
-        """Writes rows, as a row group; not with formats that are written `WHOLE`."""
+        """Write rows as a row group. Not for formats in `WHOLE`."""
         ...
 
     def finish(self, rows: pa.Table | None, metadata: Mapping[str, str], sink: StagedWriter) -> None:
-        """Writes the last rows and the metadata; the sink then holds a whole file and stays open."""
+        """Write the last rows and the metadata. The file is then complete, and stays open."""
         ...
 
     def abandon(self) -> None:
-        """Lets go of what was begun; nothing more is written."""
+        """Release resources without writing anything."""
         ...
 
 
@@ -68,11 +68,13 @@ def encoder_of(
     bloom_filters: Container[str] = (),
     dictionaries_said: Collection[str] = (),
 ) -> Encoder:
-    """A new encoder; `options` are more of pyarrow's for Parquet, `dictionaries_said` columns of which they say whether
-    there is a dictionary, and `bloom_filters` columns of ORC that have one.
+    """Return a new encoder.
+
+    `options` are further options of pyarrow for Parquet, `dictionaries_said` the columns whose dictionary they set, and
+    `bloom_filters` the columns of ORC with a Bloom filter.
 
     Raises:
-        ConfigurationError: if the format can't hold a column.
+        ConfigurationError: if the format has no type for a column.
     """
     if file_format == "avro":
         return AvroEncoder(schema, compression)
@@ -84,14 +86,14 @@ def encoder_of(
 
 
 def _writer(target: pa.NativeFile, schema: pa.Schema, compression: str, options: Mapping[str, Any]) -> pq.ParquetWriter:
-    """Pages carry checksums: rot in a record's value is found by whoever checks them, as the audit does."""
+    """Return pyarrow's options. Pages have checksums, by which the audit finds damaged values."""
     return pq.ParquetWriter(target, schema, **{"compression": compression, "write_page_checksum": True, **options})
 
 
 @lru_cache(256)
 def _check_parquet(schema: pa.Schema) -> None:
-    """Makes sure that Parquet has all types of a schema: what pyarrow raises where it has not may look like a disk's
-    error. Raises ConfigurationError."""
+    """Check that Parquet has all types of a schema, as pyarrow's error for a missing type may look like a disk error.
+    Raises ConfigurationError."""
     if _refusal(schema):
         refusals = ((field, _refusal(pa.schema([field]))) for field in schema)
         field, found = next((each for each in refusals if each[1]), (schema.field(0), _refusal(schema)))
@@ -113,11 +115,11 @@ def _refusal(schema: pa.Schema) -> str:
 
 
 class ParquetEncoder:
-    """Row groups as they come; the metadata goes last, into the footer.
+    """Encodes row groups one by one, and the metadata last, in the footer.
 
-    A file that comes in one piece of less than 1 MiB is encoded in memory and written with one call (measured for 100
-    rows: 200 µs instead of 260). Below 16 KiB it is not compressed: setting up zstd for each column costs 300 µs, to
-    save less than a disk block or two. What its first piece shows to hold hardly one value twice has no dictionary.
+    A file with one row group of less than 1 MiB is encoded in memory and written with one call (for 100 rows: 200 µs
+    instead of 260). Below 16 KiB it is not compressed: zstd costs 300 µs for each column, and saves a disk block or
+    two. A column whose first row group has hardly any repeated value has no dictionary.
     """
 
     def __init__(
@@ -148,7 +150,7 @@ class ParquetEncoder:
                 options = {**options, "compression": "none"}
             memory = pa.BufferOutputStream()
             with _writer(memory, self._schema, self._compression, options) as writer:
-                writer.write_table(rows, row_group_size=max(1, rows.num_rows))  # some files only say what was filtered
+                writer.write_table(rows, row_group_size=max(1, rows.num_rows))  # a file may have a footer only
                 writer.add_key_value_metadata(dict(metadata))
             sink.write(memoryview(memory.getvalue()))
             return
@@ -168,17 +170,17 @@ class ParquetEncoder:
 
     def abandon(self) -> None:
         if self._stream is not None and self._writer is not None:
-            # Left to itself, pyarrow writes the Parquet footer when the writer is collected, whole-looking and late.
+            # Otherwise pyarrow writes a valid footer later, when the writer is garbage-collected.
             self._stream.cut_off = True
             with contextlib.suppress(OSError, ValueError, pa.ArrowException):
                 self._writer.close()
 
 
 class AvroEncoder:
-    """Whole files only: Avro keeps its metadata in front, and the footer's counts are known last."""
+    """Encodes whole files only: Avro's metadata is at the beginning, and the footer's counts are known at the end."""
 
     def __init__(self, schema: pa.Schema, compression: Compression) -> None:
-        avro_schema(schema)  # refuses what Avro can't hold before any row waits for it
+        avro_schema(schema)  # refuses columns before any row waits
         self._codec = AVRO_CODECS[compression]
 
     def append(self, rows: pa.Table, sink: StagedWriter) -> None:
@@ -194,7 +196,7 @@ class AvroEncoder:
 
 
 class OrcEncoder:
-    """Whole files only: pyarrow's writer keeps a stripe of each open file in memory, of up to 64 MiB."""
+    """Encodes whole files only: pyarrow's writer has a stripe of up to 64 MiB of each open file in memory."""
 
     def __init__(self, schema: pa.Schema, compression: Compression, bloom_filters: Container[str] = ()) -> None:
         orc_container.check_columns(schema)
@@ -213,7 +215,7 @@ class OrcEncoder:
 
 
 class TextEncoder:
-    """JSON lines or CSV, compressed as one; what the file says about itself stands behind it."""
+    """Encodes JSON lines or CSV, compressed as one stream, with the footer behind it."""
 
     def __init__(self, file_format: TextFormat, schema: pa.Schema, codec: TextCodec) -> None:
         check_columns(schema, file_format, nested=file_format == "jsonl")
@@ -252,7 +254,7 @@ class TextEncoder:
 
 
 class _Stream(io.RawIOBase):
-    """A staged file as pyarrow wants it. Closing it leaves the staged file open: its identity is still to be taken."""
+    """A staged file for pyarrow. Closing it leaves the staged file open, whose checksum is still needed."""
 
     def __init__(self, sink: StagedWriter) -> None:
         self._sink = sink
@@ -269,7 +271,7 @@ class _Stream(io.RawIOBase):
 
 
 class _Summed(_Stream):
-    """The same, with a checksum of what went through it."""
+    """A staged file for pyarrow with a checksum of all written bytes."""
 
     def __init__(self, sink: StagedWriter) -> None:
         super().__init__(sink)

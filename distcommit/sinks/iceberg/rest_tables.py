@@ -197,8 +197,8 @@ class RestTables(Tables):
             return True
         self._most = 1
         logger.warning(
-            "the catalog %s reported success for a request, but has skipped one of its changes: each table is changed by"
-            " a request of its own from now on",
+            "the catalog %s reported success for a request, but has skipped one of its changes: each table is changed"
+            " by a request of its own from now on",
             self._rest.uri,
         )
         if is_marked:

@@ -325,7 +325,7 @@ def test_bloom_filters_that_orc_can_not_have_are_refused_before_a_record_is_read
 
 @pytest.mark.parametrize("form", [form for form in FORMATS if form not in ("parquet", "orc")])
 def test_only_parquet_and_orc_have_settings_of_columns(form: FileFormat) -> None:
-    with pytest.raises(ValidationError, match="columns says how Parquet and ORC encode"):
+    with pytest.raises(ValidationError, match="columns goes with format: parquet and orc only"):
         sink_of(format=form, columns={"n": {"bloom_filter": True}})
 
 
