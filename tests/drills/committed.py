@@ -85,7 +85,7 @@ def rows_that_were_moved_away(folder: Path, kind: str) -> Drilled:
 def messages_that_were_committed(folder: Path, kind: str) -> Drilled:
     with _sealed(kind, folder) as situation:
         _commit_and_die(situation)
-        return _refused_and_released(situation, "Kafka can't take back what is committed", "accept")
+        return _refused_and_released(situation, "Kafka can't take back a commit", "accept")
 
 
 def _compacted(folder: Path, kind: str, says: str) -> Drilled:

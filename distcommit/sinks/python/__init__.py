@@ -1,6 +1,6 @@
-"""A sink of the user's own: a class that the executors can import.
+"""A custom sink: a class that driver and executors can import.
 
-Must not answer for the class: all that the interface has is handed on. Start reading at `sink`.
+Must not decide for the class: every method of the interface is delegated. Start reading at `sink`.
 """
 
 SETTINGS = "sink:PythonSink"

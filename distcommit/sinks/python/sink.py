@@ -1,4 +1,4 @@
-"""A sink of the user's own: a class that the executors can import."""
+"""A custom sink: a class that driver and executors can import."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class PythonSink(BaseModel, SinkSettings):
 
     Attributes:
         type: `python`.
-        class_name: the class, as `package.module:Class`, which the driver and each executor can import.
-        options: its keyword arguments.
+        class_name: the class as `package.module:Class`, which the driver and each executor must be able to import.
+        options: keyword arguments of the class.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", ignored_types=(cached_property,))
@@ -53,8 +53,8 @@ class PythonSink(BaseModel, SinkSettings):
         """The sink itself.
 
         Raises:
-            ConfigurationError: if the class can't be imported or made, is no `Sink`, has no name, or does not say how
-                it groups datasets.
+            ConfigurationError: if the class can't be imported or instantiated, is not a `Sink`, has no name, or has
+                only one of `commit_group` and `grouped_by`.
         """
         made = make_named(Sink, "sink", self.class_name, with_secret_files_in(self.options))  # type: ignore[type-abstract]
         name = getattr(made, "name", None)
@@ -174,8 +174,8 @@ def _check_grouping(made: Sink, class_name: str) -> None:
     if isinstance(rule, str) and rule and names_groups == (rule != BY_DATASET):
         return
     raise ConfigurationError(
-        "the sink's class does not say how it groups datasets",
+        "the sink's class must have both or none of commit_group and grouped_by",
         class_name=class_name,
-        expected="`commit_group` and `grouped_by`, the rule in words, which the store records; or neither",
+        expected="`commit_group`, and `grouped_by` with the rule in words, which the store records; or neither",
         found=f"grouped_by {plain_text(repr(rule), 60)}, {'a' if names_groups else 'no'} commit_group of its own",
     )
