@@ -1,6 +1,6 @@
 """Names of columns that a target can have. Other names are refused before any record is written.
 
-Most readers of files and tables do not tell names apart by their case. Spark refuses a file with the columns `id` and
+Most readers of files and tables ignore the case of names. Spark refuses a file with the columns `id` and
 `ID`, and with such fields in a struct. So no sink writes two names that are the same but for their case.
 """
 
@@ -100,7 +100,7 @@ class ColumnNames:
         check_distinct(names, self.database)
 
     def _problem(self, name: str) -> str:
-        """Return what is wrong with a name by itself; empty if nothing is."""
+        """Return the problem of a single name; empty if there is none."""
         if not name:
             return "an empty name"
         if "\0" in name:
@@ -115,4 +115,4 @@ class ColumnNames:
             return f"the character {taken!r}"
         if not self.ends_in_spaces and name.endswith(" "):
             return "a space at its end"
-        return "a name that the database has for itself" if name.lower() in self.reserved else ""
+        return "a name that the database reserves" if name.lower() in self.reserved else ""

@@ -144,7 +144,7 @@ def _read_said(file: pa.NativeFile) -> tuple[Said, int, int] | None:
 
 
 def _frames_of(rest: bytes) -> Frames:
-    """By what stands in a postscript behind the footer's length."""
+    """Return the frames for a postscript, by its bytes behind the footer's length."""
     return ORC_NOT_COMPRESSED if rest.startswith(_NOT_COMPRESSED) else ORC
 
 

@@ -63,7 +63,7 @@ class AccessSettings(BaseModel, frozen=True, extra="forbid"):
 
     @classmethod
     def of(cls, access: FileAccess) -> AccessSettings:
-        """What a file system is told, as settings."""
+        """The permissions of files as settings."""
         return cls(mode=None if access.mode is None else f"0{access.mode:03o}", owner=access.owner, group=access.group)
 
     def as_bits(self) -> FileAccess:

@@ -44,9 +44,15 @@ _SHOWN = 100
 
 @dataclass(frozen=True, slots=True)
 class KafkaTarget:
-    """The cluster, the settings of clients, and the ledger topic, which has a partition for each transactional id.
+    """The cluster, the settings of clients, and the ledger topic.
 
-    `client` is passed to librdkafka. Its values are masked in all messages.
+    Attributes:
+        brokers: `host:port` of some brokers, separated by commas.
+        client: settings of librdkafka; their values are masked in all messages.
+        ledger: name of the ledger topic.
+        lanes: number of transactional ids, and of partitions of the ledger topic.
+        transaction_timeout_s: time limit of a transaction, in seconds.
+        request_timeout_s: time limit of a request, in seconds.
     """
 
     brokers: str
@@ -57,8 +63,7 @@ class KafkaTarget:
     request_timeout_s: float
 
     def admin(self) -> AdminClient:
-        """Open a client for topics and offsets, which is closed when the block ends. Raises ConfigurationError if
-        librdkafka refuses the settings."""
+        """Return a client for topics and offsets. Raises ConfigurationError if librdkafka refuses the settings."""
         return AdminClient(self._conf())
 
     def producer(self, transactional_id: str) -> CatchableProducer:
