@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import secrets
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
@@ -22,6 +24,7 @@ from distcommit.sinks.databases.table_sink import TableSink, tag_of
 
 LEDGER_COLUMNS = "dataset, branch, epoch, base, revoked, commit_id, covered"
 """Columns of a ledger, in the order of `as_row`."""
+_MARK = re.compile(r"distcommit:([0-9a-f]{15})")
 
 
 class Table(Protocol):
@@ -272,3 +275,18 @@ def missing_columns(schema: pa.Schema, there: Mapping[str, Any], shown: str, *, 
             " dataset with retry"
         )
     return missing
+
+
+def new_mark() -> str:
+    """Return a text for the definition of a created table, which no other table has.
+
+    It is the table's identity in databases that have none. A table that another client has recreated has no mark, or
+    another one. Altering a table does not change the mark.
+    """
+    return f"distcommit:{secrets.randbits(60):015x}"
+
+
+def identity_in(definition: str) -> int:
+    """Return the 60-bit number of the mark in a table's definition or comment; 0 without a mark."""
+    mark = _MARK.search(definition)
+    return int(mark[1], 16) if mark else 0

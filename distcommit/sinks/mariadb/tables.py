@@ -17,8 +17,14 @@ from pymysql.err import MySQLError
 
 from distcommit.sinks.databases.newest_row import Newer
 from distcommit.sinks.databases.table_committer import RefusedError
-from distcommit.sinks.databases.table_loading import check_keys, missing_columns, tagged, with_tags
-from distcommit.sinks.databases.table_marks import identity_in, new_mark
+from distcommit.sinks.databases.table_loading import (
+    check_keys,
+    identity_in,
+    missing_columns,
+    new_mark,
+    tagged,
+    with_tags,
+)
 from distcommit.sinks.mariadb.columns import Column, check_fits, column_of, column_type, values, wider_type
 from distcommit.sinks.mariadb.connection import NO_SUCH_TABLE, code_of, execute
 

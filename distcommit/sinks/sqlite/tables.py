@@ -10,8 +10,15 @@ import pyarrow as pa
 
 from distcommit.sinks.databases.newest_row import Newer
 from distcommit.sinks.databases.table_committer import RefusedError
-from distcommit.sinks.databases.table_loading import check_keys, left_out, missing_columns, tagged, with_tags
-from distcommit.sinks.databases.table_marks import identity_in, new_mark
+from distcommit.sinks.databases.table_loading import (
+    check_keys,
+    identity_in,
+    left_out,
+    missing_columns,
+    new_mark,
+    tagged,
+    with_tags,
+)
 from distcommit.sinks.sqlite.columns import Column, check_fits, column_type, values
 
 
