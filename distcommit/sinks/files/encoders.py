@@ -15,11 +15,14 @@ from xxhash import xxh3_64
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.ports import StagedWriter
-from distcommit.sinks.files import avro_container, orc_container, text_files
 from distcommit.sinks.files.avro_container import AvroCodec
+from distcommit.sinks.files.avro_container import write_table as write_avro
 from distcommit.sinks.files.avro_schema import avro_schema
 from distcommit.sinks.files.dictionaries import leaves, of_little_use
-from distcommit.sinks.files.text_files import TextCodec, TextFormat
+from distcommit.sinks.files.orc_container import check_columns as check_orc_columns
+from distcommit.sinks.files.orc_container import write_table as orc_bytes
+from distcommit.sinks.files.text_files import TextCodec, TextFormat, text_of
+from distcommit.sinks.files.text_files import tail as text_tail
 from distcommit.sinks.files.text_values import check_columns
 
 FileFormat = Literal["parquet", "avro", "orc", "jsonl", "csv"]
@@ -189,7 +192,7 @@ class AvroEncoder:
     def finish(self, rows: pa.Table | None, metadata: Mapping[str, str], sink: StagedWriter) -> None:
         if rows is None:
             raise ValueError("no rows were written to this file")
-        avro_container.write_table(rows, self._codec, metadata, sink.write)
+        write_avro(rows, self._codec, metadata, sink.write)
 
     def abandon(self) -> None:
         return
@@ -199,7 +202,7 @@ class OrcEncoder:
     """Encodes whole files only: pyarrow's writer has a stripe of up to 64 MiB of each open file in memory."""
 
     def __init__(self, schema: pa.Schema, compression: Compression, bloom_filters: Container[str] = ()) -> None:
-        orc_container.check_columns(schema)
+        check_orc_columns(schema)
         self._compression, self._bloom_filters = compression, bloom_filters
 
     def append(self, rows: pa.Table, sink: StagedWriter) -> None:
@@ -208,7 +211,7 @@ class OrcEncoder:
     def finish(self, rows: pa.Table | None, metadata: Mapping[str, str], sink: StagedWriter) -> None:
         if rows is None:
             raise ValueError("no rows were written to this file")
-        sink.write(orc_container.write_table(rows, self._compression, metadata, self._bloom_filters))
+        sink.write(orc_bytes(rows, self._compression, metadata, self._bloom_filters))
 
     def abandon(self) -> None:
         return
@@ -226,7 +229,7 @@ class TextEncoder:
     def append(self, rows: pa.Table, sink: StagedWriter) -> None:
         first = self._packed is None
         packed = self._begin(sink)
-        packed.write(text_files.text_of(rows, self._format, first=first))
+        packed.write(text_of(rows, self._format, first=first))
         packed.flush()  # so that the file's size is known
 
     def finish(self, rows: pa.Table | None, metadata: Mapping[str, str], sink: StagedWriter) -> None:
@@ -235,7 +238,7 @@ class TextEncoder:
         if self._packed is None or self._stream is None:
             raise ValueError("no rows were written to this file")
         self._packed.close()
-        sink.write(text_files.tail(self._codec, self._schema, metadata, self._stream.sum.hexdigest()))
+        sink.write(text_tail(self._codec, self._schema, metadata, self._stream.sum.hexdigest()))
 
     def abandon(self) -> None:
         if self._packed is not None and self._stream is not None:

@@ -24,8 +24,14 @@ from distcommit.core.errors import CorruptError, UnknownVersionError
 from distcommit.core.ports import FileSystem
 from distcommit.core.work import MAIN_BRANCH
 from distcommit.decoding import from_json
-from distcommit.sinks.files import avro_container, orc_container, text_files
+from distcommit.sinks.files.avro_container import read_header as read_avro_header
+from distcommit.sinks.files.avro_container import read_table as read_avro
 from distcommit.sinks.files.encoders import FileFormat
+from distcommit.sinks.files.orc_container import read_metadata as orc_metadata
+from distcommit.sinks.files.orc_container import read_table as read_orc
+from distcommit.sinks.files.text_files import CODECS
+from distcommit.sinks.files.text_files import read_metadata as text_metadata
+from distcommit.sinks.files.text_files import read_table as read_text
 
 METADATA_KEY = "distcommit"
 FOOTER_VERSION = 1
@@ -187,12 +193,12 @@ def read_records(fs: FileSystem, path: str) -> pa.Table:
         raise ValueError(f"{path!r} must have the ending of a published file")
     with _corrupt_if_unreadable(path), _open(fs, path) as file:
         if form == "avro":
-            return avro_container.read_table(file)
+            return read_avro(file)
         if form == "orc":
-            return orc_container.read_table(file)
+            return read_orc(file)
         if form == "parquet":
             return _read_parquet(file)
-        return text_files.read_table(file, text_files.CODECS[posixpath.splitext(path)[1]], form)
+        return read_text(file, CODECS[posixpath.splitext(path)[1]], form)
 
 
 def read_batches(
@@ -252,19 +258,19 @@ def _parquet(opened: pa.NativeFile, wanted: Wanted | None) -> tuple[pq.ParquetFi
 def _form_of(path: str) -> FileFormat | None:
     """Return the format of a name's ending; None if no format has it."""
     name, extension = posixpath.splitext(path)
-    if extension in text_files.CODECS:
+    if extension in CODECS:
         return _TEXTS.get(posixpath.splitext(name)[1])
     return _WHOLE.get(extension)
 
 
 def _metadata_of(file: pa.NativeFile, form: FileFormat, path: str) -> Mapping[bytes, bytes]:
     if form == "avro":
-        return avro_container.read_header(file).metadata
+        return read_avro_header(file).metadata
     if form == "orc":
-        return orc_container.read_metadata(file)
+        return orc_metadata(file)
     if form == "parquet":
         return pq.read_metadata(file).metadata or {}
-    return text_files.read_metadata(file, text_files.CODECS[posixpath.splitext(path)[1]])
+    return text_metadata(file, CODECS[posixpath.splitext(path)[1]])
 
 
 def _read_parquet(file: pa.NativeFile) -> pa.Table:
