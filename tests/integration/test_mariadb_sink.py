@@ -92,9 +92,9 @@ def of(value: Any, kind: pa.DataType | None = None) -> pa.RecordBatch:
 BAD_ROWS: list[tuple[str, pa.RecordBatch, str]] = [
     ("n bigint UNIQUE", numbers(7, 7), "Duplicate entry"),
     ("N bigint", numbers(7), "has the column 'N', and the records have 'n'"),
-    ("n bigint NOT NULL", numbers(1, None), "null, of which the server may make a value"),
-    ("n timestamp NOT NULL", of(None, pa.timestamp("us", "UTC")), "null, of which the server may make a value"),
-    ("n bigint AUTO_INCREMENT PRIMARY KEY", numbers(1, None), "null, of which the server may make a value"),
+    ("n bigint NOT NULL", numbers(1, None), "null, which the server may replace by a default"),
+    ("n timestamp NOT NULL", of(None, pa.timestamp("us", "UTC")), "null, which the server may replace by a default"),
+    ("n bigint AUTO_INCREMENT PRIMARY KEY", numbers(1, None), "null, which the server may replace by a default"),
     ("n bigint CHECK (n < 2)", numbers(1, 2), "CONSTRAINT"),
     ("n bigint, FOREIGN KEY (n) REFERENCES others (n)", numbers(1), "foreign key constraint fails"),
     ("n bigint, m bigint NOT NULL", numbers(1), "doesn't have a default value"),
