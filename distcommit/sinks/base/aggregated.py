@@ -31,8 +31,8 @@ class AggregatedCommitter(SinkCommitter, Generic[Aggregated]):
             together.setdefault(self.committed_with(request), []).append(index)
         outcomes: dict[int, CommitOutcome] = {}
         for indices in together.values():
-            found = self._by_halves([requests[index] for index in indices])
-            outcomes.update(zip(indices, found, strict=True))
+            answers = self._by_halves([requests[index] for index in indices])
+            outcomes.update(zip(indices, answers, strict=True))
         return [outcomes[index] for index in range(len(requests))]
 
     def commit_whole(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:

@@ -37,10 +37,10 @@ def needing_client(sink: str) -> Iterator[None]:
         ) from error
 
 
-def committing_by(connection: Connected, made: Callable[[Connected], Committer]) -> Committer:
+def committing_by(connection: Connected, create: Callable[[Connected], Committer]) -> Committer:
     """Return a committer with a connection, which is closed if the committer can't be created."""
     try:
-        return made(connection)
+        return create(connection)
     except BaseException:
         connection.close()
         raise

@@ -67,7 +67,7 @@ class Covering:
 
     def covered(self) -> dict[str, Any]:
         """Return everything as plain data for a commit info, which `covered_in` reads."""
-        found = Covered(
+        coverage = Covered(
             incarnation=self._origin.incarnation,
             branches=tuple(self._origin.branches),
             offsets=_text(self._offsets),
@@ -76,7 +76,7 @@ class Covering:
             rows=self._rows,
             makes_several=self._origin.makes_several,
         )
-        plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(found))  # with lists, not tuples
+        plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(coverage))  # with lists, not tuples
         return plain
 
 
@@ -90,18 +90,18 @@ def added(*parts: Covered) -> tuple[Covered, ...]:
 
     Offsets that two parts of one entry have are counted in `twice`.
     """
-    found: dict[_Kind, Covered] = {}
+    sums: dict[_Kind, Covered] = {}
     for part in parts:
-        there = found.pop(_kind(part), None)
-        found[_kind(part)] = part if there is None else _both(there, part)
-    return tuple(found.values())
+        earlier = sums.pop(_kind(part), None)
+        sums[_kind(part)] = part if earlier is None else _both(earlier, part)
+    return tuple(sums.values())
 
 
 def without(whole: Iterable[Covered], taken_back: Iterable[Covered]) -> tuple[Covered, ...]:
     """Return the entries without the parts that were taken back; empty entries are left out."""
-    less = {_kind(part): part for part in taken_back}
-    left = (_less(part, less[_kind(part)]) if _kind(part) in less else part for part in whole)
-    return tuple(part for part in left if part.rows or part.offsets or part.filtered)
+    removed = {_kind(part): part for part in taken_back}
+    remaining = (_less(part, removed[_kind(part)]) if _kind(part) in removed else part for part in whole)
+    return tuple(part for part in remaining if part.rows or part.offsets or part.filtered)
 
 
 _Kind = tuple[str, tuple[str, ...], bool]

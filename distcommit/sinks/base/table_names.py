@@ -52,8 +52,10 @@ def table_name(
     name = template.replace(DATASET, urn)
     raw = name.encode()
     last = "\uffff" if basic_characters else "\U0010ffff"
-    kept = name.isprintable() and max(name) <= last and not name.endswith(" ") and (any_case or name == name.lower())
-    if kept and len(raw) <= most_bytes and name not in taken and not _SHORTENED.search(name):
+    is_valid = (
+        name.isprintable() and max(name) <= last and not name.endswith(" ") and (any_case or name == name.lower())
+    )
+    if is_valid and len(raw) <= most_bytes and name not in taken and not _SHORTENED.search(name):
         return name
     plain = "".join(
         each if each.isprintable() and each <= last else "_" for each in (name if any_case else name.lower())

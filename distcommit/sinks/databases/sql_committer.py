@@ -94,8 +94,8 @@ class SqlCommitter(LoadingCommitter):
 
     def identity(self) -> str:
         asked = f"SELECT commit_id FROM {{ledger}} WHERE {self.row_condition}"
-        found = self.execute(asked, self.row_values("", ("", ""))).fetchone()
-        return "" if found is None else str(found[0])
+        row = self.execute(asked, self.row_values("", ("", ""))).fetchone()
+        return "" if row is None else str(row[0])
 
     def take_rows(self, found: Iterable[Sequence[Any]]) -> dict[Key, LedgerRow]:
         """Return locked rows, and remember the tables that they are of.
@@ -135,8 +135,8 @@ class SqlCommitter(LoadingCommitter):
         return map(as_row, self.execute(asked, (self._context.store_id,)).fetchall())
 
     def was_there(self, target: str) -> bool:
-        known = f"target = %s AND epoch > 0 AND {self.forgotten} IS NOT NULL"
-        (rows,) = self.execute(f"SELECT count(*) FROM {{ledger}} WHERE {known}", (target,)).fetchone()
+        condition = f"target = %s AND epoch > 0 AND {self.forgotten} IS NOT NULL"
+        (rows,) = self.execute(f"SELECT count(*) FROM {{ledger}} WHERE {condition}", (target,)).fetchone()
         return bool(rows)
 
     def visible_rows(self, dataset_urn: str, branch: str) -> int | None:

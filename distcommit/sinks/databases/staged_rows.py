@@ -96,16 +96,16 @@ class StagedRows(SinkWriter):
     def _flush(self) -> None:
         if not self._waiting:
             return
-        made = pa.BufferOutputStream()
+        buffer = pa.BufferOutputStream()
         options = pa.ipc.IpcWriteOptions(compression="lz4")
         for schema, batches in groupby(self._waiting, lambda batch: batch.schema):
-            with pa.ipc.new_stream(made, schema, options=options) as stream:
+            with pa.ipc.new_stream(buffer, schema, options=options) as stream:
                 for batch in batches:
                     stream.write_batch(batch)
         name = rows_name(len(self._files))
         file = self._area.fs.create(f"{self._area.folder}/{name}")
         try:
-            file.write(memoryview(made.getvalue()))
+            file.write(memoryview(buffer.getvalue()))
         finally:
             file.close_file(sync=False)
         self._files.append([f"{self._area.prefix}/{name}", file.checksum])

@@ -156,14 +156,14 @@ class LoadingCommitter(TableCommitter):
         urn, epoch, tags = request.dataset_urn, request.epoch, self._tags(request)
         name = self._settings.table_of(urn)
         table = self.find(name, tags)
-        found = 0 if table is None else table.delete(tags)
-        if found != expected:
+        deleted = 0 if table is None else table.delete(tags)
+        if deleted != expected:
             raise ConflictError(
                 "the rows that were committed are not all there any more",
                 dataset=urn,
                 epoch=epoch,
                 expected=f"{expected} rows with its tags in table {name}",
-                found=str(found),
+                found=str(deleted),
                 todo="release the dataset with accept",
             )
 
@@ -177,12 +177,12 @@ class LoadingCommitter(TableCommitter):
         name, tags = self._settings.table_of(request.dataset_urn), self._tags(request)
         table, shown = self.find(name, tags), self.shown(name)
         _, identity = self._targets.get(key, (None, None))
-        known = row is not None and row.epoch > 0 and identity is not None
-        if table is None and self._settings.create and not known and not self._is_shared_and_was_there(shown):
+        is_known = row is not None and row.epoch > 0 and identity is not None
+        if table is None and self._settings.create and not is_known and not self._is_shared_and_was_there(shown):
             return self.make(name, rows, tags, key)
-        if table is None or (known and table.identity != identity):
+        if table is None or (is_known and table.identity != identity):
             found = "there is none" if table is None else "it was dropped and made again"
-            why = f"the ledger says that it was there: {found} now" if known or self._settings.create else found
+            why = f"the ledger says that it was there: {found} now" if is_known or self._settings.create else found
             raise RefusedError(
                 f"table {shown}: {why}. Nothing was written. Restore it with its rows, or create it; set"
                 f" {self.forgotten} to null in {LEDGER} if a new table is to count as the same. Then release the"
@@ -258,13 +258,13 @@ def missing_columns(schema: pa.Schema, there: Mapping[str, Any], shown: str, *, 
         RefusedError: if they may not be added; or if a name differs from one of the table's only by case.
     """
     missing = [each for each in schema if each.name not in there]
-    known = {name.lower(): name for name in there}
-    same = [each.name for each in missing if each.name.lower() in known]
+    by_lower_name = {name.lower(): name for name in there}
+    same = [each.name for each in missing if each.name.lower() in by_lower_name]
     if same:
         raise RefusedError(
-            f"table {shown} has the column {known[same[0].lower()]!r}, and the records have {same[0]!r}: give them the"
-            " table's name with the converter `rename`, and abandon the dataset; or rename the table's, then release"
-            " the dataset with retry"
+            f"table {shown} has the column {by_lower_name[same[0].lower()]!r}, and the records have {same[0]!r}: rename"
+            " theirs with the converter `rename`, and abandon the dataset; or rename the table's, then release the"
+            " dataset with retry"
         )
     if missing and not add_columns:
         names = ", ".join(repr(each.name) for each in missing)

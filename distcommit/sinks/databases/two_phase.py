@@ -128,11 +128,11 @@ class TwoPhaseCommitter(SqlCommitter):
 
     def proofs_before(self, epoch: int) -> dict[str, tuple[Key, int]]:
         """Return this store's proofs of older epochs, each with its dataset and branch, and its epoch."""
-        found = self.execute(
+        rows = self.execute(
             "SELECT id, dataset, branch, epoch FROM {proofs} WHERE store = %s AND what = 'proof' AND epoch < %s",
             (self._context.store_id, epoch),
         )
-        return {proof: ((dataset, branch), of) for proof, dataset, branch, of in found.fetchall()}
+        return {proof: ((dataset, branch), of) for proof, dataset, branch, of in rows.fetchall()}
 
     def forget(self, proofs: Collection[str]) -> None:
         """Delete these proofs."""
@@ -141,8 +141,8 @@ class TwoPhaseCommitter(SqlCommitter):
 
     def newest(self) -> int:
         """Return the newest epoch whose writers have begun, as of now."""
-        found = self.execute("SELECT epoch FROM {proofs} WHERE id = %s", (self._context.store_id,)).fetchone()
-        return int(found[0]) if found else 0
+        row = self.execute("SELECT epoch FROM {proofs} WHERE id = %s", (self._context.store_id,)).fetchone()
+        return int(row[0]) if row else 0
 
     # -- called by writers
 
@@ -191,8 +191,8 @@ class TwoPhaseCommitter(SqlCommitter):
                 found=f"{type(error).__name__}: {error}",
                 todo="nothing now: a later attempt prepares them; if the error stays, repair the database",
             ) from error
-        kept = {name: staged[name] for name in ("rows", "covered", "ledger")}
-        return {"attempt": attempt.attempt, "table": table, **kept}
+        copied = {name: staged[name] for name in ("rows", "covered", "ledger")}
+        return {"attempt": attempt.attempt, "table": table, **copied}
 
     def ready(self, request: CommitRequest, rows: pa.Schema) -> int:
         """Create a missing table, and return its identity.
@@ -205,9 +205,9 @@ class TwoPhaseCommitter(SqlCommitter):
         """
         key = (request.dataset_urn, request.branch)
         with self.transaction():
-            found = self.locked([key])
-            table = self._table(request, found.get(key), rows)
-            self.unlocked([key] if key not in found else [])
+            rows_by_key = self.locked([key])
+            table = self._table(request, rows_by_key.get(key), rows)
+            self.unlocked([key] if key not in rows_by_key else [])
         return table.identity
 
     def _ready(self, request: CommitRequest, rows: pa.Schema) -> int:
@@ -315,9 +315,9 @@ class TwoPhaseCommitter(SqlCommitter):
                 with one_by_one.to(name.text):
                     self.settle(name, commit=False)
                     held.remove(name)
-        kept = {name.attempt for name in held}
+        unsettled = {name.attempt for name in held}
         with self.transaction():
-            self.bar({self._proof(each.attempt): each.epoch for each in lost if each.attempt not in kept})
+            self.bar({self._proof(each.attempt): each.epoch for each in lost if each.attempt not in unsettled})
         one_by_one.tell()
 
     # -- a request's transactions

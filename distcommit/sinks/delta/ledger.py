@@ -81,14 +81,14 @@ class TableLedgers:
         number = table.transaction_version(self._files.name)
         if number is None:
             return Ledger({})
-        name, found = ledger_text_name(number), table_id(table)
+        name, identity = ledger_text_name(number), table_id(table)
         data = self._files.get(name)
         if _number_of(data) != number:
             raise self._files.corrupt(f"other bytes in {name}")
         file = from_json(data, _File)
-        if (file.version, file.table, file.store) != (_VERSION, found, self._store):
+        if (file.version, file.table, file.store) != (_VERSION, identity, self._store):
             raise self._files.corrupt(f"{name} of the table {file.table} and the store {file.store}")
-        ledger = self._files.read(file.text, found)
+        ledger = self._files.read(file.text, identity)
         return Ledger(ledger.rows, (name, *ledger.files))
 
     def changed(self, ledger: Ledger, rows: Iterable[LedgerRow], table: DeltaTable) -> LedgerChange:

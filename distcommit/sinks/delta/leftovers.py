@@ -21,10 +21,10 @@ from distcommit.sinks.table_formats.data_files import left_by, warn_of_gone_tabl
 
 def leftovers(context: CommitterContext, sink: str, lost: Sequence[LostAttempt]) -> dict[str, set[str]]:
     """Return the paths of a sink's data files of these attempts, by the table's name."""
-    found: dict[str, set[str]] = {}
+    by_table: dict[str, set[str]] = {}
     for path in (path for each in lost for path in left_by(context, sink, each)):
-        found.setdefault(path.partition("/")[0], set()).add(path)
-    return found
+        by_table.setdefault(path.partition("/")[0], set()).add(path)
+    return by_table
 
 
 def existing(location: Location, paths: AbstractSet[str]) -> set[str]:
@@ -46,7 +46,7 @@ def kept(table: DeltaTable | None, name: str, paths: AbstractSet[str]) -> set[st
         return {*paths}
     removed = table.vacuum(0, dry_run=True, enforce_retention_duration=False)
     named = {os.path.basename(path) for path in (*table.file_uris(), *removed)}
-    found = {path for path in paths if name_in_table(path) in named}
-    if found:
-        warn_of_kept(name, found)
-    return found
+    needed = {path for path in paths if name_in_table(path) in named}
+    if needed:
+        warn_of_kept(name, needed)
+    return needed

@@ -90,7 +90,7 @@ def plain_type(kind: pa.DataType) -> pa.DataType | None:
         return None if key is None or item is None else pa.map_(key, item)
     if types.is_struct(kind):
         inner = [(field.name, plain_type(field.type)) for field in kind]
-        return None if not inner or any(found is None for _, found in inner) else pa.struct(inner)
+        return None if not inner or any(inner_type is None for _, inner_type in inner) else pa.struct(inner)
     return None
 
 

@@ -27,10 +27,10 @@ class DeltaSettings(DataFileTables):
     @field_validator("location")
     @classmethod
     def _check_location(cls, value: str) -> str:
-        found = (value if value.startswith("s3://") else local_path(value)).rstrip("/")
-        if not found or not urlsplit(found).path.strip("/"):
+        location = (value if value.startswith("s3://") else local_path(value)).rstrip("/")
+        if not location or not urlsplit(location).path.strip("/"):
             raise ValueError(f"must be an absolute path, file:///... or s3://BUCKET/prefix, but is {value!r}")
-        return found
+        return location
 
     @field_validator("table")
     @classmethod

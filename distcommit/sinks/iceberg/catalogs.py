@@ -167,11 +167,11 @@ class Tables(ABC):
                 raise
 
 
-def readable(found: Table | Exception) -> Table:
+def readable(read: Table | Exception) -> Table:
     """Return the table that was read, or raise the error that was returned instead."""
-    if isinstance(found, Exception):
-        raise found
-    return found
+    if isinstance(read, Exception):
+        raise read
+    return read
 
 
 class KnownTables:
@@ -197,8 +197,8 @@ class KnownTables:
             if name in self._missing:
                 self._missing.remove(name)
                 return None
-        found = self.read([name]).get(name)
-        return readable(found) if found is not None else None
+        table = self.read([name]).get(name)
+        return readable(table) if table is not None else None
 
     def read(self, names: Sequence[Identifier]) -> dict[Identifier, Table | Exception]:
         """Return those of the tables that exist, with the error instead of a table that can't be read while others

@@ -179,10 +179,10 @@ class IcebergCommitter(DataFileCommitter[Identifier, Table]):
                 found="other files in their place: the table was compacted, or rows were deleted",
                 todo="release the dataset with accept",
             )
-        (made,) = self._tables.commit([change], lambda: sync_locations(self._context.fs, folders_of(table)))
-        if made:
+        (is_applied,) = self._tables.commit([change], lambda: sync_locations(self._context.fs, folders_of(table)))
+        if is_applied:
             self._ledgers.delete(changed.superseded)
-        return made
+        return is_applied
 
     # -- committing
 
@@ -195,13 +195,13 @@ class IcebergCommitter(DataFileCommitter[Identifier, Table]):
         going = [(batch, change) for batch, change in zip(batches, changes, strict=True) if change is not None]
         if not going:
             return
-        made = self._tables.commit(
+        applied = self._tables.commit(
             [change for _, change in going],
             lambda: sync_locations(
                 self._context.fs, (folder for _, change in going for folder in folders_of(change.table))
             ),
         )
-        for (batch, _), ok in zip(going, made, strict=True):
+        for (batch, _), ok in zip(going, applied, strict=True):
             if ok:
                 batch.answers |= dict.fromkeys(batch.taken, Committed())
                 assert batch.ledger is not None

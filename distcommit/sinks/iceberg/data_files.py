@@ -64,7 +64,7 @@ def data_file(info: dict[str, Any], spec: PartitionSpec, schema: Schema) -> Data
     ]
     decoded = from_msgpack(info["statistics"], dict[str, dict[int, Any]])
     statistics: dict[str, Any] = dict(decoded)
-    made = DataFile.from_args(
+    file = DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=info["path"],
         file_format=FileFormat.PARQUET,
@@ -77,8 +77,8 @@ def data_file(info: dict[str, Any], spec: PartitionSpec, schema: Schema) -> Data
         equality_ids=None,
         **statistics,
     )
-    made.spec_id = spec.spec_id
-    return made
+    file.spec_id = spec.spec_id
+    return file
 
 
 def _types(spec: PartitionSpec, schema: Schema) -> list[PrimitiveType]:

@@ -45,13 +45,13 @@ def note_of(table: Table) -> tuple[str, str]:
 
 def leftovers(context: CommitterContext, sink: str, lost: Sequence[LostAttempt]) -> Leftovers:
     """Return the data files of a sink's aborted attempts."""
-    found: Leftovers = {}
+    by_table: Leftovers = {}
     for each in lost:
         tables = {file["path"]: tuple(info["table"]) for info in each.infos for file in info["files"]}
         for path, more in left_by(context, sink, each).items():
             name, number = (tuple(more[0].split(".")), int(more[1])) if more else (tables[path], 0)
-            found.setdefault(name, {})[path] = number
-    return found
+            by_table.setdefault(name, {})[path] = number
+    return by_table
 
 
 def existing(tables: Tables, files: Mapping[str, int]) -> dict[str, int]:
@@ -76,16 +76,16 @@ def kept(tables: Sequence[Table], files: Mapping[str, int], parallel_calls: int)
     if files and not tables:
         warn_of_gone_table(files)
         return {*files}
-    found: set[str] = set()
+    needed: set[str] = set()
     for table in tables if files else ():
         manifests = [(table.io, manifest) for manifest in _manifests(table, min(files.values()))]
         if in_table := files.keys() & set().union(*in_flight(parallel_calls, _paths_of, manifests)):
             warn_of_kept(".".join(table.name()), in_table)
-            found |= in_table
+            needed |= in_table
     places = _data_places(tables)
     if foreign := {path for path in files if files and tables and not _place_of(path, places)}:
         logger.warning("data files outside of their table are not deleted: %s", ", ".join(sorted(foreign)[:3]))
-    return found | foreign
+    return needed | foreign
 
 
 def live(table: Table, files: AbstractSet[str], parallel_calls: int) -> set[str]:

@@ -60,14 +60,14 @@ def make_ready(sink: IcebergSettings, names: Sequence[Identifier], schema: pa.Sc
         Exception: the outcome is unknown.
     """
     wanted, tables = wanted_struct(schema), opened(sink.catalog)
-    found = known.read(names)
-    if sink.create and (missing := [name for name in names if name not in found]):
-        made = tables.create([_new(sink, name, wanted) for name in missing])
-        for name, table in made.items():
+    tables_by_name = known.read(names)
+    if sink.create and (missing := [name for name in names if name not in tables_by_name]):
+        created = tables.create([_new(sink, name, wanted) for name in missing])
+        for name, table in created.items():
             if isinstance(table, Table):
                 known.put(name, table)
     narrow: list[Change] = []
-    for table in found.values() if sink.evolve != "none" else ():
+    for table in tables_by_name.values() if sink.evolve != "none" else ():
         if isinstance(table, Table) and (problems := list(lacking(table.schema().as_struct(), wanted))):
             with suppress(ConfigurationError):
                 narrow.append(_widened(sink, table, schema, problems))
@@ -84,10 +84,10 @@ def _made(sink: IcebergSettings, tables: Tables, name: Identifier, wanted: Struc
         raise ConfigurationError(
             "the table does not exist", table=".".join(name), todo="create it, or set sink.create to true"
         )
-    made = tables.create([_new(sink, name, wanted)]).get(name)
-    if isinstance(made, Exception):
-        raise made
-    return made
+    table = tables.create([_new(sink, name, wanted)]).get(name)
+    if isinstance(table, Exception):
+        raise table
+    return table
 
 
 def _new(sink: IcebergSettings, name: Identifier, wanted: StructType) -> NewTable:
@@ -133,9 +133,9 @@ def _partition_spec(sink: IcebergSettings, schema: Schema) -> PartitionSpec:
     fields = []
     for number, term in enumerate(sink.partition_by):
         column, transform = term_of(term)
-        made = parse_transform(transform)
+        parsed = parse_transform(transform)
         name = column if transform == "identity" else f"{column}_{transform.partition('[')[0]}"
-        fields.append(PartitionField(_column(schema, column), 1000 + number, made, name))
+        fields.append(PartitionField(_column(schema, column), 1000 + number, parsed, name))
     return PartitionSpec(*fields)
 
 
@@ -148,12 +148,12 @@ def _sort_order(sink: IcebergSettings, schema: Schema) -> SortOrder:
 
 
 def _column(schema: Schema, name: str) -> int:
-    found = schema._name_to_id.get(name)
-    if found is None:
+    field_id = schema._name_to_id.get(name)
+    if field_id is None:
         raise ConfigurationError(
             "a column to partition or sort by is missing",
             column=name,
             expected="one of the records' columns",
             found=", ".join(schema.column_names),
         )
-    return found
+    return field_id

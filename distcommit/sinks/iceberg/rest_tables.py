@@ -61,20 +61,25 @@ class RestTables(Tables):
         catalog._session.mount(catalog.uri, HTTPAdapter(pool_maxsize=_CALLS))
 
     def read(self, names: Sequence[Identifier]) -> dict[Identifier, Table | Exception]:
-        found = in_flight(_CALLS, self._read, list(names))
-        return {name: table for name, table in zip(names, found, strict=True) if table is not None}
+        tables = in_flight(_CALLS, self._read, list(names))
+        return {name: table for name, table in zip(names, tables, strict=True) if table is not None}
 
     def commit(self, changes: Sequence[Change], sync: Callable[[], None]) -> list[bool]:
         """Apply changes. See `Tables.commit`. If one fails, all others are tried before its error is raised."""
         sync()
-        left = [change for change in changes if change.table.name() not in self._alone]
+        remaining = [change for change in changes if change.table.name() not in self._alone]
         parts = [[change] for change in changes if change.table.name() in self._alone]
         answers: dict[Identifier, bool | Exception] = {}
-        if len(left) > 1 and self._most > 1 and not self._tried and (first := next(filter(_adds, left), None)):
-            left = [change for change in left if change is not first]
+        if (
+            len(remaining) > 1
+            and self._most > 1
+            and not self._tried
+            and (first := next(filter(_adds, remaining), None))
+        ):
+            remaining = [change for change in remaining if change is not first]
             answers[first.table.name()] = self._try(first)
         most = self._most if self._tried else 1
-        parts += [left[begin : begin + most] for begin in range(0, len(left), most)]
+        parts += [remaining[begin : begin + most] for begin in range(0, len(remaining), most)]
         for part, made in zip(parts, in_flight(_CALLS, self._commit_some, parts), strict=True):
             answers.update(zip((change.table.name() for change in part), made, strict=True))
         unknown = {name: answer for name, answer in answers.items() if isinstance(answer, Exception)}
@@ -85,8 +90,8 @@ class RestTables(Tables):
 
     def create(self, wanted: Sequence[NewTable]) -> dict[Identifier, Table | Exception]:
         """Create tables by one request each, many concurrently. See `Tables.create`."""
-        made = in_flight(_CALLS, self._create, list(wanted))
-        return {new.name: table for new, table in zip(wanted, made, strict=True) if table is not None}
+        tables = in_flight(_CALLS, self._create, list(wanted))
+        return {new.name: table for new, table in zip(wanted, tables, strict=True) if table is not None}
 
     def _create(self, new: NewTable) -> Table | Exception | None:
         make = partial(
@@ -99,15 +104,15 @@ class RestTables(Tables):
         )
         try:
             try:
-                made: Table = make()
+                table: Table = make()
             except NoSuchNamespaceError:
                 self.ensure_namespace(new.name[:-1])
-                made = make()
+                table = make()
         except TableAlreadyExistsError:
             return None
         except Exception as error:  # noqa: BLE001 - of one table: the others are created
             return error
-        return made
+        return table
 
     def listed(self, namespace: Identifier) -> Mapping[Identifier, Callable[[], Table]]:
         return {}
@@ -127,7 +132,7 @@ class RestTables(Tables):
         failed: Exception | None = None
         for _ in tries(_READS):
             try:
-                found: Table = self._rest.load_table(name)
+                table: Table = self._rest.load_table(name)
             except NoSuchTableError:
                 return None
             except (ForbiddenError, ValueError) as error:
@@ -135,7 +140,7 @@ class RestTables(Tables):
             except ServerError as error:
                 failed = error
             else:
-                return found
+                return table
         return failed
 
     def _commit_some(self, changes: Sequence[Change]) -> list[bool | Exception]:

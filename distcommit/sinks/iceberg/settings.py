@@ -86,10 +86,10 @@ def term_of(term: str) -> tuple[str, str]:
     Raises:
         ValueError: if the term is not valid.
     """
-    found = _TERM.fullmatch(term.strip())
-    if found is None:
+    match = _TERM.fullmatch(term.strip())
+    if match is None:
         raise ValueError(f"must be a column, or a transform such as day(time) or bucket(16, key), but is {term!r}")
-    transform, size, column, plain = found.groups()
+    transform, size, column, plain = match.groups()
     if plain is not None:
         return plain.strip(), "identity"
     if transform not in _TRANSFORMS or (size is not None) != (transform in _SIZED):

@@ -57,8 +57,8 @@ class SqlTables(Tables):
     def read(self, names: Sequence[Identifier]) -> dict[Identifier, Table | Exception]:
         with self._engine.connect() as connection:
             locations = self._locations(connection, names)
-        found = in_flight(self.parallel_calls, lambda item: self._tried(*item), list(locations.items()))
-        return dict(zip(locations, found, strict=True))
+        tables = in_flight(self.parallel_calls, lambda item: self._tried(*item), list(locations.items()))
+        return dict(zip(locations, tables, strict=True))
 
     def commit(self, changes: Sequence[Change], sync: Callable[[], None]) -> list[bool]:
         """Apply changes. See `Tables.commit`. If the metadata of one can't be written, all others are applied first."""
@@ -107,22 +107,22 @@ class SqlTables(Tables):
         # in one order, so that two sessions that create the same tables do not deadlock
         begun = in_flight(self.parallel_calls, self._begin, sorted(wanted, key=lambda new: new.name))
         errors = {found.name: found.error for found in begun if isinstance(found, _NotMade)}
-        left = [table for table in begun if isinstance(table, Table)]
-        sync_locations(LocalFileSystem(), (table.metadata_location.rpartition("/")[0] for table in left))
+        remaining = [table for table in begun if isinstance(table, Table)]
+        sync_locations(LocalFileSystem(), (table.metadata_location.rpartition("/")[0] for table in remaining))
         for _ in tries():
             try:
-                self._insert(left)
+                self._insert(remaining)
                 break
             except IntegrityError:  # another client was first with one of the tables
                 with self._engine.connect() as connection:
-                    there = self._locations(connection, [table.name() for table in left])
-                left = [table for table in left if table.name() not in there]
+                    there = self._locations(connection, [table.name() for table in remaining])
+                remaining = [table for table in remaining if table.name() not in there]
         else:
             raise TransientError("other writers created some of the tables during each try", catalog=self._catalog_name)
-        made = {table.name() for table in left}
-        forgotten = [t.metadata_location for t in begun if isinstance(t, Table) and t.name() not in made]
+        created = {table.name() for table in remaining}
+        forgotten = [t.metadata_location for t in begun if isinstance(t, Table) and t.name() not in created]
         in_flight(self.parallel_calls, self._forget, forgotten)
-        return {**errors, **{table.name(): table for table in left}}
+        return {**errors, **{table.name(): table for table in remaining}}
 
     def _begin(self, new: NewTable) -> Table | _NotMade:
         """Write the first metadata file of a table that is not in the catalog yet."""
@@ -179,7 +179,7 @@ class SqlTables(Tables):
         self, connection: Connection, names: Sequence[Identifier], *, lock: bool = False
     ) -> dict[Identifier, str]:
         """Return the metadata files of those tables that exist; with `lock`, locked until the transaction ends."""
-        found: dict[Identifier, str] = {}
+        locations: dict[Identifier, str] = {}
         by_namespace: dict[Identifier, list[str]] = {}
         for *namespace, name in names:
             by_namespace.setdefault(tuple(namespace), []).append(name)
@@ -196,8 +196,8 @@ class SqlTables(Tables):
                 )
                 if lock:  # in one order, so that two sessions do not deadlock
                     query = query.with_for_update()
-                found |= {(*space, name): location for name, location in connection.execute(query)}
-        return found
+                locations |= {(*space, name): location for name, location in connection.execute(query)}
+        return locations
 
     def _tried(self, name: Identifier, location: str) -> Table | Exception:
         try:

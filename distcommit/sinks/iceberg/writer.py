@@ -42,8 +42,8 @@ class IcebergWriter(DataFileWriter[Table, "IcebergFiles"]):
         self._sink, self._name = sink, sink.table_of(attempt.dataset_urn)
 
     def table_for(self, schema: pa.Schema) -> Table:
-        known = known_tables(self._sink.catalog, self._name[:-1], self._attempt.run_id)
-        return table_for(self._sink, self._name, schema, known)
+        cache = known_tables(self._sink.catalog, self._name[:-1], self._attempt.run_id)
+        return table_for(self._sink, self._name, schema, cache)
 
     def schema_id(self, table: Table) -> int:
         return table.metadata.current_schema_id
@@ -114,7 +114,7 @@ class IcebergFiles(DataFiles[PartitionKey | None]):
         )
         metadata = self.table.metadata
         is_sorted = self._sorted_by and file.row_groups == 1
-        made = DataFile.from_args(
+        data_file = DataFile.from_args(
             content=DataFileContent.DATA,
             file_path=file.path,
             file_format=FileFormat.PARQUET,
@@ -125,8 +125,8 @@ class IcebergFiles(DataFiles[PartitionKey | None]):
             key_metadata=None,
             **statistics.to_serialized_dict(),
         )
-        made.spec_id = metadata.default_spec_id
-        return plain_file(made, metadata.spec(), metadata.schema())
+        data_file.spec_id = metadata.default_spec_id
+        return plain_file(data_file, metadata.spec(), metadata.schema())
 
 
 def _can_be_folders(partition: PartitionKey) -> bool:

@@ -93,8 +93,8 @@ class Column:
 
 def column_of(name: str, declared: str, *, nullable: bool) -> Column:
     """Return the column of a type as SHOW COLUMNS writes it."""
-    found = _TYPE.fullmatch(declared)
-    kind, inside, after = found.groups() if found else (declared, None, "")
+    match = _TYPE.fullmatch(declared)
+    kind, inside, after = match.groups() if match else (declared, None, "")
     sizes = tuple(int(size) for size in (inside or "").split(",") if size.strip().isdigit())
     shown = f"{name} {declared}{'' if nullable else ' not null'}"
     return Column(name, kind.lower(), sizes, "unsigned" in after.lower(), nullable, shown)
@@ -109,8 +109,8 @@ def column_type(field: pa.Field, keys: Sequence[str]) -> str:
     kind = _kind(field.type)
     if pa.types.is_decimal(kind) and 0 <= kind.scale <= min(kind.precision, _MOST_SCALE) and kind.precision <= _WIDEST:
         return f"decimal({kind.precision}, {kind.scale})"
-    made = _MADE.get(kind) or ("json" if pa.types.is_nested(kind) and not pa.types.is_union(kind) else None)
-    if made is None:
+    name = _MADE.get(kind) or ("json" if pa.types.is_nested(kind) and not pa.types.is_union(kind) else None)
+    if name is None:
         raise ConfigurationError(
             "MariaDB has no type for this column",
             column=field.name,
@@ -118,9 +118,9 @@ def column_type(field: pa.Field, keys: Sequence[str]) -> str:
             todo="convert it with the converter `cast`, or drop it",
         )
     if field.name not in keys:
-        return made
-    made = _OF_KEYS.get(made, made)
-    return (made % min(255, _KEY_CHARACTERS // len(keys)) if "%d" in made else made) + " not null"
+        return name
+    name = _OF_KEYS.get(name, name)
+    return (name % min(255, _KEY_CHARACTERS // len(keys)) if "%d" in name else name) + " not null"
 
 
 def wider_type(field: pa.Field, column: Column) -> str | None:
@@ -172,8 +172,8 @@ def _sent(array: pa.Array, column: Column) -> list[Any]:
     wrong = _changed(array, column)
     if wrong:
         raise refused_value(column.name, column.shown, wrong)
-    found: list[Any] = (_texts(array) if pa.types.is_temporal(array.type) else array).to_pylist()
-    return found
+    values: list[Any] = (_texts(array) if pa.types.is_temporal(array.type) else array).to_pylist()
+    return values
 
 
 def _changed(array: pa.Array, column: Column) -> str:

@@ -185,12 +185,12 @@ class MariadbCommitter(SqlCommitter):
             f" {', '.join(['(%s, %s, %s, %s, %s)'] * len(named))} ON DUPLICATE KEY UPDATE id = id",
             [value for row in named for value in (*row, "[]")],
         )
-        found = self.execute(
+        cursor = self.execute(
             f"SELECT {LEDGER_COLUMNS}, target, target_mark FROM {{ledger}} WHERE id IN ({places(named)})"
             " ORDER BY id FOR UPDATE",
             [id_ for id_, *_ in named],
         )
-        return self.take_rows(found.fetchall())
+        return self.take_rows(cursor.fetchall())
 
     def unlocked(self, keys: Iterable[Key]) -> None:
         ids = [value for key in keys for value in self.row_values(self._context.store_id, key)]

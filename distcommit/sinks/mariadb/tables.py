@@ -91,9 +91,9 @@ class Table:
     def copy(self, batches: Sequence[pa.RecordBatch]) -> None:
         """Insert batches of one schema. Raises as `table_loading.Table`."""
         for rows, statement in self._statements(batches, ""):
-            found = self._insert(statement)
-            if found != rows:
-                raise RefusedError(f"table {self.shown} did not take all rows: {rows} were sent, {found} came in")
+            inserted = self._insert(statement)
+            if inserted != rows:
+                raise RefusedError(f"table {self.shown} did not take all rows: {rows} were sent, {inserted} came in")
 
     def upsert(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> None:
         """Replace rows with the same keys by newer ones. Raises as `table_loading.Table`.
@@ -112,8 +112,8 @@ class Table:
     def delete(self, tags: Mapping[str, int]) -> int:
         """Delete the rows with these tags, or all rows if there are no tags; return their number."""
         where = " AND ".join(f"{quoted(name)} = {value}" for name, value in tags.items())
-        made = f"DELETE FROM {quoted(self.shown)}" + (f" WHERE {where}" if tags else "")
-        return int(execute(self.connection, made).rowcount)
+        statement = f"DELETE FROM {quoted(self.shown)}" + (f" WHERE {where}" if tags else "")
+        return int(execute(self.connection, statement).rowcount)
 
     def _statements(self, batches: Sequence[pa.RecordBatch], end: str) -> Iterator[tuple[int, bytes]]:
         """Yield statements that insert all rows in order, each with its number of rows."""
@@ -150,10 +150,10 @@ class Table:
         """
         cursor = execute(self.connection, statement)
         if cursor.warning_count:
-            found = execute(self.connection, "SHOW WARNINGS").fetchall()
-            said = [str(text) for _, code, text in found if code not in _HARMLESS]
-            if said or not found:
-                why = said[0] if said else "the server does not name them"
+            warnings = execute(self.connection, "SHOW WARNINGS").fetchall()
+            problems = [str(text) for _, code, text in warnings if code not in _HARMLESS]
+            if problems or not warnings:
+                why = problems[0] if problems else "the server does not name them"
                 raise RefusedError(
                     f"table {self.shown} would change values: {why}. Alter the table and release the dataset with"
                     " retry; or abandon it and convert or reject such records"
@@ -176,9 +176,9 @@ class Table:
             name for name, index in indexes.items() if index not in on_keys and not self._is_counted(index, names)
         ]
         if not on_keys or others:
-            found = f"there is {', '.join(others)}, too" if others else "there is none"
+            problem = f"there is {', '.join(others)}, too" if others else "there is none"
             raise RefusedError(
-                f"table {self.shown} needs a unique index on {', '.join(keys)}, and no other one: {found}. Alter the"
+                f"table {self.shown} needs a unique index on {', '.join(keys)}, and no other one: {problem}. Alter the"
                 " table, then release the dataset with retry"
             )
 

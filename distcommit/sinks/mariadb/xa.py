@@ -61,8 +61,8 @@ class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
         return super().ready(request, rows)
 
     def in_doubt(self) -> frozenset[Name]:
-        found = execute(self._connection, "XA RECOVER").fetchall()
-        names = (_name(begin, data) for kind, begin, _, data in found if kind == _FORMAT)
+        rows = execute(self._connection, "XA RECOVER").fetchall()
+        names = (_name(begin, data) for kind, begin, _, data in rows if kind == _FORMAT)
         return frozenset(name for name in names if name is not None)
 
     def settle(self, name: Name, *, commit: bool) -> bool:

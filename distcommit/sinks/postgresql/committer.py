@@ -77,13 +77,13 @@ class PostgresqlCommitter(SqlCommitter):
             ' ORDER BY d COLLATE "C", b COLLATE "C" ON CONFLICT DO NOTHING',
             asked,
         )
-        found = self.execute(
+        cursor = self.execute(
             f"SELECT {LEDGER_COLUMNS}, target, target_oid FROM {{ledger}} WHERE store = %s"
             " AND (dataset, branch) IN (SELECT * FROM unnest(%s::text[], %s::text[]))"
             ' ORDER BY dataset COLLATE "C", branch COLLATE "C" FOR UPDATE',
             asked,
         )
-        return self.take_rows(found.fetchall())
+        return self.take_rows(cursor.fetchall())
 
     def unlocked(self, keys: Iterable[Key]) -> None:
         named = [*keys]

@@ -105,6 +105,6 @@ def _undo(connection: psycopg.Connection) -> None:
 
 
 def _text(error: psycopg.Error) -> str:
-    said = error.diag
-    parts = (said.message_primary or str(error), said.message_detail, said.column_name and f"column {said.column_name}")
+    diag = error.diag
+    parts = (diag.message_primary or str(error), diag.message_detail, diag.column_name and f"column {diag.column_name}")
     return plain_text("; ".join(part for part in parts if part), 1000)

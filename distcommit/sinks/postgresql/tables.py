@@ -94,12 +94,12 @@ class Table:
         for name, kind in wider.items():
             if kind is None:
                 continue
-            made = sql.SQL("ALTER TABLE {} ALTER COLUMN {} TYPE {}").format(
+            statement = sql.SQL("ALTER TABLE {} ALTER COLUMN {} TYPE {}").format(
                 self.identifier, sql.Identifier(name), sql.SQL(kind)
             )
             try:
                 with self.connection.transaction():
-                    self.connection.execute(made)
+                    self.connection.execute(statement)
             except (psycopg.errors.FeatureNotSupported, psycopg.errors.InsufficientPrivilege):
                 logger.warning("a column of %s stays too narrow for %s", self.shown, kind, exc_info=True)
         if any(wider.values()):
@@ -114,9 +114,9 @@ class Table:
         ready = [fitted(tagged(batch, self.tags), self.columns) for batch in batches]
         encoder = encoder_of(ready[0].schema, self.columns)
         names = sql.SQL(", ").join(map(sql.Identifier, ready[0].schema.names))
-        made = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(into or self.identifier, names)
+        statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(into or self.identifier, names)
         with self.connection.cursor() as cursor:
-            with cursor.copy(made) as copy:
+            with cursor.copy(statement) as copy:
                 copy.write(encoder.write_header())
                 for batch in ready:
                     copy.write(_encoded(encoder, batch))
@@ -142,14 +142,14 @@ class Table:
         )
         asked = "SELECT count(*) FROM (SELECT DISTINCT {by} FROM {rows}) AS keys"
         (sent,) = self._execute(asked, parts).fetchone() or (0,)
-        found = self._execute(
+        inserted = self._execute(
             "INSERT INTO {table} AS _distcommit_t ({listed}) SELECT {listed} FROM"
             " (SELECT DISTINCT ON ({by}) * FROM {rows} ORDER BY {by}, {order} DESC) AS newest"
             " ON CONFLICT ({by}) DO " + ("UPDATE SET {changed}" if others else "NOTHING"),
             {**parts, "changed": changed},
         ).rowcount
-        if others and found != sent:
-            raise left_out(self.shown, sent, found)
+        if others and inserted != sent:
+            raise left_out(self.shown, sent, inserted)
         self._execute("DROP TABLE {rows}", parts)
 
     def _named(self, row: str) -> Callable[[str], str]:
@@ -161,11 +161,11 @@ class Table:
 
     def delete(self, tags: Mapping[str, int]) -> int:
         """Delete the rows with these tags, or all rows if there are no tags; return their number."""
-        made = sql.SQL("DELETE FROM {}").format(self.identifier)
+        statement = sql.SQL("DELETE FROM {}").format(self.identifier)
         if tags:
             where = [sql.SQL("{} = {}").format(sql.Identifier(name), value) for name, value in tags.items()]
-            made += sql.SQL(" WHERE ") + sql.SQL(" AND ").join(where)
-        return self.connection.execute(made).rowcount
+            statement += sql.SQL(" WHERE ") + sql.SQL(" AND ").join(where)
+        return self.connection.execute(statement).rowcount
 
 
 def find(connection: psycopg.Connection, schema: str, name: str, tags: Mapping[str, int]) -> Table | None:
@@ -191,10 +191,10 @@ def _locked(
     answers = connection.execute(sql.SQL("; ").join((*first, locked, asked)))
     while answers.nextset():
         pass
-    found = answers.fetchone()
-    if found is None:
+    row = answers.fetchone()
+    if row is None:
         return None
-    oid, kind, persistence = found
+    oid, kind, persistence = row
     if kind not in ("r", "p") or persistence != "p":
         raise RefusedError(
             f"{schema}.{name} is no ordinary table: a view, a foreign table, or an unlogged table, which a crash of the"
@@ -218,18 +218,18 @@ def make(
     ]
     if keys:
         columns.append(sql.SQL("PRIMARY KEY ({})").format(sql.SQL(", ").join(map(sql.Identifier, keys))))
-    made = sql.SQL("CREATE TABLE IF NOT EXISTS {} ({})").format(
+    statement = sql.SQL("CREATE TABLE IF NOT EXISTS {} ({})").format(
         sql.Identifier(schema, name), sql.SQL(", ").join(columns)
     )
-    found = _locked(connection, schema, name, tags, alone, made)
-    if found is None:
+    table = _locked(connection, schema, name, tags, alone, statement)
+    if table is None:
         raise RefusedError(f"table {schema}.{name} does not exist after its creation")
-    return found
+    return table
 
 
 def _columns(connection: psycopg.Connection, oid: int) -> dict[str, Column]:
-    found = connection.execute(_COLUMNS, (oid,)).fetchall()
-    return {name: Column(name, kind, modifier, f"{name} {shown}") for name, kind, modifier, shown in found}
+    rows = connection.execute(_COLUMNS, (oid,)).fetchall()
+    return {name: Column(name, kind, modifier, f"{name} {shown}") for name, kind, modifier, shown in rows}
 
 
 def _encoded(encoder: ArrowToPostgresBinaryEncoder, batch: pa.RecordBatch) -> bytes:

@@ -59,8 +59,8 @@ class TwoPhasePostgresql(TwoPhaseCommitter, PostgresqlCommitter):
         super().begin(epoch)
 
     def in_doubt(self) -> frozenset[Name]:
-        found = self.execute("SELECT gid FROM pg_prepared_xacts WHERE database = current_database()").fetchall()
-        return frozenset(name for (gid,) in found if (name := Name.parsed(gid)) is not None)
+        rows = self.execute("SELECT gid FROM pg_prepared_xacts WHERE database = current_database()").fetchall()
+        return frozenset(name for (gid,) in rows if (name := Name.parsed(gid)) is not None)
 
     def settle(self, name: Name, *, commit: bool) -> bool:
         if self._second is None or self._second.closed:

@@ -65,8 +65,8 @@ class SqliteCommitter(SqlCommitter):
     def locked(self, keys: Sequence[Key]) -> dict[Key, LedgerRow]:
         """Return the rows; the transaction locks the whole file against other writers."""
         asked = f"SELECT {LEDGER_COLUMNS}, target, target_mark FROM {{ledger}} WHERE {self.row_condition}"
-        found = [self.execute(asked, self.row_values(self._context.store_id, key)).fetchone() for key in keys]
-        return self.take_rows(row for row in found if row is not None)
+        rows = [self.execute(asked, self.row_values(self._context.store_id, key)).fetchone() for key in keys]
+        return self.take_rows(row for row in rows if row is not None)
 
     def record(self, row: LedgerRow) -> None:
         """Write a ledger row, which need not exist."""

@@ -28,14 +28,14 @@ _OF_THE_FILE = {
 
 def connected(path: str) -> sqlite3.Connection:
     """Open a connection in autocommit. A commit is on disk, and so is the deletion of its journal."""
-    found = sqlite3.connect(f"file:{quote(path)}?mode=rwc", _LOCK_TIMEOUT_S, isolation_level=None, uri=True)
+    connection = sqlite3.connect(f"file:{quote(path)}?mode=rwc", _LOCK_TIMEOUT_S, isolation_level=None, uri=True)
     try:
         for setting in ("synchronous = EXTRA", "foreign_keys = ON", "ignore_check_constraints = OFF"):
-            found.execute(f"PRAGMA {setting}")
+            connection.execute(f"PRAGMA {setting}")
     except BaseException:
-        found.close()
+        connection.close()
         raise
-    return found
+    return connection
 
 
 @contextmanager

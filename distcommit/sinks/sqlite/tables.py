@@ -45,8 +45,8 @@ class Table:
         whole = with_tags(schema, self.tags)
         missing = missing_columns(whole, self.columns, self.shown, add_columns=add_columns)
         for each in missing:
-            made = f"{quoted(each.name)} {column_type(each)}"
-            self.connection.execute(f"ALTER TABLE {quoted(self.shown)} ADD COLUMN {made}")
+            definition = f"{quoted(each.name)} {column_type(each)}"
+            self.connection.execute(f"ALTER TABLE {quoted(self.shown)} ADD COLUMN {definition}")
         if missing:
             self.columns = _columns(self.connection, self.shown)
         check_fits(whole, self.columns)
@@ -76,15 +76,15 @@ class Table:
         into = f"INSERT OR ABORT INTO {quoted(self.shown)} ({listed}) VALUES ({placeholders}){on_conflict}"
         for batch in batches:
             sent = values(tagged(batch, self.tags), self.columns)
-            found = self.connection.executemany(into, sent).rowcount
-            if sent and found != len(sent):
-                raise left_out(self.shown, len(sent), found)
+            inserted = self.connection.executemany(into, sent).rowcount
+            if sent and inserted != len(sent):
+                raise left_out(self.shown, len(sent), inserted)
 
     def delete(self, tags: Mapping[str, int]) -> int:
         """Delete the rows with these tags, or all rows if there are no tags; return their number."""
         where = " AND ".join(f"{quoted(name)} = ?" for name in tags)
-        made = f"DELETE FROM {quoted(self.shown)}" + (f" WHERE {where}" if tags else "")
-        return self.connection.execute(made, (*tags.values(),)).rowcount
+        statement = f"DELETE FROM {quoted(self.shown)}" + (f" WHERE {where}" if tags else "")
+        return self.connection.execute(statement, (*tags.values(),)).rowcount
 
 
 def find(connection: sqlite3.Connection, name: str, tags: Mapping[str, int]) -> Table | None:
@@ -95,14 +95,14 @@ def find(connection: sqlite3.Connection, name: str, tags: Mapping[str, int]) -> 
     """
     where = "name = ? COLLATE NOCASE AND type IN (?, ?)"
     asked = f"SELECT type = 'table' AND rootpage > 0, sql FROM sqlite_master WHERE {where}"
-    found = connection.execute(asked, (name, "table", "view")).fetchone()
-    if found is None:
+    row = connection.execute(asked, (name, "table", "view")).fetchone()
+    if row is None:
         return None
-    if not found[0]:
+    if not row[0]:
         raise RefusedError(
             f"{name} is no ordinary table but a view or virtual table; replace it, then release the dataset with retry"
         )
-    return Table(connection, name, _columns(connection, name), tags, identity_in(found[1]))
+    return Table(connection, name, _columns(connection, name), tags, identity_in(row[1]))
 
 
 def make(
@@ -125,5 +125,5 @@ def quoted(name: str) -> str:
 
 def _columns(connection: sqlite3.Connection, name: str) -> dict[str, Column]:
     """Return the columns that can have values in rows: all but generated ones."""
-    found = connection.execute("SELECT name, type, pk FROM pragma_table_xinfo(?) WHERE hidden = 0", (name,))
-    return {column: Column(column, declared, key > 0) for column, declared, key in found}
+    rows = connection.execute("SELECT name, type, pk FROM pragma_table_xinfo(?) WHERE hidden = 0", (name,))
+    return {column: Column(column, declared, key > 0) for column, declared, key in rows}

@@ -47,7 +47,7 @@ def left_by(context: CommitterContext, sink: str, lost: LostAttempt) -> dict[str
     Behind a fork each branch has its notes in a folder of its own.
     """
     fs, folder = context.fs, f"{context.staging_root}/{lost.folder}"
-    found: dict[str, Sequence[str]] = {file["path"]: () for info in lost.infos for file in info["files"]}
+    locations: dict[str, Sequence[str]] = {file["path"]: () for info in lost.infos for file in info["files"]}
     entries = fs.list_folder(folder)
     notes = [f"{folder}/{entry.name}" for entry in entries if is_data_file_note(entry.name)]
     for branch in (f"{folder}/{entry.name}" for entry in entries if entry.is_folder):
@@ -57,8 +57,8 @@ def left_by(context: CommitterContext, sink: str, lost: LostAttempt) -> dict[str
             path, *more = fs.read(note).decode().split("\n")
             # another sink's note is skipped, and an incomplete one: its file was not begun
             if more and more.pop() == f"{_OF_SINK}{sink}":
-                found[path] = more
-    return {path: more for path, more in sorted(found.items()) if is_data_file_of(path, lost.epoch, lost.attempt)}
+                locations[path] = more
+    return {path: more for path, more in sorted(locations.items()) if is_data_file_of(path, lost.epoch, lost.attempt)}
 
 
 def warn_of_kept(table: str, paths: Iterable[str]) -> None:

@@ -185,10 +185,10 @@ class Ledgers:
         data = self.get(name)
         if name != _name_of(data):
             raise self.corrupt(f"other bytes in {self._folder}/{name}")
-        found = from_json(data, _File)
-        if (found.table, found.store) != (table_uuid, self._store):
-            raise self.corrupt(f"{self._folder}/{name} of the table {found.table} and the store {found.store}")
-        return found.rows
+        file = from_json(data, _File)
+        if (file.table, file.store) != (table_uuid, self._store):
+            raise self.corrupt(f"{self._folder}/{name} of the table {file.table} and the store {file.store}")
+        return file.rows
 
     def corrupt(self, found: str) -> CorruptError:
         """Return the error of a damaged ledger; `found`: the damage."""
