@@ -76,8 +76,8 @@ class TestPostgresql(ServerTableSinkCases, NewestCases, OddInputCases):
         ("x" * 64,): "64 bytes",
         ("x" * 63 + "a", "x" * 63 + "b"): "64 bytes",
         ("ü" * 32,): "64 bytes",
-        ("ctid",): "for itself",
-        ("xmin",): "for itself",
+        ("ctid",): "that the database reserves",
+        ("xmin",): "that the database reserves",
     }
 
 
