@@ -270,7 +270,7 @@ def test_upsert_goes_by_its_keys_and_by_no_other_index(target: Target) -> None:
 def test_what_does_not_keep_what_transactions_leave_is_refused(target: Target, made: str) -> None:
     target.sql(f"CREATE {made}")
     sink = target.sink()
-    refused(target.beside_others(sink, target.prepare(sink, "bad", 1)), "no table of InnoDB")
+    refused(target.beside_others(sink, target.prepare(sink, "bad", 1)), "must use the engine InnoDB")
 
 
 def test_what_a_transaction_has_undone_stays_in_other_engines(target: Target) -> None:

@@ -176,7 +176,7 @@ def test_upsert_waits_for_an_index_on_its_keys(target: Target) -> None:
 def test_what_does_not_keep_rows_is_refused(target: Target, made: str) -> None:
     target.sql(f"CREATE {made}")
     sink = target.sink()
-    refused(target.beside_others(sink, target.prepare(sink, "bad", 1)), "no ordinary table")
+    refused(target.beside_others(sink, target.prepare(sink, "bad", 1)), "must be an ordinary table")
 
 
 @pytest.mark.parametrize("settings", [{}, {"mode": "upsert", "keys": ["n"], "version": "v"}], ids=["append", "upsert"])

@@ -138,7 +138,7 @@ class LoadingCommitter(TableCommitter):
         urn, epoch = request.dataset_urn, request.epoch
         if not self._settings.takes_back:
             raise ConflictError(
-                "what is committed to this table can't be taken back",
+                "a commit to this table can't be taken back",
                 dataset=urn,
                 epoch=epoch,
                 expected="a sink of mode append with `tags: true`, which identify its rows",

@@ -365,7 +365,7 @@ def _lost(request: CommitRequest, gone: Sequence[Name]) -> LostError:
 
 def _visible(request: CommitRequest) -> ConflictError:
     return ConflictError(
-        "what is committed to this table can't be taken back",
+        "a commit to this table can't be taken back",
         dataset=request.dataset_urn,
         epoch=request.epoch,
         expected="none of its transactions committed, or a sink with `tags: true`, which identify its rows",

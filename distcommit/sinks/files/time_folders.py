@@ -64,7 +64,7 @@ def split_by_time(batch: pa.RecordBatch, partition: TimePartition) -> Iterator[t
     unit = _NUMPY_UNITS[partition.granularity]
     seconds = _seconds(_timestamps(batch, partition.column))
     if partition.time_zone == "UTC":
-        # The usual case: no look at each row. Two unknown ends say nothing about what is between them.
+        # The usual case: the first and the last time show that all rows are in one folder. Unknown times do not.
         first, last = _folder_keys(np.array([seconds.min(), seconds.max()]), "UTC", unit).tolist()
         if first == last != _NEVER:
             yield _folder(first, unit), batch
