@@ -61,7 +61,7 @@ def _refused_and_released(
 def rows_without_tags(folder: Path, kind: str) -> Drilled:
     with _sealed(kind, folder) as situation:
         _commit_and_die(situation)
-        return _refused_and_released(situation, "what is committed to this table can't be taken back", "accept")
+        return _refused_and_released(situation, "a commit to this table can't be taken back", "accept")
 
 
 @drill_of("table_loading.py:take_out | release the dataset with accept", kinds=["sqlite"], quick=True)
@@ -111,7 +111,7 @@ def prepared_rows_that_were_committed(folder: Path, kind: str) -> Drilled:
     with _sealed(kind, folder, two_phase=True) as situation:
         _settle(situation, commit=True)
         unblock(situation, NAME)
-        return _refused_and_released(situation, "what is committed to this table can't be taken back", "retry")
+        return _refused_and_released(situation, "a commit to this table can't be taken back", "retry")
 
 
 @drill_of("two_phase.py:_lost | release the dataset with abandon", kinds=["mariadb", "postgresql"])

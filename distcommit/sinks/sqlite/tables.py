@@ -100,7 +100,8 @@ def find(connection: sqlite3.Connection, name: str, tags: Mapping[str, int]) -> 
         return None
     if not row[0]:
         raise RefusedError(
-            f"{name} must be an ordinary table, not a view or virtual table; replace it, then release the dataset with retry"
+            f"{name} must be an ordinary table, not a view or virtual table; replace it, then release the dataset with"
+            " retry"
         )
     return Table(connection, name, _columns(connection, name), tags, identity_in(row[1]))
 
