@@ -204,8 +204,8 @@ def find(connection: Connection[Cursor], name: str, tags: Mapping[str, int], mos
     engine, comment = _described(connection, name)
     if engine != "InnoDB":
         raise RefusedError(
-            f"{name} must use the engine InnoDB, but is {engine or 'a view'}, which may keep rows after a rollback; alter"
-            " its engine, then release the dataset with retry"
+            f"{name} must use the engine InnoDB, but is {engine or 'a view'}, which may keep rows after a rollback;"
+            " alter its engine, then release the dataset with retry"
         )
     shown = execute(connection, f"SHOW COLUMNS FROM {quoted(name)}").fetchall()
     columns = {

@@ -197,8 +197,8 @@ def _locked(
     oid, kind, persistence = row
     if kind not in ("r", "p") or persistence != "p":
         raise RefusedError(
-            f"{schema}.{name} must be an ordinary table, not a view, a foreign table, or an unlogged table, which a crash"
-            " of the server empties; replace it by a logged table, then release the dataset with retry"
+            f"{schema}.{name} must be an ordinary table, not a view, a foreign table, or an unlogged table, which a"
+            " crash of the server empties; replace it by a logged table, then release the dataset with retry"
         )
     return Table(connection, schema, name, oid, _columns(connection, oid), tags)
 
