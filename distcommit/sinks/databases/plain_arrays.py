@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from distcommit.core.errors import ConfigurationError
 from distcommit.sinks.databases.table_committer import RefusedError
 from distcommit.sinks.files.text_values import values_of
 
@@ -90,6 +91,16 @@ def refused_value(column: str, shown: str, why: str) -> RefusedError:
     return RefusedError(
         f"a value of column {column!r} does not go into the table's {shown}: {why}. Alter the table and release the"
         " dataset with retry; or abandon it and convert or reject such values"
+    )
+
+
+def no_type(database: str, field: pa.Field) -> ConfigurationError:
+    """Return the error of a column that a database has no type for."""
+    return ConfigurationError(
+        f"{database} has no type for this column",
+        column=field.name,
+        found=str(field.type),
+        todo="convert it with the converter `cast`, or drop it",
     )
 
 

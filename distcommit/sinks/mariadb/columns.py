@@ -14,7 +14,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distcommit.core.errors import ConfigurationError
 from distcommit.sinks.databases.column_names import ColumnNames
 from distcommit.sinks.databases.plain_arrays import (
     MAX_DIGITS,
@@ -22,6 +21,7 @@ from distcommit.sinks.databases.plain_arrays import (
     converted,
     decoded,
     has_negative_zero,
+    no_type,
     plain_type,
     refused_type,
     refused_value,
@@ -111,12 +111,7 @@ def column_type(field: pa.Field, keys: Sequence[str]) -> str:
         return f"decimal({kind.precision}, {kind.scale})"
     name = _MADE.get(kind) or ("json" if pa.types.is_nested(kind) and not pa.types.is_union(kind) else None)
     if name is None:
-        raise ConfigurationError(
-            "MariaDB has no type for this column",
-            column=field.name,
-            found=str(field.type),
-            todo="convert it with the converter `cast`, or drop it",
-        )
+        raise no_type("MariaDB", field)
     if field.name not in keys:
         return name
     name = _OF_KEYS.get(name, name)

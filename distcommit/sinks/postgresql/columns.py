@@ -15,13 +15,13 @@ import pyarrow.compute as pc
 from pgpq.encoders import StringEncoderBuilder
 from pgpq.schema import Jsonb
 
-from distcommit.core.errors import ConfigurationError
 from distcommit.sinks.databases.column_names import ColumnNames
 from distcommit.sinks.databases.plain_arrays import (
     MAX_DIGITS,
     as_json,
     converted,
     decoded,
+    no_type,
     plain_type,
     refused_type,
     refused_value,
@@ -118,12 +118,7 @@ def column_type(field: pa.Field) -> str:
         return "jsonb"
     if kind in _MADE:
         return _MADE[kind]
-    raise ConfigurationError(
-        "PostgreSQL has no type for this column",
-        column=field.name,
-        found=str(field.type),
-        todo="convert it with the converter `cast`, or drop it",
-    )
+    raise no_type("PostgreSQL", field)
 
 
 def wider_type(field: pa.Field, column: Column) -> str | None:

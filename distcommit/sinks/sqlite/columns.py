@@ -13,13 +13,13 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distcommit.core.errors import ConfigurationError
 from distcommit.sinks.databases.column_names import ColumnNames
 from distcommit.sinks.databases.plain_arrays import (
     as_json,
     converted,
     decoded,
     has_negative_zero,
+    no_type,
     plain_type,
     refused_type,
     refused_value,
@@ -78,12 +78,7 @@ def column_type(field: pa.Field) -> Stored:
     """
     stored = _stored(_plain(field.type))
     if stored is None:
-        raise ConfigurationError(
-            "SQLite has no type for this column",
-            column=field.name,
-            found=str(field.type),
-            todo="convert it with the converter `cast`, or drop it",
-        )
+        raise no_type("SQLite", field)
     return stored
 
 
