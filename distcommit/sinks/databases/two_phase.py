@@ -4,14 +4,6 @@ The database does not record whether a prepared transaction that is gone was com
 transaction inserts a row, its proof, which exists once it is committed. The ledger's row is changed afterwards, and the
 proofs are deleted with that change. All committers of a dataset lock its ledger row first.
 
-The column `what` of the table of proofs is one of:
-
-- `proof`: a transaction that is committed.
-- `barred`: inserted by `discard` with the key of an aborted attempt's proof, which therefore can't be inserted any
-more.
-- `newest`: one row for each store; its epoch is the newest whose writers have begun. Writers of older epochs are
-fenced.
-
 A name is that of one attempt, and is never used again. A bar is deleted once a newer run's writers have begun, as they
 fence its attempt.
 """
@@ -19,7 +11,7 @@ fence its attempt.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -39,9 +31,9 @@ from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.interfaces.sink import AttemptIdentity
 from distcommit.sinks.base.error_collection import OneByOne
 from distcommit.sinks.base.retries import tries
-from distcommit.sinks.databases.sql_committer import SqlCommitter, places
+from distcommit.sinks.databases.proofs import ProofCommitter
 from distcommit.sinks.databases.staged_rows import files_of, rows_of, staged_batches, staged_runs
-from distcommit.sinks.databases.table_committer import CollisionError, Key, RefusedError
+from distcommit.sinks.databases.table_committer import CollisionError, RefusedError
 
 _OURS = "distcommit"
 _TRIES = 5
@@ -84,7 +76,7 @@ class Name(NamedTuple):
         return None
 
 
-class TwoPhaseCommitter(SqlCommitter):
+class TwoPhaseCommitter(ProofCommitter):
     """Commits prepared transactions. Combined by inheritance with the database's own committer, which has the ledger.
 
     It commits and rolls back on a second connection, as neither is possible within the transaction that locks the
@@ -103,46 +95,6 @@ class TwoPhaseCommitter(SqlCommitter):
     def preparing(self, name: Name) -> AbstractContextManager[object]:
         """Open a transaction that is prepared durably when the block ends. If the block raises, it is rolled back, at
         the latest when the committer is closed. The committer is not used for anything else afterwards."""
-
-    @abstractmethod
-    def prove(self, attempt: AttemptIdentity, proof: str) -> bool:
-        """Insert a proof, after any other session that is inserting the same one; False if it exists."""
-
-    @abstractmethod
-    def bar(self, lost: Mapping[str, int]) -> None:
-        """Prevent these proofs of aborted attempts from being inserted; the values are the attempts' epochs. Waits for
-        other sessions as `prove` does."""
-
-    @abstractmethod
-    def make_newest(self, epoch: int) -> None:
-        """Raise `newest` to at least this epoch, and then delete the bars of older epochs."""
-
-    # -- proofs
-
-    def proven(self, proofs: Collection[str]) -> set[str]:
-        """Return those of the proofs that exist now."""
-        if not proofs:
-            return set()
-        asked = f"SELECT id FROM {{proofs}} WHERE what = 'proof' AND id IN ({places(proofs)})"
-        return {proof for (proof,) in self.execute(asked, [*proofs]).fetchall()}
-
-    def proofs_before(self, epoch: int) -> dict[str, tuple[Key, int]]:
-        """Return this store's proofs of older epochs, each with its dataset and branch, and its epoch."""
-        rows = self.execute(
-            "SELECT id, dataset, branch, epoch FROM {proofs} WHERE store = %s AND what = 'proof' AND epoch < %s",
-            (self._context.store_id, epoch),
-        )
-        return {proof: ((dataset, branch), of) for proof, dataset, branch, of in rows.fetchall()}
-
-    def forget(self, proofs: Collection[str]) -> None:
-        """Delete these proofs."""
-        if proofs:
-            self.execute(f"DELETE FROM {{proofs}} WHERE id IN ({places(proofs)})", [*proofs])
-
-    def newest(self) -> int:
-        """Return the newest epoch whose writers have begun, as of now."""
-        row = self.execute("SELECT epoch FROM {proofs} WHERE id = %s", (self._context.store_id,)).fetchone()
-        return int(row[0]) if row else 0
 
     # -- called by writers
 

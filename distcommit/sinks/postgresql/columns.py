@@ -26,7 +26,7 @@ from distcommit.sinks.databases.plain_arrays import (
     refused_type,
     refused_value,
 )
-from distcommit.sinks.postgresql.sink import MAX_NAME_BYTES
+from distcommit.sinks.postgresql.settings import MAX_NAME_BYTES
 
 _UTC = pa.timestamp("us", "UTC")
 _SIMPLE: Mapping[str, pa.DataType] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, ClassVar, LiteralString
+from typing import Any, ClassVar, LiteralString
 
 import msgspec
 import psycopg
@@ -21,9 +21,7 @@ from distcommit.sinks.databases.table_committer import LEDGER, PROOFS, Key
 from distcommit.sinks.databases.table_loading import LEDGER_COLUMNS
 from distcommit.sinks.postgresql import tables
 from distcommit.sinks.postgresql.connection import outcome_of, transaction
-
-if TYPE_CHECKING:
-    from distcommit.sinks.postgresql.sink import PostgresqlSink
+from distcommit.sinks.postgresql.settings import PostgresqlSettings
 
 _CREATED = """
 CREATE TABLE IF NOT EXISTS {ledger} (
@@ -44,7 +42,7 @@ class PostgresqlCommitter(SqlCommitter):
     identity_column: ClassVar = "target_oid"
     now: ClassVar = "now()"
 
-    def __init__(self, connection: psycopg.Connection, settings: PostgresqlSink, context: CommitterContext) -> None:
+    def __init__(self, connection: psycopg.Connection, settings: PostgresqlSettings, context: CommitterContext) -> None:
         super().__init__(settings, context)
         self._connection, self._schema = connection, settings.schema_name
         schema = settings.ledger_schema or settings.schema_name

@@ -2,72 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, ClassVar, Literal
-from urllib.parse import unquote, urlsplit
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pydantic import Field
 
 from distcommit.core.interfaces.committer import CommitterContext
-from distcommit.core.interfaces.targets import Target, database_address
-from distcommit.core.records.fixed_settings import Pin
-from distcommit.core.work import MAIN_BRANCH
-from distcommit.fs.database_tls import check_postgresql_url
 from distcommit.sinks.base.clients import committing_by, needing_client
-from distcommit.sinks.base.table_names import table_name
-from distcommit.sinks.databases.server_sink import ServerSink
-from distcommit.sinks.databases.table_committer import LEDGER, PROOFS, TableCommitter
-from distcommit.sinks.databases.table_sink import ANOTHER_TARGET
+from distcommit.sinks.databases.table_committer import TableCommitter
+from distcommit.sinks.postgresql.settings import PostgresqlSettings
 
 if TYPE_CHECKING:
     import psycopg
 
     from distcommit.sinks.postgresql.two_phase import TwoPhasePostgresql
 
-MAX_NAME_BYTES = 63
-"""The server cuts off longer names."""
 
-
-class PostgresqlSink(ServerSink):
-    """Rows go to tables of PostgreSQL.
-
-    Attributes:
-        schema: the schema of the tables.
-        ledger_schema: the schema of the ledger; by default that of the tables. Several jobs may share a ledger.
-    """
-
-    schemes: ClassVar = ("postgresql",)
-
-    type: Literal["postgresql"]
-    schema_name: str = Field(default="public", alias="schema", min_length=1)
-    ledger_schema: str = ""
-
-    def check_options(self) -> None:
-        check_postgresql_url(self.url, self.tls)
-
-    def pins(self) -> Mapping[str, Pin]:
-        """Return table, database and schemas. The server is not fixed, as servers may be renamed."""
-        database = unquote(urlsplit(self.url).path.removeprefix("/"))
-        ledger = self.ledger_schema or self.schema_name
-        named = {"database": database, "schema": self.schema_name, "ledger_schema": ledger}
-        return {**super().pins(), **{name: Pin(value, ANOTHER_TARGET) for name, value in named.items()}}
-
-    @property
-    def writes_to(self) -> str:
-        return f"{super().writes_to}, schema {self.schema_name}"
-
-    def targets(self, dataset_urn: str) -> Iterable[Target]:
-        ledgers = self.ledger_schema or self.schema_name
-        names = (f"{self.schema_name}.{self.table_of(dataset_urn)}", f"{ledgers}.{LEDGER}", f"{ledgers}.{PROOFS}")
-        return [Target("table", name, database_address(self.url)) for name in names]
-
-    def published_in(self, dataset_urn: str, output: str, branch: str = MAIN_BRANCH) -> str:
-        server = f"{self.server}{urlsplit(self.url).path}"
-        return f"table {self.schema_name}.{self.table_of(dataset_urn)} of {server}"
-
-    def table_of(self, dataset_urn: str) -> str:
-        return table_name(self.table, dataset_urn, most_bytes=MAX_NAME_BYTES, taken=(LEDGER, PROOFS))
+class PostgresqlSink(PostgresqlSettings):
+    """Rows go to tables of PostgreSQL."""
 
     def check_schema(self, schema: pa.Schema) -> None:
         """Check that tables can have these columns.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING
 
 import psycopg
 from psycopg import sql
@@ -19,9 +18,7 @@ from distcommit.core.interfaces.sink import AttemptIdentity
 from distcommit.sinks.databases.two_phase import Name, TwoPhaseCommitter
 from distcommit.sinks.postgresql.committer import PostgresqlCommitter
 from distcommit.sinks.postgresql.connection import begun
-
-if TYPE_CHECKING:
-    from distcommit.sinks.postgresql.sink import PostgresqlSink
+from distcommit.sinks.postgresql.settings import PostgresqlSettings
 
 _CREATED = """
 CREATE TABLE IF NOT EXISTS {proofs} (
@@ -37,7 +34,7 @@ class TwoPhasePostgresql(TwoPhaseCommitter, PostgresqlCommitter):
     def __init__(
         self,
         connection: psycopg.Connection,
-        settings: PostgresqlSink,
+        settings: PostgresqlSettings,
         context: CommitterContext,
         connects: Callable[[], psycopg.Connection],
     ) -> None:

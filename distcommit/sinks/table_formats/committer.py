@@ -230,22 +230,20 @@ class DataFileCommitter(SinkCommitter, Generic[NameT, TableT]):
     # -- taking back
 
     def abort(self, requests: Sequence[CommitRequest]) -> None:
-        self._change_tables(requests, self._take_back)
+        self._change_tables(requests, takes_back=True)
 
     def allow(self, requests: Sequence[CommitRequest]) -> None:
-        self._change_tables(requests, self._allow)
+        self._change_tables(requests, takes_back=False)
 
-    def _change_tables(
-        self, requests: Sequence[CommitRequest], change: Callable[[NameT, TableT, Sequence[CommitRequest]], bool]
-    ) -> None:
-        """Apply a change to each table, again from the newest version if the table has changed meanwhile."""
+    def _change_tables(self, requests: Sequence[CommitRequest], *, takes_back: bool) -> None:
+        """Change the ledger rows of each table, again from the newest version if the table has changed meanwhile."""
         for name, asked in self.by_table(requests).items():
             for _ in tries():
                 table = self.load(name)
                 if table is None:
                     break
                 try:
-                    if change(name, table, list(asked.values())):
+                    if self._change_rows(name, table, list(asked.values()), takes_back=takes_back):
                         break
                 except CorruptError:
                     if not self.has_changed(name, table):
@@ -253,15 +251,25 @@ class DataFileCommitter(SinkCommitter, Generic[NameT, TableT]):
             else:
                 raise ConflictError(ALWAYS_CHANGED, table=shown(name))
 
-    def _take_back(self, name: NameT, table: TableT, requests: Sequence[CommitRequest]) -> bool:
-        """Take requests back from this version of the table; return False if the table has changed meanwhile."""
+    def _change_rows(self, name: NameT, table: TableT, requests: Sequence[CommitRequest], *, takes_back: bool) -> bool:
+        """Take requests back from this version of the table, or allow them to be committed to it again.
+
+        Returns:
+            False if the table has changed meanwhile.
+        """
         requests = [request for request in requests if self._recreated(name, table, request) is None]
         ledger = self.read_ledger(table)
         old = [ledger.rows.get(_key(request)) for request in requests]
-        new = [taken_back(row, each, covered_in(each.infos)) for row, each in zip(old, requests, strict=True)]
+        new = [
+            taken_back(row, request, covered_in(request.infos)) if takes_back else allowed_again(row, request)
+            for row, request in zip(old, requests, strict=True)
+        ]
         if new == old:
             self.make_durable(name)
             return True
+        rows = [row for row in new if row is not None]
+        if not takes_back:
+            return self.put(name, table, ledger, rows, [], self.trace(allowed=requests[0].epoch))
         live = self._live_without_row(table, ledger, requests)
         removed = [
             file
@@ -269,19 +277,7 @@ class DataFileCommitter(SinkCommitter, Generic[NameT, TableT]):
             for file in files_of(request)
             if (row is not None and row.epoch == request.epoch) or file["path"] in live
         ]
-        return self.put(name, table, ledger, new, removed, self.trace(taken_back=requests[0].epoch))
-
-    def _allow(self, name: NameT, table: TableT, requests: Sequence[CommitRequest]) -> bool:
-        """Allow requests to be committed to this version again; return False if the table has changed meanwhile."""
-        requests = [request for request in requests if self._recreated(name, table, request) is None]
-        ledger = self.read_ledger(table)
-        old = [ledger.rows.get(_key(request)) for request in requests]
-        new = [allowed_again(row, request) for row, request in zip(old, requests, strict=True)]
-        if new == old:
-            self.make_durable(name)
-            return True
-        rows = [row for row in new if row is not None]
-        return self.put(name, table, ledger, rows, [], self.trace(allowed=requests[0].epoch))
+        return self.put(name, table, ledger, rows, removed, self.trace(taken_back=requests[0].epoch))
 
     # -- reading
 

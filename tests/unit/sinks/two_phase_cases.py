@@ -575,5 +575,7 @@ def prepare_one(sink: TableSink, folder: Path, attempt: str) -> None:
     writer.prepare_commit()
 
 
-SHARED: tuple[str, ...] = (str(Path(two_phase.__file__)), str(Path(two_phase.__file__).with_name("prepared_rows.py")))
+SHARED: tuple[str, ...] = tuple(
+    str(Path(two_phase.__file__).with_name(name)) for name in ("two_phase.py", "proofs.py", "prepared_rows.py")
+)
 """Modules that writers go through, whichever database it is."""
