@@ -68,13 +68,7 @@ class DeltaCommitter(DataFileCommitter[str, DeltaTable]):
         self._sink, self._tables = sink, DeltaTables(sink.location)
         self._ledgers = TableLedgers(context)
 
-    def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
-        return self._commit_all(requests, whole=False)
-
-    def commit_whole(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
-        return self._commit_all(requests, whole=True)
-
-    def _commit_all(self, requests: Sequence[CommitRequest], *, whole: bool) -> list[CommitOutcome]:
+    def commit_all(self, requests: Sequence[CommitRequest], *, whole: bool) -> list[CommitOutcome]:
         batches = [_Batch(name, asked, whole) for name, asked in self.by_table(requests).items()]
         answers: dict[int, CommitOutcome] = {}
         others = in_flight(self._tables.location.parallel_calls, self._commit, batches)

@@ -69,13 +69,7 @@ class IcebergCommitter(DataFileCommitter[Identifier, Table]):
         self._tables, self._namespace = opened(sink.catalog), tuple(sink.namespace.split("."))
         self._ledgers = Ledgers(context.fs, context.output_root, context.store_id)
 
-    def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
-        return self._commit(requests, whole=False)
-
-    def commit_whole(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
-        return self._commit(requests, whole=True)
-
-    def _commit(self, requests: Sequence[CommitRequest], *, whole: bool) -> list[CommitOutcome]:
+    def commit_all(self, requests: Sequence[CommitRequest], *, whole: bool) -> list[CommitOutcome]:
         answers: dict[int, CommitOutcome] = {}
         batches = [_Batch(name, asked, whole) for name, asked in self.by_table(requests).items()]
         reason, failures = ALWAYS_CHANGED, 0
