@@ -330,5 +330,5 @@ def test_only_parquet_and_orc_have_settings_of_columns(form: FileFormat) -> None
 
 
 def test_of_orc_a_bloom_filter_is_all_that_can_be_set() -> None:
-    with pytest.raises(ValidationError, match="only bloom_filter can be set, and not compression, dictionary"):
+    with pytest.raises(ValidationError, match="can have bloom_filter only, not compression, dictionary"):
         sink_of(format="orc", columns={"n": {"dictionary": False, "compression": "zstd", "bloom_filter": True}})
