@@ -48,8 +48,7 @@ from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.base import ledgers
 from distcommit.sinks.base.aggregated import AggregatedCommitter
 from distcommit.sinks.base.committer_sink import CommitterSink
-from distcommit.sinks.base.record_writer import RecordWriter
-from distcommit.sinks.base.writer_sink import WriterSink
+from distcommit.sinks.base.writer_sink import RecordWriter, WriterSink
 from distcommit.sinks.databases.table_committer import RefusedError
 from distcommit.steps.registry import register
 from distcommit.steps.rename import FsRenameCommitStep

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from distcommit.core.interfaces.committer import AlreadyCommitted, CommitRequest, Committed
 from distcommit.sinks.base import ledgers
+from distcommit.sinks.table_formats import committer
 from distcommit.testing.contracts.killed import commit_all, nursery
 from distcommit.testing.contracts.tried_sink import TriedSink
 
@@ -29,7 +30,7 @@ class ReplayAfterMaintenance(TriedSink):
         """Killed before the tables' own commit, and after it."""
         whole = tmp_path / "whole"
         whole.mkdir()
-        places = [os.path.dirname(self.committers_file(whole)), os.path.dirname(ledgers.__file__)]
+        places = [*self.committers_folders(whole), *map(os.path.dirname, (ledgers.__file__, committer.__file__))]
         with nursery(self.preloaded) as processes:
             lines = processes.lines_of(places, commit_all, self.sink(whole), self.context(whole), self._to_kill(whole))
             was_committed = list[bool]()

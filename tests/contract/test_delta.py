@@ -20,6 +20,7 @@ from distcommit.fs.object_stores.s3_requests import S3Requests
 from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.sinks.base.table_names import plain_name
 from distcommit.sinks.delta.sink import DeltaSink
+from distcommit.sinks.table_formats import committer
 from distcommit.testing.contracts import LaterEpochs, SinkContract
 from distcommit.testing.contracts.tried_sink import TriedSink
 from tests.contract.maintained import ReplayAfterMaintenance
@@ -32,6 +33,7 @@ class _OnDelta(TriedSink):
     """A table for each dataset."""
 
     preloaded = ("deltalake", "distcommit.sinks.delta.committer", "pyarrow.dataset")
+    committer_bases = (committer.__file__,)
 
     def make_sink(self, place: Path) -> CommitterSink:
         tables = place / "tables"

@@ -25,6 +25,7 @@ from distcommit.sinks.base.table_names import plain_name
 from distcommit.sinks.iceberg.opening import close_opened
 from distcommit.sinks.iceberg.sink import IcebergSink
 from distcommit.sinks.iceberg.writer import IcebergWriter
+from distcommit.sinks.table_formats import committer
 from distcommit.testing.contracts import LaterEpochs, SinkContract
 from distcommit.testing.contracts.tried_sink import TriedSink, batch_of
 from tests.contract.maintained import ReplayAfterMaintenance
@@ -53,6 +54,7 @@ class _Tables(TriedSink):
         "sqlalchemy.dialects.postgresql.psycopg",
         "sqlalchemy.dialects.sqlite.pysqlite",
     )
+    committer_bases = (committer.__file__,)
 
     def catalog(self, place: Path) -> dict[str, str]:
         """The catalog's settings, another one for each place."""

@@ -13,7 +13,7 @@ from pymysql.cursors import Cursor
 
 from distcommit.core.interfaces.committer import CommitRequest
 from distcommit.sinks.base.committer_sink import CommitterSink
-from distcommit.sinks.databases import two_phase
+from distcommit.sinks.databases import proofs, sql_committer, two_phase
 from distcommit.sinks.mariadb.sink import MariadbSink
 from distcommit.testing.contracts import LaterEpochs, SinkContract
 from tests.servers.mariadb import MariadbServer, prepared_at, roll_back
@@ -24,6 +24,7 @@ class OnMariadb(SinkContract, LaterEpochs):
 
     settings: ClassVar[dict[str, Any]]
     preloaded = ["distcommit.sinks.mariadb.committer"]
+    committer_bases = [sql_committer.__file__, proofs.__file__]
 
     @pytest.fixture(autouse=True)
     def _has_server(self, mariadb_server: MariadbServer) -> None:

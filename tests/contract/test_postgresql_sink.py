@@ -12,7 +12,7 @@ from psycopg import sql
 
 from distcommit.core.interfaces.committer import CommitRequest
 from distcommit.sinks.base.committer_sink import CommitterSink
-from distcommit.sinks.databases import two_phase
+from distcommit.sinks.databases import proofs, sql_committer, two_phase
 from distcommit.sinks.postgresql.sink import PostgresqlSink
 from distcommit.testing.contracts import LaterEpochs, SinkContract
 from tests.servers.postgresql import PostgresServer
@@ -22,6 +22,7 @@ class OnPostgresql(SinkContract, LaterEpochs):
     """Each place is a schema."""
 
     settings: ClassVar[dict[str, Any]]
+    committer_bases = [sql_committer.__file__, proofs.__file__]
 
     @pytest.fixture(autouse=True)
     def _has_server(self, postgres_server: PostgresServer) -> None:

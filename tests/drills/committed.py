@@ -61,7 +61,7 @@ def _refused_and_released(
 def rows_without_tags(folder: Path, kind: str) -> Drilled:
     with _sealed(kind, folder) as situation:
         _commit_and_die(situation)
-        return _refused_and_released(situation, "what is committed to this table can't be taken back", "accept")
+        return _refused_and_released(situation, "a commit to this table can't be taken back", "accept")
 
 
 @drill_of("table_loading.py:take_out | release the dataset with accept", kinds=["sqlite"], quick=True)
@@ -85,7 +85,7 @@ def rows_that_were_moved_away(folder: Path, kind: str) -> Drilled:
 def messages_that_were_committed(folder: Path, kind: str) -> Drilled:
     with _sealed(kind, folder) as situation:
         _commit_and_die(situation)
-        return _refused_and_released(situation, "Kafka can't take back what is committed", "accept")
+        return _refused_and_released(situation, "Kafka can't take back a commit", "accept")
 
 
 def _compacted(folder: Path, kind: str, says: str) -> Drilled:
@@ -95,7 +95,7 @@ def _compacted(folder: Path, kind: str, says: str) -> Drilled:
         return _refused_and_released(situation, says, "accept")
 
 
-@drill("sinks/iceberg/committer.py:_put | release the dataset with accept", quick=True)
+@drill("sinks/iceberg/committer.py:put | release the dataset with accept", quick=True)
 def iceberg_table_that_was_compacted(folder: Path) -> Drilled:
     return _compacted(folder, "iceberg", "data files of the commit are no longer in the table")
 
@@ -111,7 +111,7 @@ def prepared_rows_that_were_committed(folder: Path, kind: str) -> Drilled:
     with _sealed(kind, folder, two_phase=True) as situation:
         _settle(situation, commit=True)
         unblock(situation, NAME)
-        return _refused_and_released(situation, "what is committed to this table can't be taken back", "retry")
+        return _refused_and_released(situation, "a commit to this table can't be taken back", "retry")
 
 
 @drill_of("two_phase.py:_lost | release the dataset with abandon", kinds=["mariadb", "postgresql"])
@@ -121,7 +121,7 @@ def prepared_rows_that_were_rolled_back(folder: Path, kind: str) -> Drilled:
         unblock(situation, NAME)
         situation.run(1)
         printed = Printed(situation)
-        printed.type(printed.problem("prepared rows are neither there nor committed")["command"])
+        printed.type(printed.problem("prepared transactions are neither there nor committed")["command"])
         situation.run(0)
         return printed.ended()
 

@@ -255,7 +255,7 @@ _COLUMNS = [
     ("64 bytes", postgresql.NAMES, ("x" * 64,), "rejected: 64 bytes, of which the database keeps 63"),
     ("63 bytes", postgresql.NAMES, ("x" * 63,), "kept"),
     ("32 letters ü", postgresql.NAMES, ("ü" * 32,), "rejected: 64 bytes, of which the database keeps 63"),
-    ("ctid", postgresql.NAMES, ("ctid",), "rejected: a name that the database has for itself"),
+    ("ctid", postgresql.NAMES, ("ctid",), "rejected: a name that the database reserves"),
     ("an empty name", postgresql.NAMES, ("",), "rejected: an empty name"),
     ("Id beside id", postgresql.NAMES, ("Id", "id"), "rejected: the same name as 'Id', but for its case"),
     ("per%cent", postgresql.NAMES, ("per%cent",), "kept"),

@@ -92,9 +92,9 @@ def of(value: Any, kind: pa.DataType | None = None) -> pa.RecordBatch:
 BAD_ROWS: list[tuple[str, pa.RecordBatch, str]] = [
     ("n bigint UNIQUE", numbers(7, 7), "Duplicate entry"),
     ("N bigint", numbers(7), "has the column 'N', and the records have 'n'"),
-    ("n bigint NOT NULL", numbers(1, None), "null, of which the server may make a value"),
-    ("n timestamp NOT NULL", of(None, pa.timestamp("us", "UTC")), "null, of which the server may make a value"),
-    ("n bigint AUTO_INCREMENT PRIMARY KEY", numbers(1, None), "null, of which the server may make a value"),
+    ("n bigint NOT NULL", numbers(1, None), "null, which the server may replace by a default"),
+    ("n timestamp NOT NULL", of(None, pa.timestamp("us", "UTC")), "null, which the server may replace by a default"),
+    ("n bigint AUTO_INCREMENT PRIMARY KEY", numbers(1, None), "null, which the server may replace by a default"),
     ("n bigint CHECK (n < 2)", numbers(1, 2), "CONSTRAINT"),
     ("n bigint, FOREIGN KEY (n) REFERENCES others (n)", numbers(1), "foreign key constraint fails"),
     ("n bigint, m bigint NOT NULL", numbers(1), "doesn't have a default value"),
@@ -270,7 +270,7 @@ def test_upsert_goes_by_its_keys_and_by_no_other_index(target: Target) -> None:
 def test_what_does_not_keep_what_transactions_leave_is_refused(target: Target, made: str) -> None:
     target.sql(f"CREATE {made}")
     sink = target.sink()
-    refused(target.beside_others(sink, target.prepare(sink, "bad", 1)), "no table of InnoDB")
+    refused(target.beside_others(sink, target.prepare(sink, "bad", 1)), "must use the engine InnoDB")
 
 
 def test_what_a_transaction_has_undone_stays_in_other_engines(target: Target) -> None:
@@ -280,7 +280,7 @@ def test_what_a_transaction_has_undone_stays_in_other_engines(target: Target) ->
     sink = target.sink()
     assert target.commit(sink, target.prepare(sink, "a", 1)) == [Committed()]
     target.sql("ALTER TABLE distcommit_ledger ENGINE = MyISAM")
-    with pytest.raises(ConfigurationError, match="the ledger is no table of InnoDB"):
+    with pytest.raises(ConfigurationError, match="the ledger must use the engine InnoDB"):
         target.commit(sink, target.prepare(sink, "a", 2))
 
 

@@ -76,8 +76,8 @@ class TestPostgresql(ServerTableSinkCases, NewestCases, OddInputCases):
         ("x" * 64,): "64 bytes",
         ("x" * 63 + "a", "x" * 63 + "b"): "64 bytes",
         ("ü" * 32,): "64 bytes",
-        ("ctid",): "for itself",
-        ("xmin",): "for itself",
+        ("ctid",): "that the database reserves",
+        ("xmin",): "that the database reserves",
     }
 
 
@@ -176,7 +176,7 @@ def test_upsert_waits_for_an_index_on_its_keys(target: Target) -> None:
 def test_what_does_not_keep_rows_is_refused(target: Target, made: str) -> None:
     target.sql(f"CREATE {made}")
     sink = target.sink()
-    refused(target.beside_others(sink, target.prepare(sink, "bad", 1)), "no ordinary table")
+    refused(target.beside_others(sink, target.prepare(sink, "bad", 1)), "must be an ordinary table")
 
 
 @pytest.mark.parametrize("settings", [{}, {"mode": "upsert", "keys": ["n"], "version": "v"}], ids=["append", "upsert"])

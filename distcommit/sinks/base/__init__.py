@@ -1,4 +1,4 @@
-"""What sinks of every kind share: base classes of committers, sinks and writers, ledgers, retries.
+"""Base classes of sinks, writers and committers, the rule of ledgers, and retries.
 
 Must not know a target. Start reading at `committer_sink`.
 """

@@ -1,4 +1,4 @@
-"""Base class of committers whose target takes the requests of many datasets in one commit."""
+"""Base class of committers that commit the requests of many datasets in one commit of the target."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ Aggregated = TypeVar("Aggregated")
 
 
 class AggregatedCommitter(SinkCommitter, Generic[Aggregated]):
-    """Combines requests to what one commit of the target takes, and has it committed; one that is refused is found by
-    halves, and holds up no other.
+    """Combines requests to one commit of the target. A refused request is found by bisection; the others are committed.
 
-    What is combined is not stored: the commit log has the requests, and a replay combines them anew, perhaps with
-    others. So it may be any value, and what the design calls restoring an aggregated commit is to combine it again.
+    The combined value is not stored, so that it may have any type. The commit log has the requests, and a replay
+    combines them again, possibly with others.
     """
 
     def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
@@ -32,13 +31,16 @@ class AggregatedCommitter(SinkCommitter, Generic[Aggregated]):
             together.setdefault(self.committed_with(request), []).append(index)
         outcomes: dict[int, CommitOutcome] = {}
         for indices in together.values():
-            found = self._by_halves([requests[index] for index in indices])
-            outcomes.update(zip(indices, found, strict=True))
+            answers = self._by_halves([requests[index] for index in indices])
+            outcomes.update(zip(indices, answers, strict=True))
         return [outcomes[index] for index in range(len(requests))]
 
     def commit_whole(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
-        """All of them in one commit, or none. Which one `combine` refuses is found one by one; of those that only the
-        commit refuses together nobody knows which it is, and all have failed."""
+        """Commit all requests in one commit or none.
+
+        A request that `combine` refuses is found by combining each by itself. If only the commit is refused, the cause
+        is unknown, and all requests have failed.
+        """
         refusals = [self._refusal(request) for request in requests]
         refused = next((r.dataset_urn for r, why in zip(requests, refusals, strict=True) if why is not None), None)
         if refused is not None:
@@ -46,7 +48,8 @@ class AggregatedCommitter(SinkCommitter, Generic[Aggregated]):
         try:
             return self.commit_aggregated(self.combine(requests))
         except RefusedError as error:
-            return [FailedForGood(f"one of {len(requests)} that are committed all or none: {error}")] * len(requests)
+            reason = f"one of {len(requests)} requests that are committed together was refused: {error}"
+            return [FailedForGood(reason)] * len(requests)
 
     def _refusal(self, request: CommitRequest) -> FailedForGood | None:
         try:
@@ -56,29 +59,30 @@ class AggregatedCommitter(SinkCommitter, Generic[Aggregated]):
         return None
 
     def committed_with(self, request: CommitRequest) -> str:
-        """Which requests go into one commit: those of the same text, such as their table. By default all do. A commit
-        group of the sink has one text."""
+        """Return a text, for instance the table's name. Requests of one text go into one commit; by default all do. All
+        requests of a commit group must have the same text."""
         return ""
 
     @abstractmethod
     def combine(self, requests: Sequence[CommitRequest]) -> Aggregated:
-        """What one commit is to hold; changes nothing at the target. Some of them may be committed already, and their
-        staged files be gone.
+        """Return the content of one commit, without changing the target.
+
+        Some requests may be committed already, and their staged files be gone.
 
         Raises:
-            RefusedError: if one of them can never be committed.
+            RefusedError: if one of the requests can never be committed.
         """
 
     @abstractmethod
     def commit_aggregated(self, aggregated: Aggregated) -> Sequence[CommitOutcome]:
-        """Commits all of it that is not committed yet, in one transaction with its ledger rows, durably.
+        """Commit durably whatever is not committed yet, in one transaction with the ledger rows.
 
         Returns:
             an outcome for each request, in the order in which they were combined.
 
         Raises:
-            RefusedError: if one of them can never be committed. Nothing was changed then, and each half of them is
-                combined and tried by itself. What else it raises is raised by `commit`.
+            RefusedError: if one of the requests can never be committed. Nothing may be changed then; each half of the
+                requests is combined and tried by itself. `commit` raises all other exceptions.
         """
 
     def _by_halves(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:

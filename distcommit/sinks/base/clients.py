@@ -1,4 +1,4 @@
-"""Clients of targets, which are extras of their own."""
+"""Clients of targets, each of which is an optional dependency."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from distcommit.core.interfaces.committer import SinkCommitter
 
 
 class Connection(Protocol):
-    """What is closed."""
+    """A resource that must be closed."""
 
     def close(self) -> None: ...
 
@@ -22,21 +22,25 @@ Committer = TypeVar("Committer", bound=SinkCommitter)
 
 @contextmanager
 def needing_client(sink: str) -> Iterator[None]:
-    """Says what to install where a module that the sink of this type imports is missing."""
+    """Report the extra to install if a module that the sink imports is missing.
+
+    Raises:
+        ConfigurationError: if it is missing.
+    """
     try:
         yield
     except ModuleNotFoundError as error:
         raise ConfigurationError(
-            f"the sink {sink} needs its client",
+            f"the client of the sink {sink} is not installed",
             found=str(error),
-            todo=f"pip install 'distcommit[{sink}]', also where the executors run",
+            todo=f"run pip install 'distcommit[{sink}]' on the driver and on all executors",
         ) from error
 
 
-def committing_by(connection: Connected, made: Callable[[Connected], Committer]) -> Committer:
-    """A committer that has a connection, which is closed if it can't be made."""
+def committing_by(connection: Connected, create: Callable[[Connected], Committer]) -> Committer:
+    """Return a committer with a connection, which is closed if the committer can't be created."""
     try:
-        return made(connection)
+        return create(connection)
     except BaseException:
         connection.close()
         raise

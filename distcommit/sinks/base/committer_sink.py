@@ -1,10 +1,12 @@
-"""Base class of sinks that commit at their target, by a committer of their own."""
+"""Base classes of sinks that commit at their target by a committer of their own."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import BaseModel, Field
 
 from distcommit.core.interfaces.committer import (
     CommitRequest,
@@ -13,41 +15,45 @@ from distcommit.core.interfaces.committer import (
     SealRequest,
     SinkCommitter,
 )
-from distcommit.core.interfaces.sink import Sink
+from distcommit.core.interfaces.sink import BY_DATASET, Sink
 from distcommit.core.interfaces.steps import CommitStep, StepContext
+from distcommit.sinks.base.table_names import DATASET
 from distcommit.steps.sink import SinkCommitStep
 
 
 class CommitterSink(Sink):
     """A sink whose writers return commit infos, which its committer makes visible: one request for each branch of a
-    dataset. Subclasses set `name`, as a class attribute.
+    dataset. Subclasses set `name` as a class attribute.
 
     Attributes:
-        infos_version: of the infos that writers make; raised with each change that a committer could not read.
+        infos_version: version of the commit infos that writers return. Increase it with each change that an older
+            committer can't read.
     """
 
     infos_version: ClassVar[int] = 1
 
     @property
     def discards(self) -> bool:
-        """Whether writers leave anything at the target before it is committed, but staged files: then the committer's
-        `discard` takes away what lost."""
+        """Whether writers leave anything but staged files before a commit; the committer's `discard` removes it for
+        aborted attempts."""
         return False
 
     @property
     def leaves_in_doubt(self) -> bool:
-        """Whether that is prepared transactions, or the like: what `discard` has taken away nobody can commit any more,
-        also who is about to. Then it is asked, too, for what a person has accepted as it is."""
+        """Whether writers leave prepared transactions or the like, which can't be committed any more after `discard`.
+
+        Then `discard` is also called for commits that an operator has accepted as they are.
+        """
         return False
 
     def upgraded(self, info: Any, version: int) -> Any:
-        """A commit info that was stored with an older version, as writers would make it now. To be given by sinks whose
-        `infos_version` is not the first."""
-        raise NotImplementedError(f"{type(self).__name__} does not say what its infos of version {version} are now")
+        """Convert a commit info that was stored with an older version to the present version. Sinks whose
+        `infos_version` is above 1 must implement it."""
+        raise NotImplementedError(f"{type(self).__name__} must implement `upgraded` for its infos of version {version}")
 
     @abstractmethod
     def open_committer(self, context: CommitterContext) -> SinkCommitter:
-        """A committer for one batch of requests. An error here is an outage, which no dataset is blamed for."""
+        """Open a committer for one batch of requests. An error counts as an outage of the target, not of a dataset."""
 
     def commit_steps(self, request: SealRequest, context: StepContext) -> Sequence[CommitStep]:
         infos = tuple(info for result in request.results for info in result.infos)
@@ -67,3 +73,45 @@ class CommitterSink(Sink):
     @property
     def committers(self) -> Mapping[str, OpensCommitter]:
         return {self.name: self}
+
+
+class GroupsByTable(CommitterSink):
+    """A sink of tables. If all datasets share a table, they are one commit group; otherwise each is its own."""
+
+    if TYPE_CHECKING:
+        table: str
+
+    @abstractmethod
+    def shown(self, table: str) -> str:
+        """Return a table's name, or the template of names, as operators write it."""
+
+    @abstractmethod
+    def group_of(self, dataset_urn: str) -> str:
+        """Return the commit group of all datasets with the same table as this dataset."""
+
+    @property
+    def shares_tables(self) -> bool:
+        """Whether all datasets go to one table."""
+        return DATASET not in self.table
+
+    @property
+    def grouped_by(self) -> str:
+        return f"table {self.shown(self.table)}" if self.shares_tables else BY_DATASET
+
+    def commit_group(self, dataset_urn: str) -> str:
+        return self.group_of(dataset_urn) if self.shares_tables else dataset_urn
+
+
+class StoredName(BaseModel):
+    """Settings of a sink that a job may have several times, each in a branch of a fork.
+
+    Attributes:
+        stored_as: a suffix of the name that commits are stored with, which must differ between branches. It must not
+            change while commits are pending.
+    """
+
+    stored_as: str = Field(default="", pattern=r"^[A-Za-z0-9_-]{0,64}$")
+
+    def name_of(self, kind: str) -> str:
+        """Return the stored name; `kind` is the name without a suffix."""
+        return f"{kind}@{self.stored_as}" if self.stored_as else kind

@@ -1,4 +1,4 @@
-"""What is done at a target to one table, or transaction, after another: one that fails keeps no other from it."""
+"""Collect errors of operations on many tables or transactions, so that a failed one does not prevent the others."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _NAMED = 5
 
 
 class OneByOne:
-    """Collects what fails, by name.
+    """Collects errors by name, and raises them together.
 
     Args:
-        what: what could not be done to each of them, one clause.
-        probe: raises if nothing works there; asked as the first one fails. Then the others are not tried, as each might
-            take as long to fail.
+        what: the failure as a clause, for the message.
+        probe: raises if the whole target is unavailable. It is called at the first error: if it raises, the other
+            operations are not tried, as each might take as long to fail.
     """
 
     def __init__(self, what: str, probe: Callable[[], None] | None = None) -> None:
@@ -25,23 +25,25 @@ class OneByOne:
 
     @contextmanager
     def to(self, name: str) -> Iterator[None]:
-        """What is done to the one of that name; its error waits for `tell`.
+        """Collect the error of an operation on the item of that name.
 
         Raises:
-            Exception: the error, if it is no matter of that one.
+            Exception: the error, if it concerns the whole target.
         """
         try:
             yield
         except SinkUnavailableError:
             raise
-        except Exception as error:  # noqa: BLE001 - a client's, or a file system's: the others are not to suffer
+        except Exception as error:  # noqa: BLE001 - of a client or file system: the other items are tried
             if self._probe is not None and not self._failed:
                 self._probe()
             self._failed[name] = error
 
     def tell(self) -> None:
-        """Raises:
-        TransientError: if any has failed, with names and why; the others are done.
+        """Raise the collected errors.
+
+        Raises:
+            TransientError: if an operation has failed; all others were done.
         """
         if not self._failed:
             return
@@ -51,5 +53,5 @@ class OneByOne:
             self._what,
             names=", ".join([*self._failed][:_NAMED]),
             found="; ".join(first) + more,
-            todo="mend or restore these, or give the permission that is missing; of all others it was done",
+            todo="repair or restore these, or grant the missing permission; all others were done",
         ) from next(iter(self._failed.values()))

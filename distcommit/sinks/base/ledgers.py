@@ -1,14 +1,14 @@
-"""The rule of every ledger: by compare-and-set from the epoch that the store knows.
+"""The rule of every ledger: a commit is a compare-and-set from an epoch that the store knows.
 
-A row below the request that is not one of its bases, or above it, belongs to a target that is not the one the store
-knows: it was put back from a copy, made again, or the store was. `epoch > stored` alone would publish twice where a
-bucket's log has lost its tail.
+A request names its bases: the epochs that the target may have before the commit. A row with any other epoch shows that
+the target or the store was restored from a copy or recreated. Comparing only `epoch > stored` would publish records
+twice if a bucket's log has lost its tail.
 
-Before a dataset's first commit is known to be done its base is no row, which a ledger that was removed meanwhile has,
-too. So where a ledger can be removed and what it proves stays, it has an identity: a text that it got as it was made.
-Writers note it in their commit infos, as they end, and have the ledger made if there is none yet; committers compare it
-where they hold the ledger's row. Whoever commits, the rows were written before: if that very ledger is still there, it
-has had a row of each commit since. A ledger that is made later has another identity, and is never asked in its place.
+Before a dataset's first commit its base is "no row", which an empty, recreated ledger also has. So a ledger that can be
+removed while its data stays has an identity: a text that is assigned when the ledger is created. Writers record it in
+their commit infos, after creating a missing ledger. Committers compare it while they lock the ledger's row. If it is
+equal, the ledger has had a row of every commit since those rows were written. A ledger that was created later has
+another identity, and is not used instead.
 """
 
 from __future__ import annotations
@@ -25,23 +25,26 @@ from distcommit.sinks.base.offset_coverage import added, without
 
 
 def commit_id(request: CommitRequest) -> str:
-    """Which commit a request asks for: the same for the same attempts, and no other ones. Epochs are numbers, which a
-    store that was put back from a copy gives once more. Empty if the attempts are not known."""
+    """Return the identity of a request's commit: a hash of its attempts; empty if these are unknown.
+
+    Epochs alone do not identify it: a store that was restored from a copy assigns the same numbers again.
+    """
     return xxh3_128_hexdigest("\n".join(request.attempts).encode()) if request.attempts else ""
 
 
 def _is_another(row: LedgerRow, request: CommitRequest) -> bool:
-    """Whether the row's epoch is that of the request, and its commit is not."""
+    """Return whether row and request have the same epoch and different commits."""
     ids = row.commit_id, commit_id(request)
     return row.epoch == request.epoch and all(ids) and ids[0] != ids[1]
 
 
 def answered(row: LedgerRow | None, request: CommitRequest) -> CommitOutcome | None:
-    """What a target with that row answers a request; None: commit it, and have `committed` as the row in the same
-    transaction.
+    """Return the outcome of a request at a target with that row; None if it is to be committed.
 
-    A row above the request is a refusal, too: what is sealed now stands on all that was committed before. (A zombie or
-    a twin that asks for what is done long since may be told anything: what it says of it is not valid any more.)
+    Then the row must become `committed` in the same transaction as the data.
+
+    A row above the request is a refusal too: a sealed sequence is based on everything that was committed before. A
+    zombie that repeats an old commit may get any outcome, as its records are not valid any more.
     """
     epoch, revoked = (row.epoch, row.revoked) if row is not None else (0, 0)
     if row is not None and (epoch > request.epoch or _is_another(row, request)):
@@ -58,22 +61,21 @@ def answered(row: LedgerRow | None, request: CommitRequest) -> CommitOutcome | N
 def _another_store(request: CommitRequest, found: str) -> FailedForGood:
     expected = " or ".join(f"epoch {base}" if base else "nothing" for base in request.bases) or "an older epoch"
     return FailedForGood(
-        f"this is not the target that the store knows: its ledger has {found} for the dataset, expected {expected}; the"
-        " target or the store was put back from a copy, or made again. Nothing was written. To do: restore the other"
-        " one, and release the dataset with retry; or, if it is gone for good, delete what this target has of the"
-        " dataset, its ledger row too, and release the dataset with restart, which reads it from its beginning"
+        f"this is not the target that the store knows: its ledger has {found} for the dataset, expected {expected}."
+        " Target or store were restored from a copy, or recreated. Nothing was written. To do: restore the other one to"
+        " the same state, and release the dataset with retry; if that is impossible, delete the dataset's data and"
+        " ledger row from this target, and release the dataset with restart, which reads it from its beginning"
     )
 
 
 def of_another_ledger(request: CommitRequest, identity: str) -> str:
-    """Which ledger was there as the rows of a request were written, if it is another than the one of that identity;
-    empty if it is the same, or none was noted."""
-    noted = (str(info["ledger"]) for info in request.infos)
-    return next((each for each in noted if each and each != identity), "")
+    """Return the ledger that a request's rows were written for, if it is not the one of that identity; else empty."""
+    recorded = (str(info["ledger"]) for info in request.infos)
+    return next((ledger for ledger in recorded if ledger and ledger != identity), "")
 
 
 def committed(row: LedgerRow | None, request: CommitRequest, covered: Sequence[Covered]) -> LedgerRow:
-    """The row once the request is committed."""
+    """Return the row after the request is committed."""
     row = row or LedgerRow(dataset_urn=request.dataset_urn, branch=request.branch)
     return replace(
         row, epoch=request.epoch, base=row.epoch, commit_id=commit_id(request), covered=added(*row.covered, *covered)
@@ -81,19 +83,20 @@ def committed(row: LedgerRow | None, request: CommitRequest, covered: Sequence[C
 
 
 def allowed_again(row: LedgerRow | None, request: CommitRequest) -> LedgerRow | None:
-    """The row once a request that was taken back may be committed after all, as another target refuses to take it back.
-    Of the dataset's epochs all older ones stay as they are: none of them can be committed any more."""
+    """Return the row after a request that was taken back may be committed again, as another target could not take it
+    back. The dataset's older epochs can still not be committed."""
     if row is None or row.revoked != request.epoch:
         return row
     return replace(row, revoked=request.epoch - 1)
 
 
 def taken_back(row: LedgerRow | None, request: CommitRequest, covered: Sequence[Covered]) -> LedgerRow:
-    """The row once the request is taken back, whether it was committed (then its data goes in the same transaction:
-    `row.epoch == request.epoch`) or not.
+    """Return the row after the request is taken back, whether it was committed or not.
+
+    If it was (`row.epoch == request.epoch`), its data must be removed in the same transaction.
 
     Raises:
-        ConflictError: if a later epoch is committed, or another commit of that number.
+        ConflictError: if a later epoch is committed, or another commit of that epoch.
     """
     row = row or LedgerRow(dataset_urn=request.dataset_urn, branch=request.branch)
     if row.epoch > request.epoch or _is_another(row, request):
@@ -102,8 +105,8 @@ def taken_back(row: LedgerRow | None, request: CommitRequest, covered: Sequence[
             dataset=request.dataset_urn,
             epoch=request.epoch,
             found=f"epoch {row.epoch}",
-            todo="if the target has all records of this epoch, release the dataset with accept; else delete what the"
-            " target has of the dataset, its ledger row too, and release the dataset with restart",
+            todo="if the target has all records of this epoch, release the dataset with accept; else delete the"
+            " dataset's data and ledger row from the target, and release the dataset with restart",
         )
     revoked = max(row.revoked, request.epoch)
     if row.epoch < request.epoch:

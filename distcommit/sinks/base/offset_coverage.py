@@ -1,4 +1,4 @@
-"""What rows stand for, collected as they are written, and added up in a target's ledger."""
+"""The source positions that rows cover: collected while rows are written, and summed in the target's ledger."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from distcommit.sinks.files.offsets import OffsetSets, offsets_of, parsed
 
 
 class Covering:
-    """Collects for a writer what it is told. `covered` is plain data, to be kept in a commit info."""
+    """Collects the positions of a writer's rows, of positions without a record, and of filtered records."""
 
     def __init__(self, origin: Origin) -> None:
         self._origin = origin
@@ -27,7 +27,7 @@ class Covering:
         self._rows = 0
 
     def add(self, batch: pa.RecordBatch, origins: Origins | None) -> None:
-        """Notes where the records of a batch came from. Raises as `OffsetSets.add` does."""
+        """Add the positions of a batch. Raises as `OffsetSets.add`."""
         self._rows += batch.num_rows
         provenance = self._origin.provenance
         if provenance is None:
@@ -38,14 +38,18 @@ class Covering:
             self._offsets.add_origins(origins, provenance)
 
     def note_holes(self, holes: Iterable[SkippedRange]) -> None:
-        """Notes positions without a record."""
-        found = list(holes)
-        self._ranges += found
-        self._holes.update(offsets_of(found))
+        """Add positions without a record."""
+        ranges = list(holes)
+        self._ranges += ranges
+        self._holes.update(offsets_of(ranges))
 
     def note_filtered(self, filtered: Filtered) -> bool:
-        """Notes what nothing was written of; False if no row was: then no info will carry it. Nor is
-        there a place for counts without positions, of sources that have no offsets."""
+        """Add records that were filtered out.
+
+        Returns:
+            False if this was ignored: no row was written, so that there will be no commit info; or the source has no
+            positions.
+        """
         if not (self._rows and filtered.positions):
             return False
         self._filtered = dict(filtered.positions)
@@ -53,17 +57,17 @@ class Covering:
 
     @property
     def rows(self) -> int:
-        """How many rows there are so far."""
+        """Number of rows so far."""
         return self._rows
 
     @property
     def holes_left(self) -> Sequence[SkippedRange]:
-        """For `Prepared.holes`: those that no info carries, as no row was written."""
+        """Positions without a record that no commit info has, as no row was written: for `Prepared.holes`."""
         return () if self._rows else self._ranges
 
     def covered(self) -> dict[str, Any]:
-        """All of it, as `covered_in` reads it."""
-        found = Covered(
+        """Return everything as plain data for a commit info, which `covered_in` reads."""
+        coverage = Covered(
             incarnation=self._origin.incarnation,
             branches=tuple(self._origin.branches),
             offsets=_text(self._offsets),
@@ -72,37 +76,39 @@ class Covering:
             rows=self._rows,
             makes_several=self._origin.makes_several,
         )
-        plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(found))  # in lists, no tuples
+        plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(coverage))  # with lists, not tuples
         return plain
 
 
 def covered_in(infos: Iterable[Mapping[str, Any]], key: str = "covered") -> tuple[Covered, ...]:
-    """What the commit infos of a request stand for together: `covered()` is below `key` in each of them."""
+    """Return the sum of the commit infos of a request, each with `covered()` under `key`."""
     return added(*(converted(info[key], Covered) for info in infos))
 
 
 def added(*parts: Covered) -> tuple[Covered, ...]:
-    """The parts as one entry for each incarnation and flow, that of the last part last; what two parts of one have is
-    counted as twice."""
-    found: dict[_Kind, Covered] = {}
+    """Return the sum of the parts: one entry for each incarnation and flow, the last part's last.
+
+    Offsets that two parts of one entry have are counted in `twice`.
+    """
+    sums: dict[_Kind, Covered] = {}
     for part in parts:
-        there = found.pop(_kind(part), None)
-        found[_kind(part)] = part if there is None else _both(there, part)
-    return tuple(found.values())
+        earlier = sums.pop(_kind(part), None)
+        sums[_kind(part)] = part if earlier is None else _both(earlier, part)
+    return tuple(sums.values())
 
 
 def without(whole: Iterable[Covered], taken_back: Iterable[Covered]) -> tuple[Covered, ...]:
-    """What is left once some of it was taken back."""
-    less = {_kind(part): part for part in taken_back}
-    left = (_less(part, less[_kind(part)]) if _kind(part) in less else part for part in whole)
-    return tuple(part for part in left if part.rows or part.offsets or part.filtered)
+    """Return the entries without the parts that were taken back; empty entries are left out."""
+    removed = {_kind(part): part for part in taken_back}
+    remaining = (_less(part, removed[_kind(part)]) if _kind(part) in removed else part for part in whole)
+    return tuple(part for part in remaining if part.rows or part.offsets or part.filtered)
 
 
 _Kind = tuple[str, tuple[str, ...], bool]
 
 
 def _kind(part: Covered) -> _Kind:
-    """What entries are apart by: what of two flows is there twice, only the audit tells."""
+    """Return the key of an entry. Offsets that two flows have are found by the audit."""
     return part.incarnation, part.branches, part.makes_several
 
 

@@ -1,4 +1,4 @@
-"""Trying again at targets: how often, and how long to wait in between. Nowhere else do sinks wait for another try."""
+"""Retries at targets: their number and the waits between them. Sinks must not wait anywhere else."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ _LONGEST_WAIT_S = 2.0
 
 
 def tries(most: int = 12, first_wait_s: float = 0.02) -> Iterator[int]:
-    """The numbers of tries, from 1 on, each but the first after a while: of random length, so that those who were in
-    each other's way come back apart, and up to twice as long each time, but never longer than two seconds.
+    """Yield the numbers of tries from 1 on, after a random wait before each but the first.
+
+    The longest wait doubles with each try, up to two seconds. It is random so that sessions in conflict do not retry at
+    the same time.
 
     Args:
-        most: how many there are.
-        first_wait_s: the longest wait before the second, in seconds.
+        most: number of tries.
+        first_wait_s: longest wait before the second try, in seconds.
     """
     for number in range(1, most + 1):
         if number > 1:

@@ -1,4 +1,4 @@
-"""Names of tables, made of datasets' URNs: no two datasets have the same one, unless one table for all is asked for."""
+"""Table names made of dataset URNs. No two datasets get the same name, unless the template has no `{dataset}`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_]")
 
 
 def check_template(template: str) -> str:
-    """Returns the template of tables' names if it is one.
+    """Return the template of table names.
 
     Raises:
-        ValueError: if it is empty, or has other braces than those of `{dataset}`, once.
+        ValueError: if it is empty, not printable, or has braces other than one `{dataset}`.
     """
     rest = template.replace(DATASET, "", 1)
     if not template or "{" in rest or "}" in rest or not template.isprintable():
-        raise ValueError("is a table's name, in which `{dataset}` may stand once for the dataset's URN")
+        raise ValueError(
+            f"must be a table's name, in which `{DATASET}` may stand once for the dataset's URN, but is {template!r}"
+        )
     return template
 
 
@@ -34,24 +36,26 @@ def table_name(
     basic_characters: bool = False,
     taken: tuple[str, ...] = (),
 ) -> str:
-    """The table of a dataset: the template with the URN as it is.
+    """Return the table of a dataset: the template with the dataset's URN.
 
-    A name that the database would not keep as it is, and one that looks as if it had been altered here, ends in a hash
-    of the whole of it.
+    A name that the database would change is changed here, and ends in a hash of the original name. So does a name that
+    looks as if it had such a hash.
 
     Args:
-        template: as `check_template` lets it through. Without `{dataset}` all datasets have one table.
-        urn: the dataset.
-        most_bytes: the longest name that the database has.
-        any_case: whether it tells names apart by their case.
-        basic_characters: whether it has those of Unicode's basic plane alone.
-        taken: names of tables that are no dataset's.
+        template: accepted by `check_template`. Without `{dataset}` all datasets have one table.
+        urn: the dataset's URN.
+        most_bytes: length of the longest name that the database keeps, in bytes of UTF-8.
+        any_case: whether the database distinguishes names by their case.
+        basic_characters: whether names may have characters of Unicode's basic plane only.
+        taken: names of tables that do not belong to datasets.
     """
     name = template.replace(DATASET, urn)
     raw = name.encode()
     last = "\uffff" if basic_characters else "\U0010ffff"
-    kept = name.isprintable() and max(name) <= last and not name.endswith(" ") and (any_case or name == name.lower())
-    if kept and len(raw) <= most_bytes and name not in taken and not _SHORTENED.search(name):
+    is_valid = (
+        name.isprintable() and max(name) <= last and not name.endswith(" ") and (any_case or name == name.lower())
+    )
+    if is_valid and len(raw) <= most_bytes and name not in taken and not _SHORTENED.search(name):
         return name
     plain = "".join(
         each if each.isprintable() and each <= last else "_" for each in (name if any_case else name.lower())
@@ -61,10 +65,10 @@ def table_name(
 
 
 def plain_name(urn: str) -> str:
-    """A name of letters, digits and `_` for the dataset, at most 200 characters.
+    """Return a name of letters, digits and `_` for the dataset, of at most 200 characters.
 
-    A URN that is such a name stays as it is. Any other one has `_` for what can't stand there, and ends in a part of
-    its SHA-256, so that `a.b` and `a_b` are two names; so does a URN that ends as if it were such a name.
+    A URN of this form is not changed. In any other URN, `_` replaces the other characters, and part of its SHA-256 is
+    appended, so that `a.b` and `a_b` have different names. It is also appended to a URN that ends like such a hash.
     """
     if _PLAIN.fullmatch(urn) and not _MARKED.fullmatch(urn):
         return urn
@@ -75,5 +79,5 @@ def plain_name(urn: str) -> str:
 
 
 def table_of(template: str, urn: str) -> str:
-    """The dataset's table: the template with the dataset's name for `{dataset}`."""
+    """Return the dataset's table: the template with `plain_name` for `{dataset}`."""
     return template.replace(DATASET, plain_name(urn))

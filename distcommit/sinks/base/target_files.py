@@ -1,6 +1,6 @@
-"""Names of files that only sinks with a target of their own know: tables' data files and ledgers, and messages.
+"""Names of files that only sinks with a target of their own use: tables' data files and ledgers, and messages.
 
-What a job has in its own folders is named in `protocol.paths`.
+Files in the job's own folders are named in `protocol.paths`.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ _DATA_FILE_NOTE = ".path"
 
 
 def data_file_name(epoch: int, attempt: str, number: int) -> str:
-    """Name of an attempt's data file of that number, where a table has its own."""
+    """Return the name of an attempt's data file of that number in a table's folder."""
     return f"{_data_file_start(epoch, attempt)}{number:05d}.parquet"
 
 
 def is_data_file_of(path: str, epoch: int, attempt: str) -> bool:
-    """Whether a file's name is one that an attempt gives to its data files."""
+    """Return whether a file's name is that of a data file of this attempt."""
     return path.rpartition("/")[2].startswith(_data_file_start(epoch, attempt))
 
 
@@ -23,25 +23,25 @@ def _data_file_start(epoch: int, attempt: str) -> str:
 
 
 def ledger_file_name(checksum: str) -> str:
-    """Name of a file of a table's ledger: the SHA-256 of its bytes."""
+    """Return the name of a file of a table's ledger; `checksum`: SHA-256 of its bytes."""
     return f"{checksum}.json"
 
 
 def ledger_text_name(number: int) -> str:
-    """Name of the file with the text of a ledger whose table can keep nothing but a number."""
+    """Return the name of the file with a ledger's text, for tables that can store only a number."""
     return f"txn-{number:016x}.json"
 
 
 def data_file_note(name: str) -> str:
-    """Name of the note that says where a table's data file of that name is to be."""
+    """Return the name of the note with the location of a data file of that name."""
     return f"{name}{_DATA_FILE_NOTE}"
 
 
 def is_data_file_note(name: str) -> bool:
-    """Whether a file's name is that of such a note."""
+    """Return whether a file's name is that of such a note."""
     return name.endswith(_DATA_FILE_NOTE)
 
 
 def messages_name(number: int) -> str:
-    """Name of a file of messages that are staged for a topic."""
+    """Return the name of a file of messages that are staged for a topic."""
     return f"messages-{number}.arrow"

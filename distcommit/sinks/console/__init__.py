@@ -1,6 +1,6 @@
-"""For trying out: a job's records on the console, and nothing that stays.
+"""Preview of a job: its records on the console, and nothing durable.
 
-Must not be served, nor stand beside a sink that commits. Start reading at `sink`.
+Must not be served, or be combined with a sink that commits. Start reading at `sink`.
 """
 
 SETTINGS = "sink:ConsoleSink"

@@ -1,4 +1,4 @@
-"""The console as a sink: for trying out what a job would write."""
+"""The sink of the console, for previews of a job's records."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _FILES = FileSink()
 
 
 class ConsoleSink(BaseModel, SinkSettings, frozen=True, extra="forbid"):
-    """Publishes to files, in folders of a run's own that are deleted once it has shown some of their records.
+    """Publishes to files in temporary folders, which are deleted once some of their records were shown.
 
     Attributes:
-        rows: how many records are shown of each dataset and branch.
+        rows: number of records that are shown of each dataset and branch.
     """
 
     type: Literal["console"]
@@ -48,9 +48,7 @@ class ConsoleSink(BaseModel, SinkSettings, frozen=True, extra="forbid"):
         return "the console, and nowhere else"
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """Raises:
-        ConfigurationError: as `FileSink.check_schema`.
-        """
+        """Check that files can have these columns. Raises as `FileSink.check_schema`."""
         _FILES.check_schema(schema)
 
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:

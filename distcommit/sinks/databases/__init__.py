@@ -1,4 +1,4 @@
-"""What sinks share that put rows into the tables of a database.
+"""Base of the sinks of databases: settings, staged and prepared rows, committers and their ledger.
 
-Must not know a driver. Start reading at `table_committer`.
+Must not import a driver. Start reading at `table_committer`.
 """

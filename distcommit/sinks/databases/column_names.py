@@ -1,6 +1,6 @@
-"""Names of columns that a target can have: others are refused by one message, before any record is written.
+"""Names of columns that a target can have. Other names are refused before any record is written.
 
-Most readers of files and tables do not tell names apart by their case. Spark refuses a file with the columns `id` and
+Most readers of files and tables ignore the case of names. Spark refuses a file with the columns `id` and
 `ID`, and with such fields in a struct. So no sink writes two names that are the same but for their case.
 """
 
@@ -68,16 +68,16 @@ def _refused(target: str, name: str, found: str, struct: str = "") -> Configurat
 
 @dataclass(frozen=True, slots=True)
 class ColumnNames:
-    """The rule of one kind of database or table format.
+    """The rule for names of columns of one kind of database or table format.
 
     Attributes:
-        database: its name, for messages.
-        most_bytes: of a name in UTF-8; 0 for any number.
-        most_characters: of a name; 0 for any number.
-        basic_characters: whether names have characters of Unicode's basic plane only.
+        database: name of the database or format, for messages.
+        most_bytes: length of the longest name, in bytes of UTF-8; 0 for any length.
+        most_characters: length of the longest name, in characters; 0 for any length.
+        basic_characters: whether names may have characters of Unicode's basic plane only.
         ends_in_spaces: whether names may end in a space.
         without: characters that names must not have.
-        reserved: names that are taken, in small letters.
+        reserved: names that the database uses itself, in lower case.
     """
 
     database: str
@@ -100,7 +100,7 @@ class ColumnNames:
         check_distinct(names, self.database)
 
     def _problem(self, name: str) -> str:
-        """Return what is wrong with a name by itself; empty if nothing is."""
+        """Return the problem of a single name; empty if there is none."""
         if not name:
             return "an empty name"
         if "\0" in name:
@@ -115,4 +115,4 @@ class ColumnNames:
             return f"the character {taken!r}"
         if not self.ends_in_spaces and name.endswith(" "):
             return "a space at its end"
-        return "a name that the database has for itself" if name.lower() in self.reserved else ""
+        return "a name that the database reserves" if name.lower() in self.reserved else ""

@@ -1,12 +1,15 @@
-"""The rule of upserts: a row takes the place of the one with its keys only if it is not older than that one.
+"""The rule of upserts: a row replaces the row with the same keys only if it is not older.
 
-Each row says where it comes from, in four columns: the dataset (`OF`), the epoch that read it, its source partition
-within the source's incarnation (`PART`), and its position there. Of two rows of one partition the later position is
-newer, whichever branch they came through. Positions of files and lists only count what is read, and begin anew with the
-watermark: they are compared within one epoch. Other rows have no common order in the source: the row that is read now
-is newer, unless it is reprocessed from error files. A reprocessed row has the epoch of the run that had read it, and is
-newer only than rows of older epochs of its dataset. A sink that names a `version` column compares its values instead,
-and has none of these columns.
+Four columns record where a row comes from: the dataset (`OF`), the epoch that read it, its source partition within the
+source's incarnation (`PART`), and its position there. Rows are compared as follows:
+
+- Of two rows of one partition, the row with the later position is newer, whichever branch it came through.
+- Positions of files and lists count what was read, and start again with the watermark. They are compared within one
+  epoch only.
+- Other rows have no common order in the source. The row that is read now is newer.
+- A row that is reprocessed from error files has the epoch of the run that had read it. It is newer only than rows of
+  older epochs of its dataset.
+- If the sink names a `version` column, its values are compared instead, and tables have none of the four columns.
 """
 
 from __future__ import annotations
@@ -25,20 +28,20 @@ from distcommit.core.interfaces.sink import Origin, Origins
 OF, EPOCH = "_distcommit_of", "_distcommit_epoch"
 PART, POSITION = "_distcommit_part", "_distcommit_position"
 ORDER_COLUMNS = (POSITION, PART, EPOCH, OF)
-"""Of upserts, in the order in which a statement that sees what it has set before has to set them: once the position is
-set, the row that is there counts as not newer, whatever partition it was of."""
+"""The columns of upserts, in the order in which a statement must set them if it reads columns that it has set before.
+Once the position is set, the present row counts as not newer, whatever its partition was."""
 
 Named = Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
 class Newer:
-    """The condition under which a row takes the place of another one, as SQL of all databases.
+    """The condition under which a row replaces another row, as SQL of all databases.
 
     Attributes:
-        version: the column that says which row is newer; empty: where rows come from says so.
-        is_fed_again: whether the rows come from error files.
-        is_by_reading: whether positions count what is read, so that they are comparable within one epoch only.
+        version: column whose greater value is newer; empty if rows are compared by their origin.
+        is_fed_again: whether the rows are reprocessed from error files.
+        is_by_reading: whether positions count what was read, so that they are comparable within one epoch only.
     """
 
     version: str
@@ -46,7 +49,7 @@ class Newer:
     is_by_reading: bool = False
 
     def condition(self, new: Named, old: Named) -> str:
-        """Return the condition. `new`, `old`: how a column of either row is written. It is never null."""
+        """Return the condition, which is never null. `new` and `old` return the SQL of a column of either row."""
         if self.version:
             value, there = new(self.version), old(self.version)
             return f"({there} IS NULL OR COALESCE({value} >= {there}, FALSE))"
@@ -61,7 +64,7 @@ class Newer:
         return f"(CASE WHEN {same} THEN COALESCE({later}, FALSE) ELSE {older_epoch} END)"
 
     def last(self, names: Sequence[str]) -> list[str]:
-        """Return the columns with those at the end that the condition looks at."""
+        """Return the columns, those that the condition reads last."""
         compared = [name for name in (*ORDER_COLUMNS, self.version) if name in names]
         return [name for name in names if name not in compared] + compared
 

@@ -1,4 +1,4 @@
-"""Arrow columns without what makes no difference to a database: how long offsets are, dictionaries, units of time."""
+"""Arrow columns in the types that databases have: without dictionaries, large offsets and other units of time."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from distcommit.core.errors import ConfigurationError
 from distcommit.sinks.databases.table_committer import RefusedError
 from distcommit.sinks.files.text_values import values_of
 
 MAX_DIGITS = 38
-"""Of a decimal with 128 bits."""
+"""The most digits of a decimal of 128 bits."""
 _NEGATIVE_ZERO = re.compile(r"-0(\.0+)?(e[-+]?\d+)?(?![\d.])", re.IGNORECASE)
 _TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
 _INTEGER_DIGITS = pa.decimal128(20, 0)
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The type of which a database has a column: integers with a sign, times in microseconds, in UTC or without a
-    zone."""
+    """Return the type of a database's column: signed integers, and times in microseconds in UTC or without a zone."""
     if isinstance(kind, pa.BaseExtensionType):
         return plain_type(kind.storage_type)
     if pa.types.is_dictionary(kind):
@@ -39,17 +39,17 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def decoded(array: pa.Array) -> pa.Array:
-    """The column without dictionary and extension type."""
+    """Return the column without dictionary and extension type."""
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     return array.storage if isinstance(array, pa.ExtensionArray) else array
 
 
 def as_json(array: pa.Array, column: str, shown: str, *, negative_zeros: bool = True) -> pa.Array:
-    """A column of lists, structs or maps as JSON, each in text; maps as a list of keys and values.
+    """Return a column of lists, structs or maps as JSON texts. A map becomes a list of keys and values.
 
     Raises:
-        RefusedError: if a value has `-0.0`, and that is not kept.
+        RefusedError: if a value has `-0.0` and `negative_zeros` is false.
     """
     values = values_of(array.cast(_pairs(array.type)) if pa.types.is_map(array.type) else array)
     texts = [None if value is None else json.dumps(value) for value in values]
@@ -65,15 +65,21 @@ def has_negative_zero(array: pa.Array) -> bool:
 
 
 def converted(array: pa.Array, kind: pa.DataType, column: str, shown: str) -> pa.Array:
-    """The column in that type, each value as it was.
+    """Return the column in that type, with equal values.
+
+    Args:
+        array: the column.
+        kind: the type.
+        column: the column's name, for messages.
+        shown: the table's column, for messages.
 
     Raises:
-        RefusedError: if a value has another one there, or none. `shown`: the table's column, for people.
+        RefusedError: if the type does not have one of the values.
     """
     if array.type == kind:
         return array
     if pa.types.is_decimal(kind) and pa.types.is_integer(array.type):
-        array = array.cast(_INTEGER_DIGITS)  # else it is refused for what its type could have
+        array = array.cast(_INTEGER_DIGITS)  # the cast checks the type's range, not the values
     try:
         return array.cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -81,10 +87,20 @@ def converted(array: pa.Array, kind: pa.DataType, column: str, shown: str) -> pa
 
 
 def refused_value(column: str, shown: str, why: str) -> RefusedError:
-    """A value that can't go into its column."""
+    """Return the error of a value that its column can't have."""
     return RefusedError(
         f"a value of column {column!r} does not go into the table's {shown}: {why}. Alter the table and release the"
         " dataset with retry; or abandon it and convert or reject such values"
+    )
+
+
+def no_type(database: str, field: pa.Field) -> ConfigurationError:
+    """Return the error of a column that a database has no type for."""
+    return ConfigurationError(
+        f"{database} has no type for this column",
+        column=field.name,
+        found=str(field.type),
+        todo="convert it with the converter `cast`, or drop it",
     )
 
 

@@ -1,4 +1,5 @@
-"""Rows that a writer has a database prepare: a transaction that waits there, whatever dies, to be committed by name."""
+"""Rows in a prepared transaction: it survives its writer and the server, and is committed or rolled back by its
+name."""
 
 from __future__ import annotations
 
@@ -14,45 +15,45 @@ from distcommit.sinks.databases.staged_rows import StagedRows, files_of
 
 
 class Preparing(Protocol):
-    """What prepares transactions at a database, and takes them away again."""
+    """Prepares transactions at a database, and rolls them back."""
 
     def begin(self, epoch: int) -> None:
-        """Told of a run before its writers prepare anything.
+        """Announce a run before its writers prepare anything.
 
         Raises:
             ConfigurationError: if the server can't prepare transactions.
-            FencedError: if a newer run writes there.
+            FencedError: if a newer run writes to the database.
         """
         ...
 
     def prepare(self, attempt: AttemptIdentity, staged: Mapping[str, Any]) -> dict[str, Any]:
-        """Has the database prepare a transaction with these rows, durably; the commit info of it.
+        """Prepare a transaction with these rows durably, and return its commit info.
 
         Args:
-            attempt: whose rows they are.
-            staged: what `StagedRows` says of them.
+            attempt: the attempt that has staged the rows.
+            staged: the commit info of `StagedRows`.
         """
         ...
 
     def discard(self, lost: list[LostAttempt]) -> None:
-        """As `SinkCommitter.discard`."""
+        """Roll back what aborted attempts have prepared. See `SinkCommitter.discard`."""
         ...
 
     def close(self) -> None:
-        """Lets go of connections."""
+        """Close all connections."""
         ...
 
 
 class PreparedRows(StagedRows):
-    """Stages batches as they come. In the end they are sent to the database at once, so that no transaction is open as
-    long as records are read.
+    """Stages batches in files, and sends all to the database at the end, so that no transaction is open while records
+    are read.
 
     Args:
-        opens: what prepares, with a connection of its own.
-        attempt: whose rows they are.
-        area: where they wait.
-        origin: where they come from.
-        ledger, check: as of `StagedRows`.
+        opens: opens a `Preparing` with a connection of its own.
+        attempt: the attempt that writes the rows.
+        area: the attempt's staging folder.
+        origin: the origin of the rows.
+        ledger, check: see `StagedRows`.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class PreparedRows(StagedRows):
         return Prepared([prepared])
 
     def abort(self) -> None:
-        """Takes away what it may have prepared: no attempt will name it, and it holds locks."""
+        """Roll back the prepared transaction, which no commit will name and which holds locks."""
         super().abort()
         if self._has_begun:
             attempt, folder = self._attempt, self._area.prefix

@@ -1,6 +1,6 @@
-"""Rows that wait in the attempt's own folder until a committer puts them into a table: files of some MB.
+"""Rows in the attempt's staging folder until a committer inserts them into a table, in files of some MB.
 
-A file holds one Arrow stream after the other: another one begins where the schema changes.
+A file has one Arrow stream for each run of batches with the same schema.
 """
 
 from __future__ import annotations
@@ -21,21 +21,27 @@ from distcommit.sinks.base.offset_coverage import Covering
 from distcommit.sinks.databases.newest_row import with_positions
 
 FILE_BYTES = 16 << 20
-"""About what a writer and a committer hold in memory, and how much is in one file, before it is compressed."""
+"""Size of one file before compression, and about what a writer or a committer has in memory."""
 
 
 class StagedRows(SinkWriter):
-    """Stages batches as they come. Its commit info says which files there are, in order, and what they stand for:
-    `{"files": [[path below the staging root, xxh3-64 of its bytes], ...], "rows": ..., "covered": ..., "ledger": ...}`;
-    of rows that are fed again from error files also `"epochs"`, in which these were written; and `"by_reading"` where
-    positions count what is read.
+    """Stages batches in the order in which they come.
+
+    The commit info has these keys:
+
+    - `files`: for each file, in order, its path below the staging root and the xxh3-64 of its bytes.
+    - `rows`: number of rows.
+    - `covered`: the source positions of the rows, as `Covering.covered` returns them.
+    - `ledger`: identity of the ledger that the rows are committed by.
+    - `epochs`: epochs in which the rows were rejected, if they are reprocessed from error files.
+    - `by_reading`: true if positions count what was read.
 
     Args:
-        area: where they wait.
-        origin: where they come from.
-        ledger: the identity of the ledger that they are committed by; asked in the end, of one that has rows.
-        check: raises a ConfigurationError if rows of a schema can't go to the table; asked of each schema.
-        with_positions: whether each row gets its source partition and position, in two columns more.
+        area: the attempt's staging folder.
+        origin: the origin of the rows.
+        ledger: returns the identity of the ledger; called at the end, if there are rows.
+        check: raises a ConfigurationError if the table can't take rows of a schema; called for each schema.
+        with_positions: whether each row gets two more columns with its source partition and position.
     """
 
     def __init__(
@@ -90,16 +96,16 @@ class StagedRows(SinkWriter):
     def _flush(self) -> None:
         if not self._waiting:
             return
-        made = pa.BufferOutputStream()
+        buffer = pa.BufferOutputStream()
         options = pa.ipc.IpcWriteOptions(compression="lz4")
         for schema, batches in groupby(self._waiting, lambda batch: batch.schema):
-            with pa.ipc.new_stream(made, schema, options=options) as stream:
+            with pa.ipc.new_stream(buffer, schema, options=options) as stream:
                 for batch in batches:
                     stream.write_batch(batch)
         name = rows_name(len(self._files))
         file = self._area.fs.create(f"{self._area.folder}/{name}")
         try:
-            file.write(memoryview(made.getvalue()))
+            file.write(memoryview(buffer.getvalue()))
         finally:
             file.close_file(sync=False)
         self._files.append([f"{self._area.prefix}/{name}", file.checksum])
@@ -107,13 +113,13 @@ class StagedRows(SinkWriter):
 
 
 def files_of(infos: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, int]]:
-    """Path and checksum of each staged file, in the order of the work units."""
+    """Yield path and checksum of each staged file, in the order of the work units."""
     for info in infos:
         yield from info["files"]
 
 
 def rows_of(infos: Iterable[Mapping[str, Any]]) -> int:
-    """How many rows are staged."""
+    """Return the number of staged rows."""
     return sum(info["rows"] for info in infos)
 
 
@@ -121,12 +127,12 @@ def staged_runs(context: CommitterContext, path: str, checksum: int) -> Iterator
     """Yield the rows of one staged file in order: batches of one schema, then those of the next.
 
     Args:
-        context: says where staging is.
-        path: of the file, below the staging root.
+        context: has the staging root.
+        path: the file's path below the staging root.
         checksum: xxh3-64 of its bytes.
 
     Raises:
-        LostError: if the file is gone, or is not what was staged.
+        LostError: if the file is gone, or has other bytes.
         OSError: if it can't be read now.
     """
     try:
@@ -134,7 +140,7 @@ def staged_runs(context: CommitterContext, path: str, checksum: int) -> Iterator
     except FileNotFoundError as error:
         raise LostError("staged rows are gone", path=path) from error
     if xxh3_64_intdigest(data) != checksum:
-        raise LostError("staged rows are damaged", path=path, expected="the bytes that were staged", found="others")
+        raise LostError("staged rows are damaged", path=path, expected="the staged bytes", found="other bytes")
     streams = pa.BufferReader(data)
     while streams.tell() < len(data):
         if batches := list(pa.ipc.open_stream(streams)):

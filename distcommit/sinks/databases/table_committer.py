@@ -1,7 +1,6 @@
-"""The rule of all sinks that put rows into a database's tables: rows and their ledger row in one transaction.
+"""Base class of committers to databases: rows and their ledger rows are committed in one transaction.
 
-A transaction takes many datasets at once. Each has a savepoint, so that one that fails takes nothing of the others with
-it.
+A transaction has many datasets. Each has a savepoint, so that a failed dataset does not roll back the others.
 """
 
 from __future__ import annotations
@@ -31,22 +30,27 @@ Key: TypeAlias = tuple[str, str]
 
 LEDGER = "distcommit_ledger"
 PROOFS = "distcommit_prepared"
-"""The table of proofs of two-phase commit, which stands beside the ledger."""
+"""The table of proofs of two-phase commit, in the same database or schema as the ledger."""
 _DATASETS_AT_ONCE = 60
-"""Of one transaction: PostgreSQL keeps 64 savepoints of each in memory, and has locks for some thousand tables."""
+"""Datasets of one transaction. PostgreSQL keeps 64 savepoints in memory, and has locks for some thousand tables."""
 _TRIES = 3
 
 
 class CollisionError(Exception):
-    """The database has undone the whole transaction, as another one was in its way: the same again may well do."""
+    """The database has rolled back the whole transaction because of a conflict with another one. A retry may
+    succeed."""
 
 
 class RefusedError(Exception):
-    """What is to be written can't be, whatever is tried: the text says what and why."""
+    """Rows can never be written as they are. The text has the reason and the remedy."""
 
 
 class _NotWholeError(Exception):
-    """Requests that are committed all or none can't all be: what each is answered. The transaction is undone."""
+    """Requests that are committed all or none can't all be committed. The transaction is rolled back.
+
+    Attributes:
+        outcomes: the outcome of each request.
+    """
 
     def __init__(self, outcomes: Sequence[CommitOutcome]) -> None:
         super().__init__(outcomes)
@@ -54,82 +58,81 @@ class _NotWholeError(Exception):
 
 
 class TableCommitter(SinkCommitter):
-    """Asks the ledger, and commits what it does not have yet, in as few transactions as there can be.
+    """Commits requests that the ledger does not have yet, in as few transactions as possible.
 
-    A database's own committer says what these are made of. None of its steps is seen by others before `transaction`
+    A database's committer implements the parts of a transaction. Other sessions see none of them before `transaction`
     ends.
     """
 
     @abstractmethod
     def transaction(self) -> AbstractContextManager[object]:
-        """One that is durable when the block ends, and undone if it raises.
+        """Open a transaction that is durable when the block ends, and is rolled back if the block raises.
 
         Raises:
-            CollisionError: as it says.
+            CollisionError: if the database has rolled it back.
         """
 
     @abstractmethod
     def savepoint(self) -> AbstractContextManager[object]:
-        """A part of the transaction that is undone by itself if the block raises."""
+        """Open a savepoint, to which the transaction is rolled back if the block raises."""
 
     @abstractmethod
     def locked(self, keys: Sequence[Key]) -> dict[Key, LedgerRow]:
-        """This store's ledger rows of these keys, as far as there are any. Until the transaction ends nobody else can
-        look at them so, nor write them."""
+        """Lock the ledger rows of these keys until the transaction ends, and return those that exist."""
 
     @abstractmethod
     def identity(self) -> str:
-        """The ledger's: a text that it got as it was made, and no other one has; empty if somebody took it away. Within
-        a transaction that has locked rows, of the ledger that these are in."""
+        """Return the text that only this ledger has had since it was created; empty if the text was removed. In a
+        transaction with locked rows, it is that of the rows' ledger."""
 
     @abstractmethod
     def load(self, request: CommitRequest, row: LedgerRow | None) -> None:
-        """Puts the rows of a request into their table.
+        """Insert the rows of a request into their table.
 
         Args:
-            request: what is committed.
-            row: what the ledger has of it.
+            request: the request.
+            row: its ledger row before the commit.
 
         Raises:
             LostError: if staged rows are gone.
-            RefusedError: if they can't be put there.
+            RefusedError: if the table can never take them.
         """
 
     @abstractmethod
     def unload(self, request: CommitRequest) -> None:
-        """Takes the rows of a committed request out of their table.
+        """Delete the rows of a committed request from their table.
 
         Raises:
-            ConflictError: if these, and no others, can't be told.
+            ConflictError: if exactly these rows can't be identified.
         """
 
     @abstractmethod
     def record(self, row: LedgerRow) -> None:
-        """Writes a locked ledger row."""
+        """Write a locked ledger row."""
 
     @abstractmethod
     def outcome_of(self, error: Exception) -> CommitOutcome | None:
-        """What an error comes to that the database, or reading staged rows, has raised for one request; None: more than
-        that one is concerned."""
+        """Return the outcome of a request for which the database, or reading staged rows, has raised this error; None
+        if the error concerns more than this request."""
 
     def forgo(self, request: CommitRequest) -> None:
-        """Takes away what writers have left in the database for a request that is taken back and is not committed. By
-        default they leave nothing.
+        """Remove what writers have left in the database for a request that is taken back before its commit. By default
+        they leave nothing.
 
         Raises:
             ConflictError: if readers see a part of it that can't be taken back; nothing was changed.
         """
 
     def require(self, request: CommitRequest) -> None:
-        """Looks whether what a request is loaded from is all there: asked of all that are committed all or none before
-        any of them is loaded. For databases where loading is not undone with the transaction.
+        """Check that everything a request is loaded from exists. Called for all requests that are committed all or none
+        before any of them is loaded, for databases where a rollback does not undo `load`.
 
         Raises:
-            LostError: if it is not.
+            LostError: if a part of it is missing.
         """
 
     def unlocked(self, keys: Iterable[Key]) -> None:
-        """Told of keys that have no ledger row, and get none, as the transaction ends."""
+        """Called at the end of the transaction with locked keys that have got no ledger row."""
 
     def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
         outcomes: list[CommitOutcome] = []
@@ -138,7 +141,8 @@ class TableCommitter(SinkCommitter):
         return outcomes
 
     def commit_whole(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
-        """All of them in one transaction, however many there are; it is undone if one of them can't be."""
+        """Commit all requests in one transaction, however many there are; if one of them can't be, it is rolled
+        back."""
         try:
             return self._tried(requests, whole=True)
         except _NotWholeError as error:
@@ -221,19 +225,22 @@ class TableCommitter(SinkCommitter):
 
 
 def _answered(row: LedgerRow | None, request: CommitRequest, identity: str) -> CommitOutcome | None:
-    """As `answered`, by a ledger of that identity."""
+    """Return `answered` of a ledger with this identity, which must be the one that the request's rows were written
+    for."""
     outcome, noted = answered(row, request), of_another_ledger(request, identity)
     return FailedForGood(_other_ledger(noted, identity)) if outcome is None and noted else outcome
 
 
 def _check_ledger(request: CommitRequest, row: LedgerRow | None, identity: str) -> None:
-    """Raises:
-    ConflictError: if a request that the ledger knows nothing of may be committed, by another ledger.
+    """Check that no other ledger may have committed a request that this ledger does not know.
+
+    Raises:
+        ConflictError: if the request's rows were written for another ledger.
     """
     noted = of_another_ledger(request, identity)
     if noted and (row is None or row.epoch < request.epoch):
         raise ConflictError(
-            "whether it is committed can't be told",
+            "it can't be told whether the commit was made",
             dataset=request.dataset_urn,
             epoch=request.epoch,
             found=_other_ledger(noted, identity),
@@ -241,18 +248,20 @@ def _check_ledger(request: CommitRequest, row: LedgerRow | None, identity: str) 
 
 
 def _other_ledger(noted: str, identity: str) -> str:
-    """What is said of rows that were written for the ledger that was noted, where there is another one."""
+    """Return the problem and remedy of rows that were written for another ledger than the present one."""
     return (
-        f"this is not the ledger that was there as rows were written, {noted}, but {identity or 'one without a name'}:"
-        " that one was removed, and this one can't tell whether they are committed. Nothing was written. Look for them"
-        " in the table. If they are there, release the dataset with accept; if not, have this one count as the same"
-        f" (UPDATE {LEDGER} SET commit_id = '{noted}' WHERE store = '') and release the dataset with retry"
+        f"this is not the ledger {noted} that rows were written for, but {identity or 'one without identity'}. That"
+        " ledger was removed, and this one does not know whether the rows are committed. Nothing was written. Look for"
+        " the rows in the table. If they are there, release the dataset with accept; if not, make this ledger count as"
+        f" the same (UPDATE {LEDGER} SET commit_id = '{noted}' WHERE store = '') and release the dataset with retry"
     )
 
 
 def _check_whole(requests: Sequence[CommitRequest], outcomes: Sequence[CommitOutcome]) -> None:
-    """Raises:
-    _NotWholeError: if one of them can't be committed, ever or now.
+    """Check that all requests can be committed.
+
+    Raises:
+        _NotWholeError: if one of them can't be committed now or ever.
     """
     for refusal, held in ((FailedForGood, (Committed, RetryLater)), (RetryLater, (Committed,))):
         for request, refused in zip(requests, outcomes, strict=True):
@@ -262,5 +271,5 @@ def _check_whole(requests: Sequence[CommitRequest], outcomes: Sequence[CommitOut
 
 
 def _keys(requests: Sequence[CommitRequest]) -> list[Key]:
-    """Each once, in the order in which all lock them."""
+    """Return each key once, in the order in which all committers lock them."""
     return sorted({(request.dataset_urn, request.branch) for request in requests})

@@ -1,7 +1,9 @@
-"""What committers to tables do alike: which table a request's rows go to, how they get there, and out again."""
+"""Base class of committers that load staged rows into tables: find or create the table, insert and delete rows."""
 
 from __future__ import annotations
 
+import re
+import secrets
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
@@ -15,46 +17,48 @@ from distcommit.core.interfaces.ledger import Covered, LedgerRow
 from distcommit.core.work import MAIN_BRANCH
 from distcommit.decoding import converted
 from distcommit.sinks.databases.newest_row import EPOCH, OF, ORDER_COLUMNS, Newer, oldest_first, with_order
+from distcommit.sinks.databases.plain_arrays import refused_value
 from distcommit.sinks.databases.staged_rows import rows_of, staged_runs
 from distcommit.sinks.databases.table_committer import LEDGER, Key, RefusedError, TableCommitter
 from distcommit.sinks.databases.table_sink import TableSink, tag_of
 
 LEDGER_COLUMNS = "dataset, branch, epoch, base, revoked, commit_id, covered"
-"""Of a ledger, in the order of `as_row`."""
+"""Columns of a ledger, in the order of `as_row`."""
+_MARK = re.compile(r"distcommit:([0-9a-f]{15})")
 
 
 class Table(Protocol):
-    """A table that nobody else alters until the transaction ends."""
+    """A table that no other session can alter until the transaction ends."""
 
     @property
     def shown(self) -> str:
-        """Its name for people, and for the ledger."""
+        """The table's name in messages and in the ledger."""
         ...
 
     @property
     def identity(self) -> int:
-        """Another one once the table was dropped and made again, as far as the database tells them apart."""
+        """The table's identity, which a recreated table does not have, as far as the database distinguishes them."""
         ...
 
     def fit(self, schema: pa.Schema, *, add_columns: bool) -> None:
-        """Makes sure that rows of that schema, with tags, can go into it.
+        """Check that the table takes rows of that schema with their tags; add columns if allowed.
 
         Raises:
-            RefusedError: if they can't; what is missing and may not be added is named.
+            RefusedError: if it does not take them. The message names missing columns that may not be added.
         """
         ...
 
     def copy(self, batches: Sequence[pa.RecordBatch]) -> None:
-        """Adds batches, all of one schema.
+        """Insert batches of one schema.
 
         Raises:
-            RefusedError: if a value does not go into its column, or not all rows have come in.
+            RefusedError: if a column does not take a value, or not all rows were inserted.
         """
         ...
 
     def upsert(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> None:
-        """Puts each row in the place of the one with the same keys, if it is newer; of several that are sent the last
-        one is.
+        """Replace rows with the same keys by newer ones. Of several rows with the same keys in the batches, the last
+        one counts.
 
         Raises:
             RefusedError: as `copy`.
@@ -62,15 +66,15 @@ class Table(Protocol):
         ...
 
     def delete(self, tags: Mapping[str, int]) -> int:
-        """Deletes the rows with these tags, all if there are none; how many there were."""
+        """Delete the rows with these tags, or all rows if there are no tags; return their number."""
         ...
 
 
 class LoadingCommitter(TableCommitter):
-    """Puts rows into tables. What its database's tables are, and where its ledger is, a subclass says.
+    """Loads staged rows into tables. A subclass implements the database's tables and its ledger.
 
     Attributes:
-        forgotten: the column of the ledger that is to be null if a table is to count as the one that was there.
+        forgotten: column of the ledger that an operator sets to null, so that a recreated table counts as the same.
     """
 
     forgotten: ClassVar[str] = "target"
@@ -81,23 +85,23 @@ class LoadingCommitter(TableCommitter):
 
     @abstractmethod
     def find(self, name: str, tags: Mapping[str, int]) -> Table | None:
-        """The table, locked against being altered; None if there is none.
+        """Return the table, locked against changes of its definition; None if it does not exist.
 
         Raises:
-            RefusedError: if what is there does not keep rows as a transaction left them.
+            RefusedError: if it is not a table that keeps rows exactly as transactions have left them.
         """
 
     @abstractmethod
     def make(self, name: str, rows: pa.Schema, tags: Mapping[str, int], key: Key) -> Table:
-        """Makes the table for rows of that schema, unless somebody else just did; `key`: for whom."""
+        """Create the table for rows of that schema, unless another session just did; `key`: dataset and branch."""
 
     @abstractmethod
     def shown(self, name: str) -> str:
-        """`Table.shown` of a table of that name."""
+        """Return `Table.shown` of a table of that name."""
 
     @abstractmethod
     def was_there(self, target: str) -> bool:
-        """Whether the ledger knows of anything that was committed to a table shown so, by anybody."""
+        """Return whether the ledger has a commit of any store to the table with this `Table.shown`."""
 
     def load(self, request: CommitRequest, row: LedgerRow | None) -> None:
         table = None
@@ -114,7 +118,7 @@ class LoadingCommitter(TableCommitter):
                 table.copy(batches)
 
     def _runs(self, request: CommitRequest) -> Iterator[tuple[Sequence[pa.RecordBatch], Newer]]:
-        """Yield staged batches of one schema after the other, as they are sent, with what they are newer than."""
+        """Yield staged batches in groups of one schema, in order, with the condition of upserts."""
         of = tag_of(self._context.store_id, request.dataset_urn, MAIN_BRANCH)  # of all branches: they share positions
         for info in request.infos:
             epochs = info.get("epochs", ())
@@ -134,55 +138,55 @@ class LoadingCommitter(TableCommitter):
         urn, epoch = request.dataset_urn, request.epoch
         if not self._settings.takes_back:
             raise ConflictError(
-                "what is committed to this table can't be taken back",
+                "a commit to this table can't be taken back",
                 dataset=urn,
                 epoch=epoch,
-                expected="a sink of mode append with `tags: true`, so that its rows can be told",
+                expected="a sink of mode append with `tags: true`, which identify its rows",
                 found=f"mode {self._settings.mode}" + ("" if self._settings.tags else " without tags"),
                 todo="release the dataset with accept",
             )
         self.take_out(request, rows_of(request.infos))
 
     def take_out(self, request: CommitRequest, expected: int) -> None:
-        """Deletes the rows with a request's tags, which it has to have.
+        """Delete the rows with a request's tags.
 
         Raises:
-            ConflictError: if there are not as many as expected.
+            ConflictError: if their number is not the expected one.
         """
         urn, epoch, tags = request.dataset_urn, request.epoch, self._tags(request)
         name = self._settings.table_of(urn)
         table = self.find(name, tags)
-        found = 0 if table is None else table.delete(tags)
-        if found != expected:
+        deleted = 0 if table is None else table.delete(tags)
+        if deleted != expected:
             raise ConflictError(
                 "the rows that were committed are not all there any more",
                 dataset=urn,
                 epoch=epoch,
                 expected=f"{expected} rows with its tags in table {name}",
-                found=str(found),
+                found=str(deleted),
                 todo="release the dataset with accept",
             )
 
     def _table(self, request: CommitRequest, row: LedgerRow | None, rows: pa.Schema) -> Table:
-        """The table of a dataset, locked, and made if it is new.
+        """Return the table of a dataset, locked, and created if it is new.
 
         Raises:
-            RefusedError: if it is not the one that the ledger's row is of, or is missing.
+            RefusedError: if it is missing, or not the table of the ledger's row.
         """
         key = (request.dataset_urn, request.branch)
         name, tags = self._settings.table_of(request.dataset_urn), self._tags(request)
         table, shown = self.find(name, tags), self.shown(name)
         _, identity = self._targets.get(key, (None, None))
-        known = row is not None and row.epoch > 0 and identity is not None
-        if table is None and self._settings.create and not known and not self._is_shared_and_was_there(shown):
+        is_known = row is not None and row.epoch > 0 and identity is not None
+        if table is None and self._settings.create and not is_known and not self._is_shared_and_was_there(shown):
             return self.make(name, rows, tags, key)
-        if table is None or (known and table.identity != identity):
+        if table is None or (is_known and table.identity != identity):
             found = "there is none" if table is None else "it was dropped and made again"
-            why = f"the ledger says that it was there: {found} now" if known or self._settings.create else found
+            why = f"the ledger says that it was there: {found} now" if is_known or self._settings.create else found
             raise RefusedError(
-                f"table {shown}: {why}. Nothing was written. Put it back, with its rows, or create it; set"
-                f" {self.forgotten} to null in {LEDGER} if it is to count as the same; then release the dataset with"
-                " retry"
+                f"table {shown}: {why}. Nothing was written. Restore it with its rows, or create it; set"
+                f" {self.forgotten} to null in {LEDGER} if a new table is to count as the same. Then release the"
+                " dataset with retry"
             )
         return table
 
@@ -202,7 +206,7 @@ class LoadingCommitter(TableCommitter):
 
 
 def as_row(columns: Sequence[Any]) -> LedgerRow:
-    """A ledger's row, of `LEDGER_COLUMNS` first; what is covered as JSON or as what it says."""
+    """Return a ledger row; `columns` begins with `LEDGER_COLUMNS`, where `covered` is JSON or its decoded value."""
     dataset, branch, epoch, base, revoked, commit_id, covered = columns[:7]
     plain = msgspec.json.decode(covered) if isinstance(covered, str | bytes) else covered
     return LedgerRow(
@@ -216,32 +220,51 @@ def as_row(columns: Sequence[Any]) -> LedgerRow:
     )
 
 
+def check_keys(batches: Sequence[pa.RecordBatch], keys: Sequence[str], columns: Mapping[str, Any]) -> None:
+    """Check that no key of an upsert is null, as the database takes no two nulls for equal.
+
+    Raises:
+        RefusedError: if one is; `columns`: the table's columns, each with `shown`.
+    """
+    for key in keys:
+        if any(batch.column(key).null_count for batch in batches):
+            raise refused_value(key, columns[key].shown, "null in a key, which never equals another null")
+
+
+def left_out(shown: str, sent: int, inserted: int) -> RefusedError:
+    """Return the error of a table with a trigger that drops rows."""
+    return RefusedError(
+        f"a trigger of table {shown} leaves out rows: {sent} were sent, {inserted} came in; remove it, then release the"
+        " dataset with retry"
+    )
+
+
 def with_tags(schema: pa.Schema, tags: Mapping[str, int]) -> pa.Schema:
-    """The schema of rows with columns for tags."""
+    """Return the schema with columns for tags."""
     return pa.schema([*schema, *(pa.field(name, pa.int64()) for name in tags)])
 
 
 def tagged(batch: pa.RecordBatch, tags: Mapping[str, int]) -> pa.RecordBatch:
-    """The rows with their tags."""
+    """Return the rows with their tags."""
     for name, value in tags.items():
         batch = batch.append_column(name, pa.repeat(pa.scalar(value, pa.int64()), batch.num_rows))
     return batch
 
 
 def missing_columns(schema: pa.Schema, there: Mapping[str, Any], shown: str, *, add_columns: bool) -> list[pa.Field]:
-    """The columns that a table does not have, to be added.
+    """Return the columns that a table lacks and that are to be added.
 
     Raises:
-        RefusedError: if they may not be, naming them; or if a name is one of the table's but for its case.
+        RefusedError: if they may not be added; or if a name differs from one of the table's only by case.
     """
     missing = [each for each in schema if each.name not in there]
-    known = {name.lower(): name for name in there}
-    same = [each.name for each in missing if each.name.lower() in known]
+    by_lower_name = {name.lower(): name for name in there}
+    same = [each.name for each in missing if each.name.lower() in by_lower_name]
     if same:
         raise RefusedError(
-            f"table {shown} has the column {known[same[0].lower()]!r}, and the records have {same[0]!r}: give them the"
-            " table's name with the converter `rename`, and abandon the dataset; or rename the table's, then release"
-            " the dataset with retry"
+            f"table {shown} has the column {by_lower_name[same[0].lower()]!r}, and the records have {same[0]!r}: rename"
+            " theirs with the converter `rename`, and abandon the dataset; or rename the table's, then release the"
+            " dataset with retry"
         )
     if missing and not add_columns:
         names = ", ".join(repr(each.name) for each in missing)
@@ -252,3 +275,18 @@ def missing_columns(schema: pa.Schema, there: Mapping[str, Any], shown: str, *, 
             " dataset with retry"
         )
     return missing
+
+
+def new_mark() -> str:
+    """Return a text for the definition of a created table, which no other table has.
+
+    It is the table's identity in databases that have none. A table that another client has recreated has no mark, or
+    another one. Altering a table does not change the mark.
+    """
+    return f"distcommit:{secrets.randbits(60):015x}"
+
+
+def identity_in(definition: str) -> int:
+    """Return the 60-bit number of the mark in a table's definition or comment; 0 without a mark."""
+    mark = _MARK.search(definition)
+    return int(mark[1], 16) if mark else 0

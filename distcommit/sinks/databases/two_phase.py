@@ -1,18 +1,17 @@
-"""Two-phase commit: writers have the database prepare a transaction each, and the committer has it commit them by name.
+"""Two-phase commit: each writer prepares a transaction, and the committer commits it by its name.
 
-What has become of a prepared transaction that is not there any more only what it wrote can tell. So each inserts a row,
-its proof, which is there once it is committed; the ledger's row is changed afterwards, and proofs go with that. All
-committers of a dataset wait for each other at its ledger's row. In the table of proofs `what` is `proof`, or `barred`
-where none may come any more, or `newest` of a store, whose epoch is the newest one that writers have come of.
+The database does not record whether a prepared transaction that is gone was committed or rolled back. So each
+transaction inserts a row, its proof, which exists once it is committed. The ledger's row is changed afterwards, and the
+proofs are deleted with that change. All committers of a dataset lock its ledger row first.
 
-A name is that of one attempt, and is never used again. Nobody prepares under a name that was taken away: what `discard`
-leaves in the place of a proof is in the way of one, until a newer run's writers have said that no older ones may.
+A name is that of one attempt, and is never used again. A bar is deleted once a newer run's writers have begun, as they
+fence its attempt.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -32,16 +31,22 @@ from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.interfaces.sink import AttemptIdentity
 from distcommit.sinks.base.error_collection import OneByOne
 from distcommit.sinks.base.retries import tries
+from distcommit.sinks.databases.proofs import ProofCommitter
 from distcommit.sinks.databases.staged_rows import files_of, rows_of, staged_batches, staged_runs
-from distcommit.sinks.databases.table_committer import CollisionError, Key, RefusedError
-from distcommit.sinks.databases.table_loading import LoadingCommitter
+from distcommit.sinks.databases.table_committer import CollisionError, RefusedError
 
 _OURS = "distcommit"
 _TRIES = 5
 
 
 class Name(NamedTuple):
-    """Of a prepared transaction: of which store, dataset and branch, as a hash, which epoch, and which attempt."""
+    """The name of a prepared transaction.
+
+    Attributes:
+        key: hash of store, dataset and branch.
+        epoch: epoch of the run that prepares it.
+        attempt: id of the attempt.
+    """
 
     key: str
     epoch: int
@@ -49,99 +54,75 @@ class Name(NamedTuple):
 
     @property
     def begin(self) -> str:
-        """The first part of the name; it has no `-` but one."""
+        """The first part of the name, with exactly one `-`."""
         return f"{_OURS}-{self.key}"
 
     @property
     def end(self) -> str:
-        """The other part."""
+        """The second part of the name."""
         return f"{self.epoch}-{self.attempt}"
 
     @property
     def text(self) -> str:
-        """All of it, at most 63 characters in front of the attempt's id."""
+        """The whole name, with at most 63 characters before the attempt's id."""
         return f"{self.begin}-{self.end}"
 
     @classmethod
     def parsed(cls, text: str) -> Name | None:
-        """The name; None if it is not one of these."""
+        """Parse a name; None if another program has given it."""
         match text.split("-", 3):
             case [begin, key, epoch, attempt] if begin == _OURS and epoch.isdigit():
                 return cls(key, int(epoch), attempt)
         return None
 
 
-class TwoPhaseCommitter(LoadingCommitter):
-    """Commits what writers have prepared. Stands in front of the database's own committer, which has the ledger.
+class TwoPhaseCommitter(ProofCommitter):
+    """Commits prepared transactions. Combined by inheritance with the database's own committer, which has the ledger.
 
-    It commits and rolls back on a second connection, as neither can be done within the transaction that holds the
+    It commits and rolls back on a second connection, as neither is possible within the transaction that locks the
     ledger's row.
     """
 
     @abstractmethod
     def in_doubt(self) -> frozenset[Name]:
-        """All that is prepared, by anybody's stores."""
+        """Return the names of all prepared transactions, of all stores."""
 
     @abstractmethod
     def settle(self, name: Name, *, commit: bool) -> bool:
-        """Commits one that is prepared, or rolls it back, durably, beside the transaction; False if it is not there."""
+        """Commit or roll back a prepared transaction durably, on the second connection; False if it does not exist."""
 
     @abstractmethod
     def preparing(self, name: Name) -> AbstractContextManager[object]:
-        """A transaction that is prepared when the block ends, durably, and undone if it raises, at the latest as the
-        committer is closed. Nothing else is asked of it afterwards."""
+        """Open a transaction that is prepared durably when the block ends. If the block raises, it is rolled back, at
+        the latest when the committer is closed. The committer is not used for anything else afterwards."""
 
-    @abstractmethod
-    def prove(self, attempt: AttemptIdentity, proof: str) -> bool:
-        """Inserts a proof; waits for who is about to insert the same. False if there is one."""
-
-    @abstractmethod
-    def proven(self, proofs: Collection[str]) -> set[str]:
-        """Which of these proofs there are, as of now."""
-
-    @abstractmethod
-    def proofs_before(self, epoch: int) -> dict[str, tuple[Key, int]]:
-        """This store's proofs of older epochs than that: each with its dataset and branch, and its epoch."""
-
-    @abstractmethod
-    def forget(self, proofs: Collection[str]) -> None:
-        """Deletes these proofs."""
-
-    @abstractmethod
-    def bar(self, lost: Mapping[str, int]) -> None:
-        """Has none of these proofs inserted any more, each of an attempt of that epoch. Waits as `prove`."""
-
-    @abstractmethod
-    def newest(self) -> int:
-        """The newest epoch whose writers have come, as of now."""
-
-    @abstractmethod
-    def make_newest(self, epoch: int) -> None:
-        """Raises `newest` to at least this, and then deletes what `bar` has put there of older epochs than that."""
-
-    # -- what writers ask for
+    # -- called by writers
 
     def begin(self, epoch: int) -> None:
-        """Told of a run before its writers prepare anything."""
+        """Announce a run before its writers prepare anything.
+
+        Raises:
+            FencedError: if a newer run has begun.
+        """
         self.make_newest(epoch)
         self._require_newest(epoch)
         self._forget_overtaken(epoch)
 
     def _forget_overtaken(self, epoch: int) -> None:
-        """Deletes proofs of what was committed in part and then accepted by hand, once a later epoch of the dataset is
-        committed: nobody asks for them any more, and no writer of their epoch comes."""
+        """Delete proofs of partly committed requests that an operator has accepted, once a later epoch of the dataset
+        is committed. No commit needs them any more, and writers of their epoch are fenced."""
         proofs = self.proofs_before(epoch)
         rows = self.ledger() if proofs else ()
         committed = {(row.dataset_urn, row.branch): row.epoch for row in rows}
         self.forget([proof for proof, (key, of) in proofs.items() if of < committed.get(key, 0)])
 
     def prepare(self, attempt: AttemptIdentity, staged: Mapping[str, Any]) -> dict[str, Any]:
-        """As `Preparing.prepare`.
+        """Prepare a transaction with staged rows. See `Preparing.prepare`.
 
         Raises:
             ConfigurationError: if the table does not take the rows.
-            FencedError: if a newer run has begun.
-            TransientError: if the database could not do it now.
+            FencedError: if a newer run has begun, or this attempt was aborted.
+            TransientError: if the database is unavailable, or has no room for the transaction.
         """
         asked = CommitRequest(attempt.dataset_urn, attempt.epoch, (dict(staged),), attempt.branch)
         name = Name(self._key_of(asked), attempt.epoch, attempt.attempt)
@@ -160,24 +141,25 @@ class TwoPhaseCommitter(LoadingCommitter):
                 dataset=attempt.dataset_urn,
                 branch=attempt.branch,
                 found=f"{type(error).__name__}: {error}",
-                todo="nothing now: another attempt prepares them; if that goes on, mend the database",
+                todo="nothing now: a later attempt prepares them; if the error stays, repair the database",
             ) from error
-        kept = {name: staged[name] for name in ("rows", "covered", "ledger")}
-        return {"attempt": attempt.attempt, "table": table, **kept}
+        copied = {name: staged[name] for name in ("rows", "covered", "ledger")}
+        return {"attempt": attempt.attempt, "table": table, **copied}
 
     def ready(self, request: CommitRequest, rows: pa.Schema) -> int:
-        """Has the table there that the rows go to; its identity. It is made by a transaction of its own: one that is
-        prepared would keep all others from it.
+        """Create a missing table, and return its identity.
+
+        The table is created in a transaction of its own: a prepared one would keep it locked for all other sessions.
 
         Raises:
-            CollisionError: if another one was in the way.
-            RefusedError: as `Table` says.
+            CollisionError: if the database has rolled the transaction back.
+            RefusedError: if the table is not the one of the ledger's row, or can't be used.
         """
         key = (request.dataset_urn, request.branch)
         with self.transaction():
-            found = self.locked([key])
-            table = self._table(request, found.get(key), rows)
-            self.unlocked([key] if key not in found else [])
+            rows_by_key = self.locked([key])
+            table = self._table(request, rows_by_key.get(key), rows)
+            self.unlocked([key] if key not in rows_by_key else [])
         return table.identity
 
     def _ready(self, request: CommitRequest, rows: pa.Schema) -> int:
@@ -190,10 +172,11 @@ class TwoPhaseCommitter(LoadingCommitter):
         raise AssertionError("unreachable")
 
     def _write(self, attempt: AttemptIdentity, asked: CommitRequest, identity: int) -> None:
-        """The proof first, and only then a look whether a newer run has begun: whoever finds neither is in front."""
+        """Insert the proof, and only then check for a newer run: if there is none, its `discard` will meet the
+        proof."""
         if not self.prove(attempt, self._proof(attempt.attempt)):
             raise FencedError(
-                "this attempt was given up: what it prepares would never be committed, or taken away",
+                "this attempt was given up: its transaction would neither be committed nor rolled back",
                 dataset=attempt.dataset_urn,
                 attempt=attempt.attempt,
             )
@@ -212,7 +195,7 @@ class TwoPhaseCommitter(LoadingCommitter):
     def _fill(self, asked: CommitRequest, identity: int) -> None:
         table = self.find(self._settings.table_of(asked.dataset_urn), self._tags(asked))
         if table is None or table.identity != identity:
-            raise TransientError("the table was dropped, or made again, just now", dataset=asked.dataset_urn)
+            raise TransientError("the table was dropped or recreated just now", dataset=asked.dataset_urn)
         for path, checksum in files_of(asked.infos):
             for batches in staged_runs(self._context, path, checksum):
                 table.fit(batches[0].schema, add_columns=False)
@@ -223,10 +206,10 @@ class TwoPhaseCommitter(LoadingCommitter):
         if newest > epoch:
             raise FencedError("a newer run writes to this database", expected=f"epoch {epoch}", found=f"epoch {newest}")
 
-    # -- what committers do
+    # -- called by the base class
 
     def load(self, request: CommitRequest, row: LedgerRow | None) -> None:
-        """Commits what was prepared for a request, in the order of its infos."""
+        """Commit the prepared transactions of a request in the order of its infos."""
         waiting = self._waiting(request)
         self._targets[request.dataset_urn, request.branch] = (
             self.shown(self._settings.table_of(request.dataset_urn)),
@@ -241,8 +224,9 @@ class TwoPhaseCommitter(LoadingCommitter):
         self._waiting(request)
 
     def forgo(self, request: CommitRequest) -> None:
-        """Rolls back what was prepared for a request, in the order in which it is committed: whoever still commits it
-        finds the first one gone, and stops. Of one without infos, all of the dataset and branch up to its epoch."""
+        """Roll back the prepared transactions of a request in the order in which they are committed. A committer that
+        is still committing them finds the first one gone, and stops. For a request without infos, roll back everything
+        of its dataset and branch up to its epoch."""
         names = self._names(request)
         visible = self.proven([self._proof(name.attempt) for name in names])
         if visible and not self._settings.takes_back:
@@ -266,12 +250,15 @@ class TwoPhaseCommitter(LoadingCommitter):
 
     def allow(self, requests: Sequence[CommitRequest]) -> None:
         raise NotImplementedError(
-            "what was prepared is rolled back as it is taken back, and can't be committed any more"
+            "prepared transactions are rolled back when a commit is taken back, and can't be committed again"
         )
 
     def discard(self, lost: Sequence[LostAttempt]) -> None:
-        """One that can't be rolled back keeps none of the others from it. It holds its proof, so that it is not barred:
-        that would wait for it."""
+        """Roll back prepared transactions of aborted attempts, and bar their proofs.
+
+        A transaction that can't be rolled back does not prevent the others. Its proof is not barred, as the insert
+        would wait for its lock.
+        """
         attempts, held = {each.attempt for each in lost}, set[Name]()
         one_by_one = OneByOne("prepared transactions can't be rolled back", self.probe)
         for name in sorted(self.in_doubt()):
@@ -280,23 +267,24 @@ class TwoPhaseCommitter(LoadingCommitter):
                 with one_by_one.to(name.text):
                     self.settle(name, commit=False)
                     held.remove(name)
-        kept = {name.attempt for name in held}
+        unsettled = {name.attempt for name in held}
         with self.transaction():
-            self.bar({self._proof(each.attempt): each.epoch for each in lost if each.attempt not in kept})
+            self.bar({self._proof(each.attempt): each.epoch for each in lost if each.attempt not in unsettled})
         one_by_one.tell()
 
-    # -- of a request
+    # -- a request's transactions
 
     def _names(self, request: CommitRequest) -> list[Name]:
         key = self._key_of(request)
         return [Name(key, request.epoch, info["attempt"]) for info in request.infos]
 
     def _waiting(self, request: CommitRequest) -> list[Name]:
-        """What is prepared for a request and not committed. First it asks what is prepared, and then for proofs: so
-        what somebody commits in between is proven.
+        """Return the prepared transactions of a request that are not committed.
+
+        Prepared transactions are listed before the proofs. So a transaction that is committed in between has a proof.
 
         Raises:
-            LostError: if some of it is neither.
+            LostError: if a transaction is neither prepared nor committed.
         """
         names, there = self._names(request), self.in_doubt()
         proofs = self.proven([self._proof(name.attempt) for name in names])
@@ -311,14 +299,14 @@ class TwoPhaseCommitter(LoadingCommitter):
         return blake2b(named.encode(), digest_size=16).hexdigest()
 
     def _proof(self, attempt: str) -> str:
-        """Of an attempt in this sink: where another branch goes to the same ledger, it is another sink."""
+        """Return the proof of an attempt in this sink. Other branches with the same ledger are other sinks."""
         return f"{attempt}-{blake2b(self._settings.name.encode(), digest_size=8).hexdigest()}"
 
 
 def _lost(request: CommitRequest, gone: Sequence[Name]) -> LostError:
     return LostError(
-        "prepared rows are neither there nor committed: somebody has rolled them back, or the database was put back"
-        " from a copy",
+        "prepared transactions are neither there nor committed: another client has rolled them back, or the database"
+        " was restored from a copy",
         dataset=request.dataset_urn,
         epoch=request.epoch,
         expected=f"prepared: {', '.join(name.text for name in gone)}; or their proofs",
@@ -329,11 +317,11 @@ def _lost(request: CommitRequest, gone: Sequence[Name]) -> LostError:
 
 def _visible(request: CommitRequest) -> ConflictError:
     return ConflictError(
-        "what is committed to this table can't be taken back",
+        "a commit to this table can't be taken back",
         dataset=request.dataset_urn,
         epoch=request.epoch,
-        expected="nothing of it committed, or a sink with `tags: true`, so that its rows can be told",
-        found="some of its prepared transactions are committed",
+        expected="none of its transactions committed, or a sink with `tags: true`, which identify its rows",
+        found="some of its transactions are committed",
         todo="release the dataset with retry, or accept",
     )
 
@@ -344,5 +332,5 @@ def _refused(request: CommitRequest, why: str) -> ConfigurationError:
         dataset=request.dataset_urn,
         branch=request.branch,
         found=why,
-        todo="alter the table; or convert such records, or reject them by a row checker",
+        todo="alter the table, convert such records, or reject them with a row checker",
     )

@@ -25,7 +25,7 @@ def partition_types(table: DeltaTable) -> list[str]:
 
 
 def altered(table: DeltaTable, name: str, location: Location, request: CommitRequest) -> FailedForGood | None:
-    """Refuse data files of which the table, as it is now, would not show each value."""
+    """Refuse data files if the present table would not show all of their values."""
     problems = list(dict.fromkeys(each for info in request.infos for each in _problems(table, location, info)))
     return was_altered(name, problems) if problems else None
 

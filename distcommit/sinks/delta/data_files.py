@@ -1,4 +1,4 @@
-"""Data files as commit infos, and as the actions that add them and take them away."""
+"""Data files in commit infos, and the actions that add them to a table and remove them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ from deltalake.transaction import AddAction, RemoveAction
 
 
 def partition_text(value: Any) -> str | None:
-    """A partition's value as the log has it. An empty text there is null."""
+    """Return a partition's value as the log has it.
+
+    Raises:
+        ValueError: if the value is an empty text, which the log cannot distinguish from null.
+    """
     match value:
         case None:
             return None
@@ -26,10 +30,10 @@ def partition_text(value: Any) -> str | None:
 
 
 def added(info: Mapping[str, Any]) -> AddAction:
-    """The action that adds a file to its table.
+    """Return the action that adds a file to its table.
 
-    It says how many rows there are, and no bounds of columns: deltalake takes a bound that is missing, as of a column
-    that came later or that has no bound, for one that no row keeps, and passes over the file.
+    The action has the number of rows, but no bounds of columns. deltalake skips a file with a missing bound, as if no
+    row had a value there; columns that were added later have no bounds.
     """
     return AddAction(
         path=name_in_table(info["path"]),
@@ -41,8 +45,8 @@ def added(info: Mapping[str, Any]) -> AddAction:
     )
 
 
-def removed(info: Mapping[str, Any]) -> RemoveAction:
-    """The action that takes it away."""
+def removal(info: Mapping[str, Any]) -> RemoveAction:
+    """Return the action that removes a file from its table."""
     return RemoveAction(
         path=name_in_table(info["path"]),
         data_change=True,
@@ -53,5 +57,5 @@ def removed(info: Mapping[str, Any]) -> RemoveAction:
 
 
 def name_in_table(path: str) -> str:
-    """The file's name in its table's folder; `path` begins with the table's."""
+    """Return a file's name in its table's folder; `path` begins with the table's name."""
     return path.partition("/")[2]

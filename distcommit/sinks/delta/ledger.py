@@ -1,9 +1,9 @@
-"""A table's ledger: an app transaction of the table, one for each store, names the file that has it.
+"""A Delta table's ledger: an app transaction of the table, one for each store, names the file with the ledger's text.
 
-An app transaction is a name and a number, of which the newest counts, and it outlives the log's old entries: they are
-in each checkpoint. What a commit says of itself beside it does not, and the client sets neither domain metadata nor
-properties in one commit with data. So the number is the beginning of the SHA-256 of a file in the job's output, in
-which the ledger's text stands.
+An app transaction is a name and a number; the newest number counts. Each checkpoint of the log has it, so that it
+outlives the log's old entries, unlike a commit's metadata. deltalake can't set domain metadata or properties in one
+commit with data. So the number is the beginning of the SHA-256 of a file in the job's output, which has the ledger's
+text.
 """
 
 from __future__ import annotations
@@ -27,7 +27,15 @@ _VERSION = 1
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True):
-    """The file that a transaction names. `nonce`: so that no two files have a number."""
+    """The file that a transaction names.
+
+    Attributes:
+        version: format version.
+        table: identity of the table.
+        store: id of the job's store.
+        nonce: random, so that no two files have the same number.
+        text: the ledger's text.
+    """
 
     version: int = _VERSION
     table: str
@@ -38,7 +46,13 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class LedgerChange:
-    """What a commit takes along. `put`: files that were put for it; `superseded`: those that it names no more."""
+    """A change of a ledger.
+
+    Attributes:
+        transaction: name and number of the app transaction to commit.
+        put: names of the files that were written for it.
+        superseded: names of the files that are not used any more once it is committed.
+    """
 
     transaction: tuple[str, int]
     put: tuple[str, ...]
@@ -46,7 +60,7 @@ class LedgerChange:
 
 
 class TableLedgers:
-    """The ledgers that tables keep for one store."""
+    """Reads and changes the ledgers of tables for one store."""
 
     def __init__(self, context: CommitterContext) -> None:
         self._files = Ledgers(context.fs, context.output_root, context.store_id)
@@ -57,27 +71,28 @@ class TableLedgers:
         return table.transaction_version(self._files.name) is not None
 
     def read(self, table: DeltaTable) -> Ledger:
-        """The ledger of a table as it was loaded. The first of its files is the one that the transaction names.
+        """Return the ledger of the version that was loaded. The first of its files is the one that the transaction
+        names.
 
         Raises:
-            CorruptError: if a file that it names is gone or another one.
+            CorruptError: if a file is missing or damaged.
             OSError: if a file can't be read now.
         """
         number = table.transaction_version(self._files.name)
         if number is None:
             return Ledger({})
-        name, found = ledger_text_name(number), table_id(table)
+        name, identity = ledger_text_name(number), table_id(table)
         data = self._files.get(name)
         if _number_of(data) != number:
             raise self._files.corrupt(f"other bytes in {name}")
         file = from_json(data, _File)
-        if (file.version, file.table, file.store) != (_VERSION, found, self._store):
+        if (file.version, file.table, file.store) != (_VERSION, identity, self._store):
             raise self._files.corrupt(f"{name} of the table {file.table} and the store {file.store}")
-        ledger = self._files.read(file.text, found)
+        ledger = self._files.read(file.text, identity)
         return Ledger(ledger.rows, (name, *ledger.files))
 
     def changed(self, ledger: Ledger, rows: Iterable[LedgerRow], table: DeltaTable) -> LedgerChange:
-        """The ledger with these rows in place of those that it has, durable."""
+        """Return a change of these rows. Its files are durable; the caller commits the transaction."""
         own, below = ledger.files[:1], ledger.files[1:]
         change = self._files.changed(Ledger(ledger.rows, below), rows, table_id(table))
         data = msgspec.json.encode(
@@ -89,7 +104,7 @@ class TableLedgers:
         return LedgerChange((self._files.name, number), put, (*own, *change.superseded))
 
     def delete(self, names: Iterable[str]) -> None:
-        """Deletes files that no transaction names, and none will."""
+        """Delete files that no transaction names or will name."""
         self._files.delete(names)
 
 

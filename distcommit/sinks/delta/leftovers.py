@@ -1,12 +1,11 @@
-"""What attempts that lost have left in tables' folders, and which of it a table has after all.
+"""Find data files of aborted attempts in Delta tables' folders, and those of them that must not be deleted.
 
-A store that was put back from a copy takes for lost what tables have committed since. So no file is deleted that a
+A store that was restored from a copy takes attempts for aborted that were committed since. So no file is deleted that a
 version of its table has.
 """
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
@@ -17,37 +16,37 @@ from distcommit.core.interfaces.committer import CommitterContext, LostAttempt
 from distcommit.core.support.parallel import in_flight
 from distcommit.sinks.delta.data_files import name_in_table
 from distcommit.sinks.delta.locations import Location
-from distcommit.sinks.table_formats.data_files import left_by, tell_kept
-
-logger = logging.getLogger(__name__)
+from distcommit.sinks.table_formats.data_files import left_by, warn_of_gone_table, warn_of_kept
 
 
 def leftovers(context: CommitterContext, sink: str, lost: Sequence[LostAttempt]) -> dict[str, set[str]]:
-    """The files of a sink that these attempts have left, or had, by the table's name."""
-    found: dict[str, set[str]] = {}
+    """Return the paths of a sink's data files of these attempts, by the table's name."""
+    by_table: dict[str, set[str]] = {}
     for path in (path for each in lost for path in left_by(context, sink, each)):
-        found.setdefault(path.partition("/")[0], set()).add(path)
-    return found
+        by_table.setdefault(path.partition("/")[0], set()).add(path)
+    return by_table
 
 
 def existing(location: Location, paths: AbstractSet[str]) -> set[str]:
-    """Those of the files that are there."""
+    """Return those of the files that exist."""
     names = sorted(paths)
     sizes = in_flight(location.parallel_calls, location.size_of, names)
     return {path for path, size in zip(names, sizes, strict=True) if size >= 0}
 
 
 def kept(table: DeltaTable | None, name: str, paths: AbstractSet[str]) -> set[str]:
-    """Those of the files that may not be deleted, of which it is warned: the table has them, or has had them, and its
-    older versions are still read from them: its log says that they were taken out. And all of a table that is gone, as
-    nothing says so then."""
+    """Return those of the files that must not be deleted, and log them.
+
+    These are files of the present version, and removed files that older versions are still read from. If the table is
+    gone, nothing proves which files those are, and all are kept.
+    """
     if table is None:
         if paths:
-            logger.warning("the table of these data files is gone, and they stay: %s", ", ".join(sorted(paths)[:3]))
+            warn_of_gone_table(paths)
         return {*paths}
-    taken_out = table.vacuum(0, dry_run=True, enforce_retention_duration=False)
-    have = {os.path.basename(path) for path in (*table.file_uris(), *taken_out)}
-    found = {path for path in paths if name_in_table(path) in have}
-    if found:
-        tell_kept(name, found)
-    return found
+    removed = table.vacuum(0, dry_run=True, enforce_retention_duration=False)
+    named = {os.path.basename(path) for path in (*table.file_uris(), *removed)}
+    needed = {path for path in paths if name_in_table(path) in named}
+    if needed:
+        warn_of_kept(name, needed)
+    return needed

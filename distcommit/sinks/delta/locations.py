@@ -1,8 +1,8 @@
-"""What Delta tables are in: a folder of this machine, or the beginning of keys of a bucket that speaks S3.
+"""The location of Delta tables: a folder of this machine, or a prefix in a bucket with the S3 protocol.
 
-On S3 what makes a commit exclusive is a PUT with `If-None-Match`, by deltalake's own client; data files are put by this
-package's, which can take away what a killed writer has left. Both take endpoint, region and credentials from the
-environment.
+On S3 commits are exclusive by a PUT with `If-None-Match`, which deltalake's client sends. Data files are written by
+this package's client, which can delete unfinished uploads of killed writers. Both clients take endpoint, region and
+credentials from the environment.
 """
 
 from __future__ import annotations
@@ -28,48 +28,56 @@ from distcommit.sinks.table_formats.in_bucket import requests_to, take_away
 
 
 class Location(Protocol):
-    """Where tables are. Paths are relative to it, and begin with a table's name."""
+    """A location of tables. Paths are relative to it, and begin with a table's name."""
 
     options: dict[str, str]
-    """What deltalake's client takes beside the environment."""
+    """Options of deltalake's client beside the environment."""
     parallel_calls: int
-    """How many calls are worth having in flight at once."""
+    """Useful number of concurrent calls."""
 
     def uri(self, path: str) -> str:
-        """A path as deltalake takes it."""
+        """Return a path as deltalake takes it."""
         ...
 
     def names(self, path: str) -> list[str]:
-        """What is right below a path, folders and files; empty if there is nothing."""
+        """Return the names of files and folders in a folder; empty if it does not exist."""
         ...
 
     def size_of(self, path: str) -> int:
-        """The size of a file; -1 if there is none."""
+        """Return the size of a file in bytes; -1 if it does not exist."""
         ...
 
     def columns_of(self, path: str) -> pa.Schema:
-        """The columns of a Parquet file."""
+        """Return the columns of a Parquet file."""
         ...
 
     def create(self, path: str) -> pa.NativeFile:
-        """A new file, which is there once it is closed."""
+        """Create a file. On S3 it exists once it is closed."""
         ...
 
     def delete(self, path: str) -> None:
-        """Deletes a file, and what its writer has left if it died; nothing happens if there is none."""
+        """Delete a file, and parts of an unfinished upload. A missing file is no error."""
         ...
 
     def check(self) -> None:
-        """Raises if the location is not there, or can't be listed, or is not for this process to write to."""
+        """Check that the location exists and can be listed.
+
+        Raises:
+            SinkUnavailableError: if not, or if this process must not write to a folder.
+        """
         ...
 
     def probe(self) -> None:
-        """Raises if so, or if it takes no bytes."""
+        """Check the location by writing and deleting a file.
+
+        Raises:
+            SinkUnavailableError: if that fails.
+        """
         ...
 
 
 def opened(location: str) -> Location:
-    """What the tables of a location are in. A process has one client for each bucket and endpoint."""
+    """Open a location. A process has one client for each bucket and endpoint."""
     return _opened(location, os.getpid(), os.environ.get("AWS_ENDPOINT_URL", ""))
 
 
@@ -79,7 +87,7 @@ def _opened(location: str, process: int, endpoint: str) -> Location:
 
 
 class InFolder:
-    """A folder of this machine. It is never made: it may be a disk that is not mounted."""
+    """A folder of this machine. It is never created, as it may be a disk that is not mounted."""
 
     parallel_calls = 1
 
@@ -121,22 +129,22 @@ class InFolder:
         try:
             os.listdir(self._location)
             fine = os.access(self._location, os.W_OK)
-            found = "it can't be written to"
+            found = "no permission to write"
         except OSError as error:
             fine, found = False, str(error)
         if not fine:
-            raise _unavailable(self._location, found, "make it, or mount what it is on")
+            raise _unavailable(self._location, found, "create it, or mount its disk")
 
     def probe(self) -> None:
         self.check()
         try:
             probe_folder(self._location)
         except OSError as error:
-            raise _unavailable(self._location, str(error), "mend the disk (space, quota, permissions)") from error
+            raise _unavailable(self._location, str(error), "repair the disk (space, quota, permissions)") from error
 
 
 class InBucket:
-    """The beginning of keys. The bucket is never made."""
+    """A prefix of keys in a bucket. The bucket is never created."""
 
     parallel_calls = 32
 
@@ -159,7 +167,7 @@ class InBucket:
         return -1 if head is None else head.size_bytes
 
     def columns_of(self, path: str) -> pa.Schema:
-        from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415 - it reads parts of a file
+        from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415 - reads ranges of a file
 
         with fs.PyFileSystem(DeltaStorageHandler(self._location, self.options)).open_input_file(path) as file:
             return pq.read_schema(file)
@@ -190,7 +198,7 @@ class InBucket:
             yield
         except (ConfigurationError, OSError) as error:
             raise _unavailable(
-                self._location, str(error), "see that the bucket is there, and may be listed and written to"
+                self._location, str(error), "create the bucket, or permit to list it and to write to it"
             ) from error
 
     @property
@@ -203,5 +211,5 @@ class InBucket:
 
 def _unavailable(location: str, found: str, todo: str) -> SinkUnavailableError:
     return SinkUnavailableError(
-        "what the Delta tables are in is not there, or can't be used", path=location, found=found, todo=todo
+        "the location of the Delta tables does not exist or is unavailable", path=location, found=found, todo=todo
     )

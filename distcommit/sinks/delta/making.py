@@ -1,4 +1,4 @@
-"""Making tables, and adding columns to them, as the sink's policy has it."""
+"""Create Delta tables and add columns to them, as the sink's settings allow."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from distcommit.sinks.databases.column_names import check_distinct
 from distcommit.sinks.delta.schemas import check_writable, columns_of, lacking, storable
 from distcommit.sinks.delta.settings import DeltaSettings
 from distcommit.sinks.delta.tables import DeltaTables
+from distcommit.sinks.table_formats.schema_coercion import ALWAYS_CHANGED, misfit
 
 _TRIES = 20
 _NO_COLUMN = "no column "
 _PARTITIONS = (pa.types.is_string, pa.types.is_integer, pa.types.is_date32, pa.types.is_boolean)
-"""Types of columns to partition by: those whose values are one text each."""
+"""Types of columns to partition by: each value has exactly one text."""
 
 
 def table_for(sink: DeltaSettings, name: str, schema: pa.Schema) -> DeltaTable:
-    """The table, such that it takes records of this schema.
+    """Return the table, created or widened so that it takes records of this schema.
 
     Raises:
-        ConfigurationError: if there is none and none is to be made, the schema does not fit, or files can't be added.
-        TransientError: if others change it again and again, or its folder is not there.
+        ConfigurationError: if it does not exist and may not be created, or does not take such records or any files.
+        TransientError: if other writers change it during each try, or the location is not available.
     """
     wanted, tables = storable(schema), DeltaTables(sink.location)
     for _ in tries(_TRIES):
@@ -39,14 +40,14 @@ def table_for(sink: DeltaSettings, name: str, schema: pa.Schema) -> DeltaTable:
             _check_partitions(have, table.metadata().partition_columns)
             return table
         _widen(sink, table, name, wanted, problems)
-    raise TransientError("others change the table again and again", table=name)
+    raise TransientError(ALWAYS_CHANGED, table=name)
 
 
 def _make(sink: DeltaSettings, tables: DeltaTables, name: str, wanted: pa.Schema) -> None:
-    """Makes the table, unless somebody else is first."""
+    """Create the table, unless another writer is first."""
     path = tables.uri(name)
     if not sink.create:
-        raise ConfigurationError("there is no such Delta table", path=path, todo="make it, or set sink.create to true")
+        raise ConfigurationError("the table does not exist", path=path, todo="create it, or set sink.create to true")
     _check_partitions(wanted, sink.partition_by)
     try:
         DeltaTable.create(
@@ -62,11 +63,11 @@ def _make(sink: DeltaSettings, tables: DeltaTables, name: str, wanted: pa.Schema
     except DeltaError as error:
         if tables.is_there(name):
             return
-        raise ConfigurationError("the Delta table can't be made", path=path, found=str(error)) from error
+        raise ConfigurationError("the Delta table can't be created", path=path, found=str(error)) from error
 
 
 def _widen(sink: DeltaSettings, table: DeltaTable, name: str, wanted: pa.Schema, problems: list[str]) -> None:
-    """Adds columns to the table as it was loaded; or does nothing as somebody else was first."""
+    """Add columns to the version that was loaded; nothing happens if another writer was first."""
     new = [field for field in wanted if f"{_NO_COLUMN}{field.name}" in problems]
     if sink.evolve == "none":
         raise _misfit(table, name, problems, "alter the table, or set sink.evolve to add_columns")
@@ -78,17 +79,11 @@ def _widen(sink: DeltaSettings, table: DeltaTable, name: str, wanted: pa.Schema,
     except CommitFailedError:
         return
     except (DeltaError, SchemaMismatchError) as error:
-        raise _misfit(table, name, [*problems, str(error)], "alter the table by hand") from error
+        raise _misfit(table, name, [*problems, str(error)], "alter the table with another client") from error
 
 
 def _misfit(table: DeltaTable, name: str, problems: list[str], todo: str) -> ConfigurationError:
-    return ConfigurationError(
-        "records do not fit into the table",
-        table=name,
-        expected=", ".join(f"{field.name} {field.type}" for field in columns_of(table))[:500],
-        found="; ".join(problems[:5]),
-        todo=todo,
-    )
+    return misfit(name, ", ".join(f"{field.name} {field.type}" for field in columns_of(table)), problems, todo)
 
 
 def _check_partitions(schema: pa.Schema, columns: tuple[str, ...] | list[str]) -> None:
@@ -96,10 +91,10 @@ def _check_partitions(schema: pa.Schema, columns: tuple[str, ...] | list[str]) -
         index = schema.get_field_index(column)
         if index < 0 or not any(is_one(schema.field(index).type) for is_one in _PARTITIONS):
             raise ConfigurationError(
-                "a table can't be partitioned by this column here",
+                "tables can't be partitioned by this column",
                 column=column,
                 expected="one of the records' columns, of text, whole numbers, dates or booleans",
                 found=str(schema.field(index).type) if index >= 0 else ", ".join(schema.names),
             )
     if columns and len(columns) >= len(schema):
-        raise ConfigurationError("a table needs a column that it is not partitioned by", found=", ".join(columns))
+        raise ConfigurationError("a table must have a column that it is not partitioned by", found=", ".join(columns))

@@ -1,4 +1,4 @@
-"""Arrow schemas and tables' schemas: whether records fit a table, and which tables files can be added to."""
+"""Schemas of records and of Delta tables: whether records fit a table, and whether files can be added to it."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ _REFUSED = {
     "delta.enableIcebergCompatV1": "files are written by other rules",
     "delta.enableIcebergCompatV2": "files are written by other rules",
 }
-"""Settings of tables to which data files can't be added just so, or not provably, and why."""
+"""Settings of tables to which data files can't be added, or not provably once, with the reason."""
 _UNSET = ("none", "false")
 _CHECKED = ("delta.invariants", "delta.generationExpression", "delta.identity.start")
-"""What columns have that somebody would have to check, or to make, row by row."""
+"""Metadata of columns whose values a writer must check or generate row by row."""
 
 
 def storable(schema: pa.Schema) -> pa.Schema:
-    """The schema in Delta's own types, all nullable, without columns that are null in every row.
+    """Return the schema in Delta's types, all nullable, without columns that are null in every row.
 
     Raises:
-        ConfigurationError: if Delta can't store a column, or can't name it so.
+        ConfigurationError: if Delta has no type for a column, or rejects its name.
     """
     fields = []
     for field in schema:
@@ -56,7 +56,7 @@ def storable(schema: pa.Schema) -> pa.Schema:
         fields.append(pa.field(field.name, kind))
     if not fields:
         raise ConfigurationError(
-            "a table needs a column", expected="records with columns that are not null in every row", found=str(schema)
+            "a table must have a column", expected="records with a column that is not always null", found=str(schema)
         )
     _NAMES.check([field.name for field in fields])
     check_fields(pa.schema(fields), _NAMES.database)
@@ -64,7 +64,7 @@ def storable(schema: pa.Schema) -> pa.Schema:
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType | None:
-    """Return the type as Delta has it; None if it has none."""
+    """Return Delta's type; None if it has none."""
     types = pa.types
     if types.is_dictionary(kind):
         return plain_type(kind.value_type)
@@ -90,23 +90,23 @@ def plain_type(kind: pa.DataType) -> pa.DataType | None:
         return None if key is None or item is None else pa.map_(key, item)
     if types.is_struct(kind):
         inner = [(field.name, plain_type(field.type)) for field in kind]
-        return None if not inner or any(found is None for _, found in inner) else pa.struct(inner)
+        return None if not inner or any(inner_type is None for _, inner_type in inner) else pa.struct(inner)
     return None
 
 
 def columns_of(table: DeltaTable) -> pa.Schema:
-    """The table's columns as Arrow's."""
+    """Return the table's columns as an Arrow schema."""
     return pa.schema(table.schema().to_arrow())
 
 
 def schema_id(table: DeltaTable) -> str:
-    """The same as long as the table's columns are."""
+    """Return a hash of the table's columns."""
     return sha256(table.schema().to_json().encode()).hexdigest()[:32]
 
 
 def lacking(have: pa.DataType | pa.Schema, want: pa.DataType | pa.Schema, path: str = "") -> Iterator[str]:
-    """What of `want` does not fit into `have`, in words: columns that are not there, and types that are too narrow or
-    others. Both are as `storable` has them."""
+    """Yield the problems of storing `want` in `have`: missing columns, and narrower or other types. Both are results of
+    `storable`."""
     if isinstance(want, pa.Schema | pa.StructType) and isinstance(have, pa.Schema | pa.StructType):
         there = {field.name: field for field in have}
         for field in want:
@@ -133,10 +133,10 @@ def _takes(have: pa.DataType, want: pa.DataType) -> bool:
 
 
 def check_writable(table: DeltaTable, name: str) -> None:
-    """Lets tables through that data files can be added to.
+    """Check that data files can be added to a table.
 
     Raises:
-        ConfigurationError: if it has a setting that is in the way.
+        ConfigurationError: if a setting of the table prevents it.
     """
     configuration = table.metadata().configuration
     problems = [
@@ -144,7 +144,7 @@ def check_writable(table: DeltaTable, name: str) -> None:
         for key, why in _REFUSED.items()
         if configuration.get(key, "none").lower() not in ("none", "false")
     ]
-    problems += [f"{key}: rows are to be checked" for key in configuration if key.startswith("delta.constraints.")]
+    problems += [f"{key}: rows must be checked" for key in configuration if key.startswith("delta.constraints.")]
     problems += [
         f"{key} of column {field.name}"
         for field in table.schema().fields
@@ -157,5 +157,5 @@ def check_writable(table: DeltaTable, name: str) -> None:
             table=name,
             expected="a table without such settings",
             found="; ".join(problems),
-            todo="unset them, or name another table; nothing was written",
+            todo="unset them, or use another table. Nothing was written",
         )

@@ -1,4 +1,4 @@
-"""The settings of the Delta sink, and what they say of a dataset."""
+"""The settings of the Delta sink."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from distcommit.sinks.table_formats.data_files import local_path
 
 
 class DeltaSettings(DataFileTables):
-    """Which tables records go to, and how these are made.
+    """The Delta tables of datasets, and how missing ones are created.
 
     Attributes:
-        location: what tables are folders of: a folder on a file system that this machine has mounted, or
-            s3://BUCKET/prefix.
-        evolve: `add_columns`: new columns are added; `none`: such records fail.
-        partition_by: of tables that are made: columns of text, whole numbers, dates or booleans.
+        location: folder with a folder for each table: an absolute path of a mounted file system, or s3://BUCKET/prefix.
+        evolve: handling of columns that the table lacks: `none` refuses the records; `add_columns` adds the columns.
+        partition_by: partition columns of created tables: of text, whole numbers, dates or booleans.
     """
 
     location: str
@@ -28,18 +27,18 @@ class DeltaSettings(DataFileTables):
     @field_validator("location")
     @classmethod
     def _check_location(cls, value: str) -> str:
-        found = (value if value.startswith("s3://") else local_path(value)).rstrip("/")
-        if not found or not urlsplit(found).path.strip("/"):
-            raise ValueError(f"an absolute path of this machine, file:///... or s3://BUCKET/prefix; found {value!r}")
-        return found
+        location = (value if value.startswith("s3://") else local_path(value)).rstrip("/")
+        if not location or not urlsplit(location).path.strip("/"):
+            raise ValueError(f"must be an absolute path, file:///... or s3://BUCKET/prefix, but is {value!r}")
+        return location
 
     @field_validator("table")
     @classmethod
     def _is_read(cls, value: str) -> str:
         if value.startswith("_"):
-            raise ValueError(f"begins with no _, as readers pass over such folders; found {value!r}")
+            raise ValueError(f"must not begin with _, as readers skip such folders, but is {value!r}")
         return value
 
     def table_of(self, dataset_urn: str) -> str:
-        """The table's name: its folder in `location`."""
+        """Return the table's name: its folder in `location`."""
         return table_of(self.table, dataset_urn)

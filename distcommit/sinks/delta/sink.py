@@ -1,4 +1,4 @@
-"""The sink, which a job file names."""
+"""The sink of Delta tables."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class DeltaSink(DeltaSettings, DataFileSink):
 
     @property
     def turns_away(self) -> PartitionValues | None:
-        rule = f"a partition's value, which Delta does not read as null: not an empty text, and not {NO_VALUE}"
+        rule = f"a partition's value must not be an empty text or {NO_VALUE}, which Delta reads as null"
         return PartitionValues(self.partition_by, _is_read_back, rule) if self.partition_by else None
 
     def pins(self) -> Mapping[str, Pin]:

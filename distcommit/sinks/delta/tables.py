@@ -1,7 +1,7 @@
-"""The tables of a location: loading them, and committing to the very version that was loaded.
+"""Load Delta tables, and commit to exactly the version that was loaded.
 
-deltalake's own retry commits again on top of what others have committed meanwhile, and takes an app transaction of any
-version. So it is switched off here, and whoever meets a conflict loads the table again, and asks again.
+deltalake's own retry would commit on top of other commits, and accept an app transaction of any version. So it is
+disabled here. After a conflict the caller loads the table again, and decides again.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ class DeltaTables:
     """The tables of a location.
 
     Args:
-        location: an absolute path, or s3://BUCKET/prefix.
+        location: absolute path, or s3://BUCKET/prefix.
     """
 
     def __init__(self, location: str) -> None:
         self.location = opened(location)
 
     def uri(self, name: str) -> str:
-        """The table's location, or that of anything in it."""
+        """Return the location of a table, or of a file in it."""
         return self.location.uri(name)
 
     def load(self, name: str) -> DeltaTable | None:
-        """The table as it is now, None if there is none.
+        """Load the present version of a table; None if the table does not exist.
 
         Raises:
-            SinkUnavailableError: if the location itself is not there.
+            SinkUnavailableError: if the location itself does not exist.
         """
         try:
             return self._load(name)
@@ -46,26 +46,26 @@ class DeltaTables:
         except OSError:
             self.location.check()
             raise
-        return self._load(name)  # made just now; or its log is damaged
+        return self._load(name)  # created just now; or its log is damaged
 
     def _load(self, name: str) -> DeltaTable:
         return DeltaTable(self.uri(name), storage_options=self.location.options)
 
     def is_there(self, name: str) -> bool:
-        """Whether there is a table of that name."""
+        """Return whether a table of that name exists."""
         return DeltaTable.is_deltatable(self.uri(name), self.location.options)
 
     def _has_versions(self, name: str) -> bool:
-        """Whether any are there, and not only what somebody has begun to write."""
+        """Return whether the table has a version, and not only files of an unfinished creation."""
         return any(entry.endswith((".json", ".parquet")) for entry in self.location.names(f"{name}/{_LOG}"))
 
     def names(self) -> list[str]:
-        """All tables."""
+        """Return the names of all tables."""
         self.location.check()
         return sorted(name for name in self.location.names("") if self.location.names(f"{name}/{_LOG}"))
 
     def probe(self) -> None:
-        """Raises if the location is not there, or can't be read, or takes no bytes."""
+        """Check the location. Raises as `Location.probe`."""
         self.location.probe()
 
     def commit(
@@ -75,16 +75,19 @@ class DeltaTables:
         transaction: tuple[str, int],
         trace: Mapping[str, str],
     ) -> bool:
-        """Commits on top of the version that was loaded; False if others were first, and nothing was changed.
+        """Commit on top of the version that was loaded.
 
         Args:
-            table: as it was loaded.
-            actions: files that come and go.
-            transaction: an app transaction's id and version, which change with it.
-            trace: what the commit says for people.
+            table: the version that was loaded.
+            actions: files to add and remove.
+            transaction: name and number of the app transaction to set.
+            trace: properties of the commit, for operators.
+
+        Returns:
+            False if another writer committed first; nothing was changed then.
 
         Raises:
-            Exception: it is not known what became of it.
+            Exception: the outcome is unknown.
         """
         properties = CommitProperties(
             custom_metadata=dict(trace), max_commit_retries=0, app_transactions=[Transaction(*transaction)]
@@ -103,5 +106,5 @@ class DeltaTables:
 
 
 def table_id(table: DeltaTable) -> str:
-    """The table's identity: one that is made again in its place has another."""
+    """Return the table's identity; a recreated table has another one."""
     return str(table.metadata().id)

@@ -1,7 +1,7 @@
 """Files of Parquet, Avro, ORC, JSON lines and CSV, published by renaming them.
 
-Must not publish: that is its commit steps'. Start reading at `sink`; `footer` and `offsets` are what audits and
-rebuilds read, whatever has become of the store.
+Must not publish files: commit steps do. Start reading at `sink`. Audits and rebuilds read `footer` and `offsets`,
+without the store.
 """
 
 SETTINGS = "sink:FileSink"

@@ -1,20 +1,22 @@
-"""One number for what a file's records say, whatever their order: a sum over the records of a hash of each.
+"""The content sum: a checksum of a file's records that does not depend on their order.
 
-A record's hash covers all of its columns together, those that say where it came from among them. So two values that
-have changed places between two offsets make another sum, as does a value moved to another column. It is a sum modulo
-2^64 and no exclusive or, under which two equal records would cancel each other out; sums of files add up to that of a
-dataset's sequence. The keys are in this module: it finds damage and mistakes by all but one in 2^64, and is no
-protection against somebody who wants a sum to fit.
+It is the sum modulo 2^64 of a hash of each record. A hash covers all columns of a record together, including those of
+its origin. So the sum changes if two records exchange a value, or if a value moves to another column. An exclusive or
+would cancel two equal records. The sums of files add up to the sum of a dataset's sequence. The keys are in this
+module: the sum finds damage and mistakes with a probability of 1 - 2^-64, but does not protect against deliberate
+changes.
 
-Computed from Arrow data before it is written, and again from what is read back: bound is what all formats keep
-alike, so that no file ever passes for altered.
+It is computed from Arrow data before writing, and again after reading. So it covers only what all formats preserve:
 
-Bound: names of columns and of struct fields; which values are null; the bytes of text and binary values; numbers by
-their value and not their width (a NaN is a NaN whatever its bits, and -0.0 is 0.0); decimals by their digits without
-the scale; dates, times, timestamps and durations by their number in the unit that is stored (seconds as milliseconds),
-without their zone; lists and maps with their lengths and order, structs with their fields; of a dictionary its values,
-of an extension type its storage. Not bound: the order of records and of columns, columns of nothing but nulls, types as
-far as their values do not show them, metadata, and columns of types that no format can hold.
+- names of columns and of struct fields, and which values are null;
+- the bytes of text and binary values;
+- numbers by value and not by width (all NaN are equal, and -0.0 is 0.0); decimals by their digits without the scale;
+- dates, times, timestamps and durations by their number in the stored unit (seconds as milliseconds), without zone;
+- lists and maps with lengths and order, structs with their fields;
+- the values of dictionaries, and the storage of extension types.
+
+It does not cover the order of records and of columns, columns of nulls only, types that the values do not show,
+metadata, and columns of types that no format supports.
 """
 
 from __future__ import annotations
@@ -30,10 +32,10 @@ from xxhash import xxh3_64_digest, xxh3_64_intdigest
 
 _Hashes = npt.NDArray[np.uint64]
 
-_ROWS = 8192  # at a time: a column's numbers stay in the processor's cache
-_FEW_ROWS = 1024  # batches below this are put together first: each costs some 50 calls
-_SOME_ROWS = 64  # that show whether a column has few values
-_SLICE_BYTES = 256 << 10  # of values that become Python's: copied within the cache
+_ROWS = 8192  # rows at a time, so that a column fits into the processor's cache
+_FEW_ROWS = 1024  # smaller batches are combined first, as each costs some 50 calls
+_SOME_ROWS = 64  # sample that shows whether a column has few values
+_SLICE_BYTES = 256 << 10  # of values that are converted to Python, within the cache
 _SLICE_ROWS = 1024
 _SPLIT = np.uint64(0x9E3779B97F4A7C15)
 _LENGTH = np.uint64(0xD6E8FEB86659FD93)
@@ -44,7 +46,7 @@ _INTEGERS = {32: pa.int32(), 64: pa.int64()}
 
 
 def content_sum(rows: pa.Table | pa.RecordBatch) -> int:
-    """The sum over these records, from 0 (no records) to 2^64 - 1. Sums of parts add up, modulo 2^64."""
+    """Return the sum of these records, from 0 (no records) to 2^64 - 1. Sums of parts add up modulo 2^64."""
     table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
     chunks = table.column(0).num_chunks if table.num_columns else 0
     if chunks > 1 and table.num_rows < chunks * _FEW_ROWS:
@@ -57,12 +59,12 @@ def content_sum(rows: pa.Table | pa.RecordBatch) -> int:
 
 
 def as_text(total: int) -> str:
-    """A sum as it is stored: 16 hexadecimal digits."""
+    """Return a sum as it is stored: 16 hexadecimal digits."""
     return f"{total % (1 << 64):016x}"
 
 
 def _together(names: Sequence[str], columns: Sequence[pa.Array], rows: int) -> _Hashes:
-    """For each row a number for all its values that are not null together; not mixed yet."""
+    """Return a number for all values of each row that are not null, before mixing."""
     kept: list[tuple[str, pa.Array, _Hashes]] = []
     for name, found in zip(names, columns, strict=True):
         column = _plain(found)
@@ -84,7 +86,7 @@ def _together(names: Sequence[str], columns: Sequence[pa.Array], rows: int) -> _
 
 
 def _mixed(hashes: _Hashes) -> _Hashes:
-    """MurmurHash3's last step, in place: each bit of a number changes each other one by half."""
+    """Apply MurmurHash3's last step in place: each bit changes every other bit with probability one half."""
     hashes ^= hashes >> _SHIFT
     hashes *= _MIX[0]
     hashes ^= hashes >> _SHIFT
@@ -99,7 +101,7 @@ def _key(name: str) -> np.uint64:
 
 
 def _plain(array: pa.Array) -> pa.Array:
-    """Without extension types, and without dictionaries that hold nulls or are larger than the batch."""
+    """Remove extension types, and dictionaries that have nulls or are larger than the batch."""
     while isinstance(array.type, pa.BaseExtensionType):
         array = array.storage
     if pa.types.is_dictionary(array.type) and (array.dictionary.null_count or len(array.dictionary) > len(array)):
@@ -108,8 +110,8 @@ def _plain(array: pa.Array) -> pa.Array:
 
 
 def _hashes(array: pa.Array) -> _Hashes | None:
-    """A number for each value that tells it from others of its type, anything where it is null. None if all are null,
-    or the type is not bound."""
+    """Return a number for each value that identifies it within its type; any number for null. None if all are null or
+    the type is not covered."""
     if array.null_count == len(array):
         return None
     known = array.type.id
@@ -147,7 +149,7 @@ def _of_numbers(array: pa.Array) -> _Hashes:
         array = array.view(_INTEGERS[array.type.bit_width])
     numbers = (array.fill_null(0) if array.null_count else array).to_numpy()
     if kind == pa.time32("s") or (pa.types.is_timestamp(kind) and kind.unit == "s"):
-        numbers = numbers * numbers.dtype.type(1000)  # as Parquet stores it, also where that does not fit
+        numbers = numbers * numbers.dtype.type(1000)  # as Parquet stores it, including overflow
     found: _Hashes = numbers.astype(np.int64 if numbers.dtype.kind == "i" else np.uint64).view(np.uint64)
     return found
 
@@ -161,7 +163,7 @@ def _of_floats(array: pa.Array) -> _Hashes:
 
 
 def _of_decimals(array: pa.Array) -> _Hashes:
-    """Of the digits as a whole number of 256 bits, whatever the width that it is kept in."""
+    """Return numbers of the digits as integers of 256 bits, for any width."""
     width = array.type.byte_width
     dtype, parts = (np.int32, 1) if width == 4 else (np.int64, width // 8)
     kept = np.frombuffer(array.buffers()[1], dtype)[array.offset * parts : (array.offset + len(array)) * parts]
@@ -181,7 +183,7 @@ def _of_dictionary(array: pa.Array) -> _Hashes | None:
 
 def _taken(hashes: _Hashes, indices: pa.Array) -> _Hashes:
     known = (indices.fill_null(0) if indices.null_count else indices).to_numpy()
-    taken: _Hashes = hashes.take(known, mode="clip")  # below a null there may be any
+    taken: _Hashes = hashes.take(known, mode="clip")  # a null may have any index
     return taken
 
 
@@ -197,8 +199,8 @@ def _of_binaries(array: pa.Array) -> _Hashes:
     if rows > 1 and size and not array.null_count and array[0].equals(array[-1]):
         data = np.frombuffer(buffers[2], np.uint8)[bounds[0] : bounds[-1]]
         if ((bounds[1:] - bounds[:-1]) == size).all() and np.array_equal(data[size:], data[:-size]):
-            return _of_bytes(array[:1], 1).repeat(rows)  # as the kind of a timestamp: the same on each row
-    if rows >= _FEW_ROWS and len(array[:_SOME_ROWS].unique()) <= _SOME_ROWS // 4:  # as a state or a country: a few
+            return _of_bytes(array[:1], 1).repeat(rows)  # for instance the kind of a timestamp
+    if rows >= _FEW_ROWS and len(array[:_SOME_ROWS].unique()) <= _SOME_ROWS // 4:  # for instance states
         encoded = array.dictionary_encode()
         if len(encoded.dictionary) <= rows // 4:
             return _taken(_of_bytes(encoded.dictionary, _SLICE_ROWS), encoded.indices)
@@ -215,7 +217,7 @@ def _of_bytes(array: pa.Array, at_a_time: int) -> _Hashes:
 
 
 def _of_lists(array: pa.Array) -> _Hashes:
-    """Of lists of any kind, and of maps as lists of structs: each value is bound to its position."""
+    """Return numbers of lists, and of maps as lists of structs; they depend on the position of each value."""
     if isinstance(array.type, (pa.ListType, pa.LargeListType, pa.MapType)):
         offsets = array.offsets.to_numpy()
         parts = [array.keys, array.items] if pa.types.is_map(array.type) else [array.values]

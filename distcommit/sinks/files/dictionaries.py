@@ -1,7 +1,7 @@
-"""Which columns of a Parquet file a dictionary is of use for.
+"""Find columns of a Parquet file that should not have a dictionary.
 
-A dictionary of values of which hardly one comes twice is larger than they are, and takes a third of the time that the
-other columns of a record together take to be written.
+If values hardly ever repeat, a dictionary is larger than the values, and takes a third of the time of writing all other
+columns together.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ROWS_AT_EACH = 256
 _LEAST_ROWS = 2 * _PIECES * _ROWS_AT_EACH
 _MOST_REPEATED = 1 / 50
 _LONG = 64
-"""Bytes of a value from which on it makes no difference: a dictionary of longer ones is soon full and given up."""
+"""Size of values in bytes from which on a dictionary does no harm: it is soon full and given up."""
 
 _NUMBERS = {
     pa.int32(), pa.uint32(), pa.int64(), pa.uint64(), pa.float32(), pa.float64(), pa.date32(),
@@ -28,7 +28,7 @@ _NUMBERS = {
 
 @lru_cache(64)
 def leaves(schema: pa.Schema) -> Sequence[str]:
-    """The paths of Parquet's columns, of which a nested one of ours has several."""
+    """Return the paths of Parquet's columns. A nested column has several."""
     out = pa.BufferOutputStream()
     pq.ParquetWriter(out, schema).close()
     found = pq.read_metadata(pa.BufferReader(out.getvalue())).schema
@@ -36,11 +36,11 @@ def leaves(schema: pa.Schema) -> Sequence[str]:
 
 
 def of_little_use(rows: pa.Table, but: Collection[str] = ()) -> Sequence[str]:
-    """The columns of short values that hardly ever come twice, as some of the rows show; none if these are few.
+    """Return the columns of short values that hardly ever repeat in a sample of the rows; none if there are few rows.
 
     Args:
-        rows: the first row group of a file, or as much as is known of it.
-        but: columns that are not asked for.
+        rows: the first row group of a file, or its known part.
+        but: columns to skip.
     """
     if rows.num_rows < _LEAST_ROWS:
         return []
@@ -54,7 +54,7 @@ def of_little_use(rows: pa.Table, but: Collection[str] = ()) -> Sequence[str]:
 
 
 def _is_short(values: pa.ChunkedArray) -> bool:
-    """Whether they are of a type whose values are told apart in little time, and not long."""
+    """Return whether values are short, and of a type that is compared fast."""
     kind, types = values.type, pa.types
     if types.is_binary(kind) or types.is_string(kind) or types.is_large_binary(kind) or types.is_large_string(kind):
         all_bytes: int = pc.sum(pc.binary_length(values)).as_py() or 0
@@ -63,7 +63,7 @@ def _is_short(values: pa.ChunkedArray) -> bool:
 
 
 def _repeated(values: pa.ChunkedArray) -> float:
-    """Which part of the values that are not null has come before; all of them, if there is none."""
+    """Return the share of repeated values among those that are not null; 1 if there are none."""
     there = len(values) - values.null_count
     distinct: int = pc.count_distinct(values).as_py()
     return 1 - distinct / there if there else 1.0

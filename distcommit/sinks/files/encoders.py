@@ -1,4 +1,4 @@
-"""How rows become the bytes of one file: Parquet, JSON lines and CSV as they come, Avro and ORC all at once."""
+"""Encoders of rows to one file: Parquet, JSON lines and CSV row group by row group, Avro and ORC in one piece."""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ from xxhash import xxh3_64
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.ports import StagedWriter
-from distcommit.formats.avro import container_writer
 from distcommit.formats.avro.codecs import AvroCodec
+from distcommit.formats.avro.container_writer import write_table as write_avro
 from distcommit.formats.avro.schemas import avro_schema
-from distcommit.sinks.files import orc_container, text_files
 from distcommit.sinks.files.dictionaries import leaves, of_little_use
-from distcommit.sinks.files.text_files import TextCodec, TextFormat
+from distcommit.sinks.files.orc_container import check_columns as check_orc_columns
+from distcommit.sinks.files.orc_container import write_table as orc_bytes
+from distcommit.sinks.files.text_files import TextCodec, TextFormat, text_of
+from distcommit.sinks.files.text_files import tail as text_tail
 from distcommit.sinks.files.text_values import check_columns
 
 FileFormat = Literal["parquet", "avro", "orc", "jsonl", "csv"]
 Compression = Literal["zstd", "snappy", "gzip", "none"]
 
 WHOLE: frozenset[FileFormat] = frozenset({"avro", "orc"})
-"""Formats of which a file is written at once: none of its rows before its metadata is known."""
+"""Formats whose files are written in one piece, once the metadata is known."""
 
 AVRO_CODECS: dict[Compression, AvroCodec] = {
     "zstd": "zstandard",
@@ -37,27 +39,27 @@ AVRO_CODECS: dict[Compression, AvroCodec] = {
 }
 
 TEXT_CODECS: dict[Compression, TextCodec] = {"zstd": "zstd", "gzip": "gzip"}
-"""Of JSON lines and CSV: text that is not compressed has no place for what a file says about itself."""
+"""Codecs of JSON lines and CSV. Uncompressed text has no place for a footer."""
 
-_ROW_GROUP_BYTES = 64 << 20  # as many as fit, and below twice that: only a sorted file comes in larger pieces
+_ROW_GROUP_BYTES = 64 << 20  # at most; below twice that rows are written in one group
 _GZIP_LEVEL = 6
 _UNCOMPRESSED_BELOW = 16 << 10
 _ENCODED_IN_MEMORY_BELOW = 1 << 20
 
 
 class Encoder(Protocol):
-    """The encoder of one file."""
+    """Encodes the rows of one file."""
 
     def append(self, rows: pa.Table, sink: StagedWriter) -> None:
-        """Writes rows, as a row group; not with formats that are written `WHOLE`."""
+        """Write rows as a row group. Not for formats in `WHOLE`."""
         ...
 
     def finish(self, rows: pa.Table | None, metadata: Mapping[str, str], sink: StagedWriter) -> None:
-        """Writes the last rows and the metadata; the sink then holds a whole file and stays open."""
+        """Write the last rows and the metadata. The file is then complete, and stays open."""
         ...
 
     def abandon(self) -> None:
-        """Lets go of what was begun; nothing more is written."""
+        """Release resources without writing anything."""
         ...
 
 
@@ -69,11 +71,13 @@ def encoder_of(
     bloom_filters: Container[str] = (),
     dictionaries_said: Collection[str] = (),
 ) -> Encoder:
-    """A new encoder; `options` are more of pyarrow's for Parquet, `dictionaries_said` columns of which they say whether
-    there is a dictionary, and `bloom_filters` columns of ORC that have one.
+    """Return a new encoder.
+
+    `options` are further options of pyarrow for Parquet, `dictionaries_said` the columns whose dictionary they set, and
+    `bloom_filters` the columns of ORC with a Bloom filter.
 
     Raises:
-        ConfigurationError: if the format can't hold a column.
+        ConfigurationError: if the format has no type for a column.
     """
     if file_format == "avro":
         return AvroEncoder(schema, compression)
@@ -85,14 +89,14 @@ def encoder_of(
 
 
 def _writer(target: pa.NativeFile, schema: pa.Schema, compression: str, options: Mapping[str, Any]) -> pq.ParquetWriter:
-    """Pages carry checksums: rot in a record's value is found by whoever checks them, as the audit does."""
+    """Return pyarrow's options. Pages have checksums, by which the audit finds damaged values."""
     return pq.ParquetWriter(target, schema, **{"compression": compression, "write_page_checksum": True, **options})
 
 
 @lru_cache(256)
 def _check_parquet(schema: pa.Schema) -> None:
-    """Makes sure that Parquet has all types of a schema: what pyarrow raises where it has not may look like a disk's
-    error. Raises ConfigurationError."""
+    """Check that Parquet has all types of a schema, as pyarrow's error for a missing type may look like a disk error.
+    Raises ConfigurationError."""
     if _refusal(schema):
         refusals = ((field, _refusal(pa.schema([field]))) for field in schema)
         field, found = next((each for each in refusals if each[1]), (schema.field(0), _refusal(schema)))
@@ -114,11 +118,11 @@ def _refusal(schema: pa.Schema) -> str:
 
 
 class ParquetEncoder:
-    """Row groups as they come; the metadata goes last, into the footer.
+    """Encodes row groups one by one, and the metadata last, in the footer.
 
-    A file that comes in one piece of less than 1 MiB is encoded in memory and written with one call (measured for 100
-    rows: 200 µs instead of 260). Below 16 KiB it is not compressed: setting up zstd for each column costs 300 µs, to
-    save less than a disk block or two. What its first piece shows to hold hardly one value twice has no dictionary.
+    A file with one row group of less than 1 MiB is encoded in memory and written with one call (for 100 rows: 200 µs
+    instead of 260). Below 16 KiB it is not compressed: zstd costs 300 µs for each column, and saves a disk block or
+    two. A column whose first row group has hardly any repeated value has no dictionary.
     """
 
     def __init__(
@@ -149,7 +153,7 @@ class ParquetEncoder:
                 options = {**options, "compression": "none"}
             memory = pa.BufferOutputStream()
             with _writer(memory, self._schema, self._compression, options) as writer:
-                writer.write_table(rows, row_group_size=max(1, rows.num_rows))  # some files only say what was filtered
+                writer.write_table(rows, row_group_size=max(1, rows.num_rows))  # a file may have a footer only
                 writer.add_key_value_metadata(dict(metadata))
             sink.write(memoryview(memory.getvalue()))
             return
@@ -169,17 +173,17 @@ class ParquetEncoder:
 
     def abandon(self) -> None:
         if self._stream is not None and self._writer is not None:
-            # Left to itself, pyarrow writes the Parquet footer when the writer is collected, whole-looking and late.
+            # Otherwise pyarrow writes a valid footer later, when the writer is garbage-collected.
             self._stream.cut_off = True
             with contextlib.suppress(OSError, ValueError, pa.ArrowException):
                 self._writer.close()
 
 
 class AvroEncoder:
-    """Whole files only: Avro keeps its metadata in front, and the footer's counts are known last."""
+    """Encodes whole files only: Avro's metadata is at the beginning, and the footer's counts are known at the end."""
 
     def __init__(self, schema: pa.Schema, compression: Compression) -> None:
-        avro_schema(schema)  # refuses what Avro can't hold before any row waits for it
+        avro_schema(schema)  # refuses columns before any row waits
         self._codec = AVRO_CODECS[compression]
 
     def append(self, rows: pa.Table, sink: StagedWriter) -> None:
@@ -188,17 +192,17 @@ class AvroEncoder:
     def finish(self, rows: pa.Table | None, metadata: Mapping[str, str], sink: StagedWriter) -> None:
         if rows is None:
             raise ValueError("no rows were written to this file")
-        container_writer.write_table(rows, self._codec, metadata, sink.write)
+        write_avro(rows, self._codec, metadata, sink.write)
 
     def abandon(self) -> None:
         return
 
 
 class OrcEncoder:
-    """Whole files only: pyarrow's writer keeps a stripe of each open file in memory, of up to 64 MiB."""
+    """Encodes whole files only: pyarrow's writer has a stripe of up to 64 MiB of each open file in memory."""
 
     def __init__(self, schema: pa.Schema, compression: Compression, bloom_filters: Container[str] = ()) -> None:
-        orc_container.check_columns(schema)
+        check_orc_columns(schema)
         self._compression, self._bloom_filters = compression, bloom_filters
 
     def append(self, rows: pa.Table, sink: StagedWriter) -> None:
@@ -207,14 +211,14 @@ class OrcEncoder:
     def finish(self, rows: pa.Table | None, metadata: Mapping[str, str], sink: StagedWriter) -> None:
         if rows is None:
             raise ValueError("no rows were written to this file")
-        sink.write(orc_container.write_table(rows, self._compression, metadata, self._bloom_filters))
+        sink.write(orc_bytes(rows, self._compression, metadata, self._bloom_filters))
 
     def abandon(self) -> None:
         return
 
 
 class TextEncoder:
-    """JSON lines or CSV, compressed as one; what the file says about itself stands behind it."""
+    """Encodes JSON lines or CSV, compressed as one stream, with the footer behind it."""
 
     def __init__(self, file_format: TextFormat, schema: pa.Schema, codec: TextCodec) -> None:
         check_columns(schema, file_format, nested=file_format == "jsonl")
@@ -225,7 +229,7 @@ class TextEncoder:
     def append(self, rows: pa.Table, sink: StagedWriter) -> None:
         first = self._packed is None
         packed = self._begin(sink)
-        packed.write(text_files.text_of(rows, self._format, first=first))
+        packed.write(text_of(rows, self._format, first=first))
         packed.flush()  # so that the file's size is known
 
     def finish(self, rows: pa.Table | None, metadata: Mapping[str, str], sink: StagedWriter) -> None:
@@ -234,7 +238,7 @@ class TextEncoder:
         if self._packed is None or self._stream is None:
             raise ValueError("no rows were written to this file")
         self._packed.close()
-        sink.write(text_files.tail(self._codec, self._schema, metadata, self._stream.sum.hexdigest()))
+        sink.write(text_tail(self._codec, self._schema, metadata, self._stream.sum.hexdigest()))
 
     def abandon(self) -> None:
         if self._packed is not None and self._stream is not None:
@@ -253,7 +257,7 @@ class TextEncoder:
 
 
 class _Stream(io.RawIOBase):
-    """A staged file as pyarrow wants it. Closing it leaves the staged file open: its identity is still to be taken."""
+    """A staged file for pyarrow. Closing it leaves the staged file open, whose checksum is still needed."""
 
     def __init__(self, sink: StagedWriter) -> None:
         self._sink = sink
@@ -270,7 +274,7 @@ class _Stream(io.RawIOBase):
 
 
 class _Summed(_Stream):
-    """The same, with a checksum of what went through it."""
+    """A staged file for pyarrow with a checksum of all written bytes."""
 
     def __init__(self, sink: StagedWriter) -> None:
         super().__init__(sink)

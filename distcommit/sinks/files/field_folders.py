@@ -1,4 +1,4 @@
-"""Rows by the values of their columns: the folders of a partitioned dataset, by fields, by time, or by several."""
+"""Split rows by partitions: fields, time, or several nested ones."""
 
 from __future__ import annotations
 
@@ -14,18 +14,17 @@ from distcommit.sinks.files.time_folders import TimePartition, check_time_column
 from distcommit.sinks.table_formats.partition_values import NO_VALUE, PartitionValues
 
 _ESCAPED = re.compile("[\0-\x1f\x7f\"#%'*/:=?\\\\{[\\]^<>|]|\\A[.]|[. ]\\Z")
-"""What Hive escapes in names of folders, what Windows can't have there, and the dot by which readers take one for
-hidden."""
+"""Characters that Hive escapes in folder names or Windows does not allow, and the leading dot of hidden folders."""
 _MAX_NAME_BYTES = 240
 
 
 class FieldPartition(BaseModel, frozen=True, extra="forbid"):
-    """Folders by a field: `country=DE`, as Hive, Spark and DuckDB have them. The column stays in the files.
+    """Folders by a field: `country=DE`, as in Hive, Spark and DuckDB. The files keep the column.
 
     Attributes:
         field: a column of text, whole numbers, dates or booleans. Values that differ by case or Unicode form have
-            folders of their own. Where the file system does not distinguish these, one folder has the rows of both, and
-            readers have to use the column in the files.
+            different folders. If the file system does not distinguish these, one folder has the rows of both, and
+            readers must use the column in the files.
     """
 
     field: str = Field(min_length=1)
@@ -35,10 +34,10 @@ Partition = TimePartition | FieldPartition
 
 
 def check_partitions(schema: pa.Schema, partitions: Sequence[Partition]) -> None:
-    """Makes sure that rows of that schema can be split.
+    """Check that rows of a schema can be split.
 
     Raises:
-        ConfigurationError: if a column is missing, or of a type that makes no folders.
+        ConfigurationError: if a column is missing, or its type can't name folders.
     """
     for partition in partitions:
         if isinstance(partition, TimePartition):
@@ -48,7 +47,7 @@ def check_partitions(schema: pa.Schema, partitions: Sequence[Partition]) -> None
 
 
 def split(batch: pa.RecordBatch, partitions: Sequence[Partition]) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The rows of each folder, in their order, by its path: a folder in a folder for each partition.
+    """Return the rows of each folder in their order, by its path, which has a name for each partition.
 
     Raises:
         ConfigurationError: as `check_partitions`, or if a value is too long for a folder's name.
@@ -107,7 +106,7 @@ def _folder(field: str, value: str | None) -> str:
         "a value is too long for the name of a folder",
         expected=f"at most {_MAX_NAME_BYTES} bytes",
         found=f"{len(name.encode())} bytes: {name[:80]}...",
-        todo="shorten it in a converter, have a row checker turn such records away, or take the field out of"
+        todo="shorten it with a converter, reject such records with a row checker, or remove the field from"
         " sink.partition_by",
         column=field,
     )

@@ -1,9 +1,10 @@
-"""What a file says about itself at its end, in formats that have no metadata a writer can set: in frames that every
-reader of the format passes over, so that a file stays one file, and is published with what it says by one rename.
+"""Metadata at the end of files whose format or client has no place for it.
+
+It is in frames that all readers of the format skip. So data and metadata are one file, and are published by one rename.
 
 gzip (RFC 1952): empty members with an extra field. zstd (RFC 8878): a skippable frame. ORC (specification v1, "File
-Tail"): an item of user metadata at the end of the file's footer, which is a message of Protocol Buffers, to which one
-may be appended; where the file is compressed, as chunks that are not.
+Tail"): an item of user metadata that is appended to the file's footer, a message of Protocol Buffers; in a compressed
+file it is in uncompressed chunks.
 """
 
 from __future__ import annotations
@@ -35,8 +36,13 @@ class _Version(msgspec.Struct):
 
 
 class Said(msgspec.Struct, frozen=True):
-    """What a file says: its metadata; the schema of its rows as Arrow serializes it, in base64; and xxh3-64 of all
-    other bytes of it, in hexadecimal digits."""
+    """The metadata of a file.
+
+    Attributes:
+        metadata: keys and values.
+        schema: the schema of its rows as Arrow serializes it, in base64.
+        checksum: xxh3-64 of all other bytes of the file, in hexadecimal digits.
+    """
 
     version: int
     metadata: dict[str, str]
@@ -45,18 +51,18 @@ class Said(msgspec.Struct, frozen=True):
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        """The schema of its rows. Raises ValueError, or pyarrow's errors, if it is none."""
+        """Return the schema of its rows. Raises ValueError or pyarrow's errors if it is not valid."""
         return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(self.schema)))
 
 
 def said_of(metadata: dict[str, str], schema: pa.Schema, others: str = "0" * 16) -> Said:
-    """What a file with rows of that schema says."""
+    """Return the metadata of a file with rows of that schema."""
     return Said(TAIL_VERSION, metadata, base64.b64encode(schema.serialize().to_pybytes()).decode(), others)
 
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """How what is said is framed: each part with `head` and `foot` around it, and before all of it, `name`."""
+    """The frames of one format: each part is between `head` and `foot`, and `name` precedes the first part."""
 
     head: Callable[[int], bytes]
     foot: bytes = b""
@@ -64,11 +70,11 @@ class Frames:
     name: Callable[[int], bytes] = lambda size: b""
 
     def framed(self, said: Said) -> bytes:
-        """The frames, as they stand in a file."""
+        """Return the frames as bytes of a file."""
         return self._framed(msgspec.json.encode(said))
 
     def read(self, file: pa.NativeFile, end: int) -> tuple[Said, int] | None:
-        """What a file says in the frames that end at `end`, and where they begin; None if none of ours do.
+        """Return the metadata in the frames that end at `end`, and their beginning; None if no such frames end there.
 
         Raises:
             ValueError: if they are damaged.
@@ -85,15 +91,15 @@ class Frames:
         parts = -(-behind // self.part_bytes)
         whole = behind + parts * (len(self.head(0)) + len(self.foot))
         if whole > end:
-            raise ValueError("what it says is longer than the file")
+            raise ValueError("the metadata is longer than the file")
         frames = file.read_at(whole, end - whole)
         text = self._without_frames(frames)[-length - _END_BYTES : -_END_BYTES]
         if xxh3_64_hexdigest(text).encode() != found[2] or self._framed(text) != frames:
-            raise ValueError("what it says is not what was written")
+            raise ValueError("the metadata has changed since it was written")
         version = from_json(text, _Version).version
         if version != TAIL_VERSION:
             raise UnknownVersionError(
-                "what a file says at its end is of an unknown version",
+                "the metadata at a file's end has an unknown version",
                 expected=f"version {TAIL_VERSION}",
                 found=f"version {version}",
                 todo="read it with the version of distcommit that wrote it",
@@ -120,7 +126,7 @@ def _gzip_head(size: int) -> bytes:
 
 
 def varint(number: int) -> bytes:
-    """A number as Protocol Buffers have it."""
+    """Return a number as Protocol Buffers encode it."""
     out = bytearray()
     while number >= 0x80:
         out.append(number & 0x7F | 0x80)
@@ -129,7 +135,7 @@ def varint(number: int) -> bytes:
 
 
 def _orc_name(size: int) -> bytes:
-    """What stands before the value of an item in `Footer.metadata` (5), a repeated UserMetadataItem."""
+    """Return the bytes before the value of an item in `Footer.metadata` (5), a repeated UserMetadataItem."""
     key, field = b"distcommit", 2
     item = bytes([1 << 3 | field, len(key)]) + key + bytes([2 << 3 | field]) + varint(size)
     return bytes([5 << 3 | field]) + varint(len(item) + size) + item
@@ -139,7 +145,7 @@ def _orc_head(size: int) -> bytes:
     return (size << 1 | 1).to_bytes(3, "little")
 
 
-GZIP = Frames(_gzip_head, b"\x03\x00" + b"\0" * 8, 16_000)  # DuckDB takes a header of at most 32 KiB
+GZIP = Frames(_gzip_head, b"\x03\x00" + b"\0" * 8, 16_000)  # DuckDB reads headers of at most 32 KiB
 ZSTD = Frames(lambda size: struct.pack("<II", _SKIPPABLE, size))
 ORC = Frames(_orc_head, part_bytes=32 << 10, name=_orc_name)
 ORC_NOT_COMPRESSED = Frames(lambda size: b"", name=_orc_name)

@@ -1,6 +1,6 @@
-"""What every published file says about itself, in its own metadata, and reading it back.
+"""The footer of published files: metadata with the origin of a file's records.
 
-One metadata key, `distcommit`, holds JSON (Parquet: key-value metadata of the footer; Avro: file header; ORC: user
+It is JSON under the metadata key `distcommit` (Parquet: key-value metadata of the footer; Avro: file header; ORC: user
 metadata of the footer; JSON lines and CSV: behind the compressed text). With it an audit need not read records, and a
 lost store can be rebuilt from the files.
 """
@@ -24,24 +24,28 @@ from distcommit.core.errors import CorruptError, UnknownVersionError
 from distcommit.core.ports import FileSystem
 from distcommit.core.work import MAIN_BRANCH
 from distcommit.decoding import from_json
-from distcommit.formats.avro import containers
-from distcommit.sinks.files import orc_container, text_files
+from distcommit.formats.avro.containers import read_header as read_avro_header
 from distcommit.sinks.files.encoders import FileFormat
+from distcommit.sinks.files.orc_container import read_metadata as orc_metadata
+from distcommit.sinks.files.orc_container import read_table as read_orc
+from distcommit.sinks.files.text_files import CODECS
+from distcommit.sinks.files.text_files import read_metadata as text_metadata
+from distcommit.sinks.files.text_files import read_table as read_text
 
 METADATA_KEY = "distcommit"
 FOOTER_VERSION = 1
 
 FileKind = Literal["data", "rejected"]
-"""Whether a file holds records as they were asked for, or records that were turned away."""
+"""Whether a file has accepted or rejected records."""
 
 _WHOLE: dict[str, FileFormat] = {".parquet": "parquet", ".avro": "avro", ".orc": "orc"}
 _TEXTS: dict[str, FileFormat] = {".jsonl": "jsonl", ".csv": "csv"}
 
 _ARROW_SCHEMA = b"ARROW:schema"
-"""Where Arrow keeps a Parquet file's columns as they were."""
+"""Metadata key with a Parquet file's columns in Arrow's types."""
 
 _NO_CHECKSUM = '""}'
-"""How the text ends that the checksum is of."""
+"""The end of the text without its checksum."""
 
 _DAMAGE = (
     pa.ArrowException,
@@ -51,7 +55,7 @@ _DAMAGE = (
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 
 Wanted = Callable[[pa.Schema], pc.Expression | None]
-"""What is true of each record that is wanted of a file with these columns; None if that is any."""
+"""Returns a condition of the wanted records of a file with these columns; None if all are wanted."""
 
 
 class _Version(msgspec.Struct):
@@ -59,25 +63,30 @@ class _Version(msgspec.Struct):
 
 
 class Footer(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the records of one file come from.
+    """The origin of the records of one file.
 
-    `offsets` is the text of `OffsetSets`, "" when the source has no offsets: which input records the file's records
-    were made of. `records` counts rows: if it is more than the offsets, the file holds a record twice, unless
-    `makes_several`: then a construct may have made several records of one. `stripped`: the records do not say their own
-    positions. `holes` is the text of the `OffsetSets` that its work unit passed and that had no record, "" for none;
-    another file of the same attempt may name others. `incarnation` is what the offsets count in (a Kafka topic id), ""
-    if unknown. `content_sum` is what the records come to, whatever their order (`sinks.files.content`), as 16
-    hexadecimal digits; "" in files that were written before there was one.
-
-    `branch` is the one that the records went to, of all `branches` of the flow; of rejected ones the branch that turned
-    them away, "" if all did. `filtered` are input records of the same attempt that nothing was written of, on purpose,
-    by branch as text of `OffsetSets`, and `filtered_by` how many each construct took out: one of an attempt's files has
-    them, for all of its branches. `number`: which of the files it is that the attempt wrote in the branch, from 1.
-
-    `replaces`: the epochs of the files whose records were fed again and are here now, retired by a tombstone of the
-    same attempt, and of the files that these records were in before; none of what was read from the source. `publish`:
-    empty if that was added to what was published, else how it takes the place of older files, which a replacement of
-    the same epoch (`stores.folders.tombstones`) names.
+    Attributes:
+        offsets: source positions of the records, as text of `OffsetSets`; empty if the source has no offsets.
+        records: number of rows. If it is above the number of offsets, the file has a record twice, unless
+            `makes_several`.
+        makes_several: whether a construct may have made several records of one.
+        stripped: whether the records do not have the columns of their own positions.
+        holes: positions of the work unit without a record, as text of `OffsetSets`; empty for none. Other files of the
+            attempt may have further ones.
+        incarnation: incarnation of the source that offsets count in (a Kafka topic id); empty if unknown.
+        content_sum: checksum of the records in any order (`sinks.files.content`), as 16 hexadecimal digits; empty in
+            older files.
+        branch: the records' branch; for rejected records the branch that rejected them, empty if all did.
+        branches: all branches of the flow.
+        filtered: input records of the attempt that were filtered out, by branch as text of `OffsetSets`. One file of
+            the attempt has them for all branches.
+        filtered_by: number of records that each construct filtered out.
+        number: number of the file among those of the attempt and branch, from 1.
+        replaces: epochs of error files whose reprocessed records are in this file, and of the files that the records
+            were in before; empty for records that were read from the source. A tombstone of the same attempt retires
+            the error files.
+        publish: empty if the file was added to the published ones; else how it replaces older files, which a
+            replacement of the same epoch names (`stores.folders.tombstones`).
     """
 
     version: int = FOOTER_VERSION
@@ -104,17 +113,17 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
     checksum: str = ""
 
     def to_metadata(self) -> dict[str, str]:
-        """The footer as file metadata, with its checksum."""
+        """Return the footer as file metadata, with its checksum."""
         text = msgspec.json.encode(msgspec.structs.replace(self, checksum="")).decode()
         return {METADATA_KEY: f'{text.removesuffix(_NO_CHECKSUM)}"{xxh3_64_hexdigest(text.encode())}"}}'}
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, str]) -> Footer | None:
-        """The footer in a file's metadata; None if there is none.
+        """Return the footer in a file's metadata; None if there is none.
 
         Raises:
-            UnknownVersionError: if it is of another format version.
-            CorruptError: if it can't be read.
+            UnknownVersionError: if it has another format version.
+            CorruptError: if it is damaged.
         """
         text = metadata.get(METADATA_KEY)
         if text is None:
@@ -127,25 +136,27 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
                 return msgspec.structs.replace(footer, checksum="")
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
             raise CorruptError(
-                "a file's footer can't be read", expected="what distcommit wrote", found=f"{error}: {text[:200]!r}"
+                "a file's footer can't be read",
+                expected="a footer as distcommit writes it",
+                found=f"{error}: {text[:200]!r}",
             ) from error
         raise UnknownVersionError(
-            "a file's footer is of an unknown version",
+            "a file's footer has an unknown version",
             expected=f"version {FOOTER_VERSION}",
             found=f"version {found}",
-            todo="read it with the version of distcommit that wrote it; if there is none of that version, the file is"
-            " damaged (no checksum covers this number): restore it",
+            todo="read it with the version of distcommit that wrote it; if no such version exists, the file is damaged"
+            " (no checksum covers this number): restore it",
         )
 
 
 def _check(footer: Footer, text: str) -> None:
-    """Makes sure that the text is the one that was written: Parquet's own checksums are of pages, and a changed letter
-    would be another branch, or another epoch. Raises CorruptError."""
+    """Check that the text is unchanged: Parquet's checksums are of pages only, and a changed character could be another
+    branch or epoch. Raises CorruptError."""
     plain = text.removesuffix(f'"{footer.checksum}"}}') + _NO_CHECKSUM
     expected = xxh3_64_hexdigest(plain.encode("utf-8", "surrogatepass"))
     if footer.checksum != expected:
         raise CorruptError(
-            "a file's footer is not what was written",
+            "a file's footer has changed since it was written",
             expected=f"the checksum {expected}",
             found=f"{footer.checksum or 'none'}: {text[:200]!r}",
             todo="restore the file from a backup, or read its offsets from the source again",
@@ -153,14 +164,14 @@ def _check(footer: Footer, text: str) -> None:
 
 
 def read_footer(fs: FileSystem, path: str) -> Footer | None:
-    """The footer of a file, whose format its name's ending tells, without reading records.
+    """Read the footer of a file without its records. The name's ending is that of the format.
 
     Returns:
-        None if the file is not one of ours: another ending, or no footer in its metadata.
+        None if another program has written the file: it has another ending, or no footer.
 
     Raises:
-        FileNotFoundError: if there is no such file.
-        CorruptError: if it is no whole file of that format, or its footer can't be read.
+        FileNotFoundError: if the file does not exist.
+        CorruptError: if it is not a complete file of its format, or its footer is damaged.
     """
     if (form := _form_of(path)) is None:
         return None
@@ -170,38 +181,38 @@ def read_footer(fs: FileSystem, path: str) -> Footer | None:
 
 
 def read_records(fs: FileSystem, path: str) -> pa.Table:
-    """All records of a file, for deep audits.
+    """Read all records of a file, for deep audits.
 
     Raises:
-        ValueError: if its name has another ending.
-        FileNotFoundError: if there is no such file.
-        CorruptError: if the file can't be read.
+        ValueError: if its name does not have the ending of a format.
+        FileNotFoundError: if the file does not exist.
+        CorruptError: if the file is damaged.
     """
     if (form := _form_of(path)) is None:
-        raise ValueError(f"expected a name that ends as those of published files, found {path!r}")
+        raise ValueError(f"{path!r} must have the ending of a published file")
     with _corrupt_if_unreadable(path), _open(fs, path) as file:
         if form == "avro":
             from distcommit.formats.avro import container_reader  # noqa: PLC0415 - of this format alone
 
             return container_reader.read_table(file)
         if form == "orc":
-            return orc_container.read_table(file)
+            return read_orc(file)
         if form == "parquet":
             return _read_parquet(file)
-        return text_files.read_table(file, text_files.CODECS[posixpath.splitext(path)[1]], form)
+        return read_text(file, CODECS[posixpath.splitext(path)[1]], form)
 
 
 def read_batches(
     fs: FileSystem, path: str, columns: Collection[str] | None = None, wanted: Wanted | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The records of a file, of Parquet a part at a time. Raises as `read_records`.
+    """Yield the records of a file; a Parquet file in parts. Raises as `read_records`.
 
     Args:
-        fs: where it is.
-        path: its path there.
-        columns: of Parquet these alone are read, as far as it has them; of others all are.
-        wanted: of Parquet, row groups that have no such record by their statistics are not read; what is read is given
-            whole.
+        fs: the file's file system.
+        path: the file's path.
+        columns: columns to read of a Parquet file, if it has them; other formats return all columns.
+        wanted: condition of the wanted records. Row groups of Parquet without one by their statistics are skipped; all
+            records of other row groups are returned.
     """
     if not path.endswith(".parquet"):
         yield from read_records(fs, path).to_batches()
@@ -214,8 +225,8 @@ def read_batches(
 
 
 def look_into(fs: FileSystem, path: str, wanted: Wanted | None = None) -> tuple[pa.Schema, bool]:
-    """The columns of a file, without what it says about itself, and whether it may have a wanted record; of Parquet its
-    footer is read, of others all of it. Raises as `read_records`."""
+    """Return the columns of a file without its metadata, and whether it may have a wanted record. Reads the footer of a
+    Parquet file, and the whole of others. Raises as `read_records`."""
     if not path.endswith(".parquet"):
         return read_records(fs, path).schema.remove_metadata(), True
     with _corrupt_if_unreadable(path), _open(fs, path) as opened:
@@ -224,8 +235,8 @@ def look_into(fs: FileSystem, path: str, wanted: Wanted | None = None) -> tuple[
 
 
 def read_written_schema(fs: FileSystem, path: str) -> pa.Schema:
-    """The columns of a Parquet file as they were given to its writer; what has no type of its own in Parquet is read as
-    another. Raises as `read_records`."""
+    """Return the columns of a Parquet file in the types that were written. Types that Parquet does not have are read as
+    others. Raises as `read_records`."""
     with _corrupt_if_unreadable(path), _open(fs, path) as opened:
         metadata = pq.read_metadata(opened)
         kept = (metadata.metadata or {}).get(_ARROW_SCHEMA)
@@ -234,8 +245,8 @@ def read_written_schema(fs: FileSystem, path: str) -> pa.Schema:
 
 
 def _parquet(opened: pa.NativeFile, wanted: Wanted | None) -> tuple[pq.ParquetFile, list[int]]:
-    """The file, and its row groups that may have a wanted record by their statistics."""
-    import pyarrow.dataset as ds  # noqa: PLC0415 - it brings pandas along, of all that import this
+    """Return the file, and its row groups that may have a wanted record by their statistics."""
+    import pyarrow.dataset as ds  # noqa: PLC0415 - it imports pandas
 
     fragment = ds.ParquetFileFormat().make_fragment(opened)
     file = pq.ParquetFile(opened, metadata=fragment.metadata, page_checksum_verification=True)
@@ -246,21 +257,21 @@ def _parquet(opened: pa.NativeFile, wanted: Wanted | None) -> tuple[pq.ParquetFi
 
 
 def _form_of(path: str) -> FileFormat | None:
-    """The format that a name's ending tells; None if that is none of ours."""
+    """Return the format of a name's ending; None if no format has it."""
     name, extension = posixpath.splitext(path)
-    if extension in text_files.CODECS:
+    if extension in CODECS:
         return _TEXTS.get(posixpath.splitext(name)[1])
     return _WHOLE.get(extension)
 
 
 def _metadata_of(file: pa.NativeFile, form: FileFormat, path: str) -> Mapping[bytes, bytes]:
     if form == "avro":
-        return containers.read_header(file).metadata
+        return read_avro_header(file).metadata
     if form == "orc":
-        return orc_container.read_metadata(file)
+        return orc_metadata(file)
     if form == "parquet":
         return pq.read_metadata(file).metadata or {}
-    return text_files.read_metadata(file, text_files.CODECS[posixpath.splitext(path)[1]])
+    return text_metadata(file, CODECS[posixpath.splitext(path)[1]])
 
 
 def _read_parquet(file: pa.NativeFile) -> pa.Table:
@@ -268,7 +279,7 @@ def _read_parquet(file: pa.NativeFile) -> pa.Table:
 
 
 def _open(fs: FileSystem, path: str) -> pa.NativeFile:
-    """A file for reading at any place: opened directly where this machine has it, else read whole."""
+    """Return a file for random access: opened if it is on this machine, else read as a whole."""
     return pa.OSFile(path, "rb") if fs.scheme == "file" else pa.BufferReader(fs.read(path))
 
 
@@ -281,8 +292,8 @@ def _corrupt_if_unreadable(path: str) -> Iterator[None]:
         raise
     except OSError as error:
         if error.errno is not None:
-            raise  # the operating system's: nothing is known about the bytes
-        raise _corrupt(path, error) from error  # Arrow's, for Thrift that it can't parse
+            raise  # of the operating system: the bytes are unknown
+        raise _corrupt(path, error) from error  # of Arrow, for Thrift that it can't parse
     except _DAMAGE as error:
         raise _corrupt(path, error) from error
 

@@ -1,4 +1,4 @@
-"""How records are laid out in files: format, folders, order, how columns are encoded. Settings, checked at start."""
+"""Settings of the layout of files: format, folders, order, and encoding of columns. They are checked at start."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SortKey(BaseModel, frozen=True, extra="forbid"):
     """A column that the records of a file are sorted by; null comes last.
 
     Attributes:
-        column: its name.
+        column: the column's name.
         order: `ascending` or `descending`.
     """
 
@@ -32,14 +32,14 @@ class SortKey(BaseModel, frozen=True, extra="forbid"):
 
 
 class ColumnSettings(BaseModel, frozen=True, extra="forbid"):
-    """How Parquet writes a column; what is left out is as for all columns. Of ORC there is `bloom_filter` alone.
+    """Encoding of a column of Parquet files. Missing settings are those of all columns. ORC has `bloom_filter` only.
 
     Attributes:
-        encoding: of Parquet; one turns the dictionary off.
-        dictionary: whether values are written by a dictionary; left out: not if the first rows of a file are many,
-            and their values short and hardly ever the same.
-        compression: of this column.
-        bloom_filter: whether there is one.
+        encoding: Parquet's encoding; it excludes a dictionary.
+        dictionary: whether values are written with a dictionary. By default they are, unless the first rows of a file
+            have many short values that hardly ever repeat.
+        compression: compression of this column.
+        bloom_filter: whether the column has a Bloom filter.
     """
 
     encoding: (
@@ -52,32 +52,33 @@ class ColumnSettings(BaseModel, frozen=True, extra="forbid"):
 
 
 def _partitions(value: Any) -> Any:
-    """One partition or several, told by their keys. Raises pydantic's errors, or ValueError."""
+    """Validate one partition or several, whose kinds are found by their keys. Raises pydantic's errors or
+    ValueError."""
     if value is None or isinstance(value, TimePartition | FieldPartition):
         return value
     if isinstance(value, Mapping):
         return (FieldPartition if "field" in value else TimePartition).model_validate(value)
     if isinstance(value, Sequence) and not isinstance(value, str) and value:
         return tuple(_partitions(each) for each in value)
-    raise ValueError("expected `field: NAME`, or `column`, `granularity` and `time_zone`, or a list of these")
+    raise ValueError("must be `field: NAME`, or `column`, `granularity` and `time_zone`, or a list of these")
 
 
 class FileLayout(BaseModel, frozen=True, extra="forbid"):
-    """What files of records look like.
+    """Layout of files of records.
 
-    Compression by format (Avro's own names: zstandard, snappy, deflate, null; ORC's: zstd, snappy, zlib, none) works
-    for all of them but text, which is zstd or gzip; Parquet files of less than 16 KiB are never compressed.
+    All formats but text support all compressions (Avro's names are zstandard, snappy, deflate, null; ORC's are zstd,
+    snappy, zlib, none). Parquet files of less than 16 KiB are never compressed.
 
     Attributes:
-        format: of the files.
-        compression: of the files; of `jsonl` and `csv` it is `zstd` or `gzip`.
-        partition_by: folders within that of the dataset: by time (`column`, `granularity`, `time_zone`), by a field
-            (`field`), or a list of these, folders in folders.
-        max_partitions: to how many folders the records of an attempt may go, if they are by a field.
-        sort_by: columns that each file is sorted by, as a whole.
-        columns: how single columns are written, by their names: Parquet, and Bloom filters of ORC.
-        target_file_bytes: a file is closed once it has that size: bytes written, passed by at most one row group; of
-            Avro, ORC and whatever is sorted bytes in memory before compression, at most 256 MiB.
+        format: file format.
+        compression: compression of the files; for `jsonl` and `csv` it must be `zstd` or `gzip`.
+        partition_by: folders in the dataset's folder: by time (`column`, `granularity`, `time_zone`), by a field
+            (`field`), or a list of these for nested folders.
+        max_partitions: the most folders that the records of an attempt may go to, if any folder is by a field.
+        sort_by: columns that the rows of each file are sorted by.
+        columns: encoding of single columns by their names, for Parquet; for ORC, Bloom filters.
+        target_file_bytes: size at which a file is closed. It counts written bytes, which exceed it by at most one row
+            group; for Avro, ORC and sorted files it counts bytes in memory before compression, at most 256 MiB.
     """
 
     format: FileFormat = "parquet"
@@ -94,45 +95,45 @@ class FileLayout(BaseModel, frozen=True, extra="forbid"):
     def _format_has_it(self) -> FileLayout:
         if self.format in ("jsonl", "csv") and self.compression not in TEXT_CODECS:
             raise ValueError(
-                f"compression: {self.compression} does not go with format: {self.format}. What the audit needs is kept"
-                f" in the frames of its compression: {' or '.join(TEXT_CODECS)}"
+                f"compression: {self.compression} does not go with format: {self.format}, whose footer is in frames of"
+                f" its compression; set compression to {' or '.join(TEXT_CODECS)}"
             )
         if self.columns and self.format not in ("parquet", "orc"):
-            raise ValueError(f"columns says how Parquet and ORC encode; format: {self.format} has no such settings")
+            raise ValueError(f"columns goes with format: parquet and orc only, not with {self.format}")
         others = {name for found in self.columns.values() for name in found.model_fields_set} - {"bloom_filter"}
         if self.format == "orc" and others:
-            raise ValueError(f"of a column of ORC only bloom_filter can be set, and not {', '.join(sorted(others))}")
+            raise ValueError(f"a column of format: orc can have bloom_filter only, not {', '.join(sorted(others))}")
         return self
 
     @property
     def partitions(self) -> Sequence[Partition]:
-        """What folders go by, from the outermost on."""
+        """Partitions, from the outermost folder on."""
         found = self.partition_by
         return () if found is None else found if isinstance(found, tuple) else (found,)
 
     @property
     def has_fields(self) -> bool:
-        """Whether any folder is of a field."""
+        """Whether any partition is by a field."""
         return any(isinstance(each, FieldPartition) for each in self.partitions)
 
     @property
     def sort_keys(self) -> list[tuple[str, str]]:
-        """What a file's rows are sorted by, as Arrow has it."""
+        """Columns and orders that rows are sorted by, as Arrow takes them."""
         return [(key.column, key.order) for key in self.sort_by]
 
     @property
     def streams(self) -> bool:
-        """Whether a file is written part by part; else whole, from memory."""
+        """Whether a file is written in parts; else from memory in one piece."""
         return self.format not in WHOLE and not self.sort_by
 
     @property
     def ending(self) -> str:
-        """How names of files end, with the dot."""
+        """The ending of file names, with the dot."""
         packed = f".{_ENDINGS[self.compression]}" if self.format in ("jsonl", "csv") else ""
         return f".{self.format}{packed}"
 
     def folder_end_ms(self, path: str) -> int | None:
-        """When the time of the first folder by time had ended that the file of that path is in; None without one."""
+        """Return the end of the time of a file's first folder by time, in milliseconds since 1970; None without one."""
         levels = self.partitions
         folders = path.split("/")[:-1][-len(levels) :] if levels else []
         for level, folder in zip(levels, folders, strict=False):
@@ -141,15 +142,15 @@ class FileLayout(BaseModel, frozen=True, extra="forbid"):
         return None
 
     def asked_columns(self) -> Sequence[str]:
-        """Those that folders, order and encodings are by."""
+        """Return the columns that folders, order and encodings use."""
         by = [each.column if isinstance(each, TimePartition) else each.field for each in self.partitions]
         return tuple(dict.fromkeys([*by, *(key.column for key in self.sort_by), *self.columns]))
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """Makes sure that records of that schema can be written so.
+        """Check that records of a schema can be written.
 
         Raises:
-            ConfigurationError: naming the column that is missing, or has a type or a name that can't be.
+            ConfigurationError: if a column is missing, or has a type or name that the format does not support.
         """
         self.check_names(schema)
         check_partitions(schema, self.partitions)
@@ -160,7 +161,7 @@ class FileLayout(BaseModel, frozen=True, extra="forbid"):
         check_fields(schema, f"a file of format {self.format}")
 
     def encoder(self, schema: pa.Schema) -> Encoder:
-        """A new encoder for rows of that schema. Raises as `check_schema`."""
+        """Return a new encoder of rows of a schema. Raises as `check_schema`."""
         for key in self.sort_by:
             _check_sorted(schema, key.column)
         _check_there(schema, self.columns)
@@ -186,11 +187,11 @@ def _check_sorted(schema: pa.Schema, name: str) -> None:
 
 
 def _check_there(schema: pa.Schema, columns: Mapping[str, ColumnSettings]) -> None:
-    """Raises ConfigurationError if a column is missing."""
+    """Check that no column of `columns` is missing. Raises ConfigurationError."""
     missing = [name for name in columns if schema.names.count(name) != 1]
     if missing:
         raise ConfigurationError(
-            "a setting is for a column that is not there",
+            "a setting names a column that the records do not have",
             expected=f"one of {', '.join(schema.names)}",
             found=missing[0],
             todo="correct sink.columns",
@@ -199,7 +200,7 @@ def _check_there(schema: pa.Schema, columns: Mapping[str, ColumnSettings]) -> No
 
 
 def _orc_filters(schema: pa.Schema, columns: Mapping[str, ColumnSettings]) -> Sequence[str]:
-    """The columns that have a Bloom filter. Raises ConfigurationError if one of them can't."""
+    """Return the columns with a Bloom filter. Raises ConfigurationError if the format does not support one."""
     found = [name for name, settings in columns.items() if settings.bloom_filter]
     for name in found:
         if pa.types.is_nested(schema.field(name).type):
@@ -208,7 +209,7 @@ def _orc_filters(schema: pa.Schema, columns: Mapping[str, ColumnSettings]) -> Se
 
 
 def _parquet_options(schema: pa.Schema, layout: FileLayout) -> dict[str, Any]:
-    """What pyarrow's writer is given beside the usual. Raises ConfigurationError."""
+    """Return further options of pyarrow's writer. Raises ConfigurationError."""
     options: dict[str, Any] = {}
     if layout.sort_by:
         options["sorting_columns"] = pq.SortingColumn.from_ordering(schema, layout.sort_keys, "at_end")
@@ -234,7 +235,7 @@ def _options_of(
 
 
 def _try(field: pa.Field, options: Mapping[str, Any]) -> None:
-    """Makes sure that pyarrow can write such a column. Raises ConfigurationError."""
+    """Check that pyarrow can write such a column. Raises ConfigurationError."""
     try:
         if pa.types.is_nested(field.type):
             raise ValueError("a list, struct or map")

@@ -1,7 +1,7 @@
-"""Exact sets of source offsets, by source partition: what a file's footer says it holds, and what an audit adds up.
+"""Exact sets of source offsets by source partition, for files' footers and for audits.
 
-Kept as 64-bit roaring bitmaps (https://github.com/RoaringBitmap/RoaringFormatSpec): a gap-free range costs 27 bytes
-whatever its length.
+They are 64-bit roaring bitmaps (https://github.com/RoaringBitmap/RoaringFormatSpec): a gap-free range of any length
+takes 27 bytes.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from distcommit.core.work import SkippedRange
 from distcommit.decoding import from_json
 
 OFFSETS_VERSION = 1
-_FEW_ROWS = 8  # of which each costs less than what is set up for many
-_ROWS_PER_RUN = 8  # below this many offsets per gap-free run, adding one by one is faster than range by range
+_FEW_ROWS = 8  # few rows are added one by one, without the setup for many
+_ROWS_PER_RUN = 8  # with fewer offsets per gap-free run, single offsets are added faster than ranges
 
 
 class _Version(msgspec.Struct):
@@ -40,7 +40,7 @@ class _Text(msgspec.Struct):
 
 
 class OffsetSets:
-    """A set of offsets (0 to 2^63 - 1) for each source partition. A partition without offsets is the same as none."""
+    """A set of offsets (0 to 2^63 - 1) for each source partition. A partition without offsets does not count."""
 
     __slots__ = ("_sets",)
 
@@ -48,7 +48,7 @@ class OffsetSets:
         self._sets: dict[str, BitMap64] = {}
 
     def add(self, rows: pa.RecordBatch | pa.Table, provenance: Provenance) -> None:
-        """Adds where each row came from. Integer partitions are named by their decimal text.
+        """Add the positions of rows. Integer partitions are named by their decimal text.
 
         Raises:
             ConfigurationError: if a provenance column is missing, or not of an integer type (partition: or text).
@@ -59,7 +59,7 @@ class OffsetSets:
         )
 
     def add_origins(self, origins: Origins, provenance: Provenance) -> None:
-        """Adds where records came from, as `add` does. Raises as it does."""
+        """Add the positions of records. Raises as `add`."""
         self._add_columns(origins.partitions, origins.offsets, provenance)
 
     def _add_columns(self, partitions: pa.Array, offsets: pa.Array, provenance: Provenance) -> None:
@@ -100,26 +100,26 @@ class OffsetSets:
             self._sets.setdefault(str(partition), BitMap64()).add(offset)
 
     def add_range(self, partition: str, low: int, high: int) -> None:
-        """Adds all offsets of [low, high)."""
+        """Add all offsets of [low, high)."""
         if low < high:
             self._sets.setdefault(partition, BitMap64()).add_range(low, high)
 
     def partitions(self) -> list[str]:
-        """The partitions that have offsets, in the order of their names."""
+        """Return the partitions with offsets, sorted by name."""
         return sorted(self._sets)
 
     def count(self, partition: str | None = None) -> int:
-        """How many offsets, in one partition or over all of them."""
+        """Return the number of offsets of one partition or of all."""
         if partition is not None:
             return len(self._of(partition))
         return sum(len(offsets) for offsets in self._sets.values())
 
     def offsets(self, partition: str) -> Iterator[int]:
-        """The offsets of one partition, ascending."""
+        """Return the offsets of one partition, ascending."""
         return iter(self._sets.get(partition, ()))
 
     def ranges(self, partition: str) -> Iterator[tuple[int, int]]:
-        """The gap-free ranges [low, high) of one partition, ascending. Costs O(ranges)."""
+        """Yield the gap-free ranges [low, high) of one partition, ascending, in O(ranges)."""
         offsets = self._sets.get(partition)
         if offsets:
             low, end = offsets.min(), offsets.max() + 1
@@ -130,27 +130,27 @@ class OffsetSets:
                 low = offsets.next_set_bit(high) if high < end else end
 
     def union(self, other: OffsetSets) -> OffsetSets:
-        """What is in either."""
+        """Return the offsets that are in either."""
         names = self._sets.keys() | other._sets.keys()
         return _of((name, self._of(name) | other._of(name)) for name in names)
 
     def intersection(self, other: OffsetSets) -> OffsetSets:
-        """What is in both."""
+        """Return the offsets that are in both."""
         names = self._sets.keys() & other._sets.keys()
         return _of((name, self._of(name) & other._of(name)) for name in names)
 
     def difference(self, other: OffsetSets) -> OffsetSets:
-        """What is in this one but not in the other."""
+        """Return the offsets that are in this one but not in the other."""
         return _of((name, offsets - other._of(name)) for name, offsets in self._sets.items())
 
     def update(self, other: OffsetSets) -> None:
-        """Adds what is in the other, in place."""
+        """Add the offsets of the other in place."""
         for name, offsets in other._sets.items():
             self._sets[name] = self._of(name) | offsets
 
     def to_text(self) -> str:
-        """The sets as one line of ASCII JSON. Equal sets may have different texts: three neighbours take as many bytes
-        as a run as they do as values, and stay what they were."""
+        """Return the sets as one line of ASCII JSON. Equal sets may have different texts: three consecutive offsets
+        take as many bytes as a run or as values, and are not converted."""
         raw: dict[str, bytes] = {}
         for name in self.partitions():
             bitmap = BitMap64(self._sets[name])
@@ -163,28 +163,28 @@ class OffsetSets:
 
     @classmethod
     def from_text(cls, text: str) -> OffsetSets:
-        """The sets that `to_text` wrote.
+        """Return the sets of a text from `to_text`.
 
         Raises:
-            UnknownVersionError: if a later version of this program wrote it.
-            CorruptError: if it is anything else than what `to_text` wrote.
+            UnknownVersionError: if the text has another format version.
+            CorruptError: if the text is damaged.
         """
         try:
             found = from_json(text, _Version).version
             if found != OFFSETS_VERSION:
                 raise UnknownVersionError(
-                    "offset sets of an unknown version",
+                    "offset sets have an unknown version",
                     expected=f"version {OFFSETS_VERSION}",
                     found=f"version {found}",
-                    todo="read it with the version of distcommit that wrote it; if there is none of that version, the"
-                    " file is damaged (no checksum covers this number): restore it",
+                    todo="read it with the version of distcommit that wrote it; if no such version exists, the file is"
+                    " damaged (no checksum covers this number): restore it",
                 )
             parsed = from_json(text, _Text)
             raw = {name: base64.b64decode(part, validate=True) for name, part in parsed.partitions.items()}
         except (msgspec.DecodeError, binascii.Error, ValueError, RecursionError) as error:
             raise _corrupt(f"{error}: {text[:60]!r}") from error
-        # The checksum comes before the bitmap library sees a byte. Fuzzed with 120,000 damaged bitmaps, pyroaring 1.2
-        # never crashed the process, but of those with changed bytes one in twelve passed for another set.
+        # The checksum is compared before the bitmap library reads a byte. With 120,000 damaged bitmaps, pyroaring 1.2
+        # never crashed the process, but accepted one in twelve of those with changed bytes as another set.
         if _checksum(raw) != parsed.checksum:
             raise _corrupt(f"checksum {_checksum(raw)} instead of {parsed.checksum}")
         try:
@@ -195,7 +195,7 @@ class OffsetSets:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, OffsetSets) and self._sets == other._sets
 
-    __hash__ = None  # type: ignore[assignment]  # can be added to
+    __hash__ = None  # type: ignore[assignment]  # it is mutable
 
     def __repr__(self) -> str:
         return f"OffsetSets({ {name: len(self._sets[name]) for name in self.partitions()} })"
@@ -220,12 +220,12 @@ class OffsetSets:
 
 
 def parsed(text: str) -> OffsetSets:
-    """What a footer says in a field that is empty for none. Raises as `OffsetSets.from_text`."""
+    """Return the sets of a text, which may be empty. Raises as `OffsetSets.from_text`."""
     return OffsetSets.from_text(text) if text else OffsetSets()
 
 
 def offsets_of(ranges: Iterable[SkippedRange]) -> OffsetSets:
-    """The offsets in ranges; what is not counted in integers is left out."""
+    """Return the offsets of ranges. Ranges without integer positions are skipped."""
     sets = OffsetSets()
     for found in ranges:
         if isinstance(found.low, int) and isinstance(found.high, int):
@@ -242,7 +242,7 @@ def _of(parts: Iterable[tuple[str, BitMap64]]) -> OffsetSets:
 def _column(rows: pa.RecordBatch | pa.Table, name: str) -> pa.Array:
     if rows.schema.names.count(name) != 1:
         raise ConfigurationError(
-            "the records don't say where they come from",
+            "the records have no column of their origin",
             expected=f"one column {name!r}",
             found=f"columns {', '.join(rows.schema.names)}",
             todo="keep the source's provenance columns in every converter, also of rejected records",

@@ -1,4 +1,4 @@
-"""One file of an attempt while it is being written: rows that wait in memory, and bytes in task output."""
+"""One file of an attempt while it is written: rows waiting in memory, and bytes in staging."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from distcommit.sinks.files.encoders import Encoder
 from distcommit.sinks.files.footer import Footer
 from distcommit.sinks.files.offsets import OffsetSets
 
-_BATCH_OVERHEAD_BYTES = 4096  # what a batch of few rows costs in memory beside its data
+_BATCH_OVERHEAD_BYTES = 4096  # memory of a batch beside its data
 
 
 _APART = Provenance("distcommit:partition", "distcommit:offset")
-"""Columns that say where records came from, on their way to a file; they are not written."""
+"""Columns with the origin of each record while it waits; they are not written."""
 
 
 def with_origins(batch: pa.RecordBatch, origins: Origins) -> pa.RecordBatch:
-    """The batch with columns, at its end, that an `OpenFile` takes off again."""
+    """Return the batch with columns of its origins, which `OpenFile` removes again."""
     batch = batch.append_column(_APART.partition_column, origins.partitions)
     return batch.append_column(_APART.offset_column, origins.offsets)
 
 
 def without_origins(schema: pa.Schema) -> pa.Schema:
-    """The schema of what is written."""
+    """Return the schema without the columns of origins."""
     return pa.schema(list(schema)[:-2]) if schema.names[-2:] == [*_names(_APART)] else schema
 
 
@@ -41,7 +41,7 @@ def _names(provenance: Provenance) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class ClosedFile:
-    """A file that is whole."""
+    """A finished file."""
 
     path: str
     final_path: str
@@ -52,12 +52,12 @@ class ClosedFile:
 
 
 class OpenFile:
-    """Rows of one schema on their way to one file, which comes into being with the first bytes.
+    """A file of rows of one schema. It is created with its first bytes.
 
     Args:
-        path: where it is written, absolute.
-        target: where it will be published, absolute.
-        final_path: the same below the output root.
+        path: absolute path where it is written.
+        target: absolute path where it will be published.
+        final_path: `target` relative to the output root.
         sort_by: columns and orders (`ascending`, `descending`) that its rows are sorted by.
     """
 
@@ -88,51 +88,51 @@ class OpenFile:
 
     @property
     def is_begun(self) -> bool:
-        """Whether it holds a file descriptor."""
+        """Whether the file exists and is open."""
         return self._staged is not None
 
     @property
     def size_bytes(self) -> int:
-        """Bytes written so far."""
+        """Number of bytes written so far."""
         return 0 if self._staged is None else self._staged.size_bytes
 
     def add(self, rows: pa.RecordBatch, plain_bytes: int) -> int:
-        """Lets rows of that size wait; returns by how much `waiting_bytes` grew."""
+        """Add waiting rows of that size in bytes; return the increase of `waiting_bytes`."""
         grown = plain_bytes + _BATCH_OVERHEAD_BYTES
         self._waiting.append(rows)
         self.waiting_bytes += grown
         return grown
 
     def add_holes(self, holes: Iterable[SkippedRange]) -> None:
-        """Names these in the file's footer."""
+        """Add positions without a record to the footer."""
         for hole in holes:
             if isinstance(hole.low, int) and isinstance(hole.high, int):
                 self._holes.add_range(hole.partition, hole.low, hole.high)
 
     def add_filtered(self, filtered: Filtered) -> None:
-        """Has the file's footer say this."""
+        """Add filtered records to the footer."""
         self._filtered = filtered
 
     def write_row_group(self) -> None:
-        """Writes what waits."""
+        """Write the waiting rows."""
         rows = self._take_waiting()
         if rows is not None:
             self.encoder.append(rows, self._begin())
 
     def finish(self) -> ClosedFile:
-        """Writes what waits and the footer, and closes without syncing."""
+        """Write the waiting rows and the footer, and close the file without syncing it."""
         rows = self._take_waiting()
         staged = self._begin()
         self.encoder.finish(rows, self._metadata(), staged)
         checksum, self._staged = staged.checksum, None
         status = staged.close_file(sync=False)
         if self._access is not None:
-            self._fs.set_access(self._path, self._access)  # so that it is published with it
+            self._fs.set_access(self._path, self._access)  # before the file is published
         content = as_text(self._content_sum)
         return ClosedFile(self._path, self._final_path, status, checksum, self._records, content)
 
     def abandon(self) -> None:
-        """Closes without finishing, if begun; the unfinished file stays."""
+        """Close the file without finishing it. The unfinished file is not deleted."""
         self._waiting.clear()
         self.encoder.abandon()
         staged, self._staged = self._staged, None
@@ -145,7 +145,9 @@ class OpenFile:
             try:
                 self._staged = self._fs.create(self._path, self._target)
             except FileNotFoundError:  # the attempt's first file
-                self._fs.make_folder(self._path.rpartition("/")[0])  # not those above: they are gone if this run is
+                self._fs.make_folder(
+                    self._path.rpartition("/")[0]
+                )  # not its parents, which a clean-up may have deleted
                 self._staged = self._fs.create(self._path, self._target)
         return self._staged
 
@@ -194,7 +196,7 @@ class OpenFile:
 
 
 def _says(rows: pa.Table, provenance: Provenance | None) -> bool:
-    """Whether the records that are written say themselves where they came from."""
+    """Return whether the written records have the columns of their origin."""
     if provenance is None:
         return False
     for name, apart in zip(_names(provenance), _names(_APART), strict=True):

@@ -1,5 +1,7 @@
-"""ORC files that say what is in them (`file_tail`): pyarrow's writer has no place for metadata of ours, and its reader
-crashes on damaged files, so that it is given none whose bytes are not those that were written."""
+"""ORC files with metadata at their end (`file_tail`), as pyarrow's writer has no place for it.
+
+pyarrow's reader crashes on damaged files. So it gets only files whose checksum is correct.
+"""
 
 from __future__ import annotations
 
@@ -24,21 +26,21 @@ _NS_PER = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000}
 
 
 def check_columns(schema: pa.Schema) -> None:
-    """Makes sure that ORC can hold rows of that schema.
+    """Check that ORC has types for the columns of a schema.
 
     Raises:
-        ConfigurationError: naming the column that can't be written.
+        ConfigurationError: if it does not.
     """
     for field in schema:
         _stored(field.type, field.name)
 
 
 def write_table(rows: pa.Table, compression: str, metadata: Mapping[str, str], bloom_filters: Container[str]) -> bytes:
-    """A whole file. `bloom_filters`: columns that have one.
+    """Return a whole file as bytes. `bloom_filters`: columns with a Bloom filter.
 
     Raises:
-        ConfigurationError: if a timestamp is outside the years 1677 to 2262, which pyarrow reads back as another one,
-            or if other structs are read back than were written.
+        ConfigurationError: if a timestamp is outside the years 1677 to 2262, which pyarrow reads as another one, or if
+            pyarrow reads other structs than were written.
     """
     import pyarrow.orc as pa_orc  # noqa: PLC0415 - of this format alone
 
@@ -48,7 +50,7 @@ def write_table(rows: pa.Table, compression: str, metadata: Mapping[str, str], b
             _check_times(chunk, field.name)
     out = pa.BufferOutputStream()
     kept, has_structs = rows.cast(stored), any(map(_has_structs, stored.types))
-    if has_structs:  # pyarrow 26 writes a slice of them with the nulls of what lies before it
+    if has_structs:  # pyarrow 26 writes a slice of structs with the nulls of earlier rows
         kept = kept.take(pa.array(range(kept.num_rows), pa.int64()))
     filters = [number for number, name in _numbered(stored) if name in bloom_filters]
     with pa_orc.ORCWriter(out, compression=_CODECS[compression], bloom_filter_columns=filters) as writer:
@@ -59,17 +61,17 @@ def write_table(rows: pa.Table, compression: str, metadata: Mapping[str, str], b
 
 
 def read_metadata(file: pa.NativeFile) -> dict[bytes, bytes]:
-    """What such a file says about itself; nothing if it is none of ours.
+    """Return the metadata of a file; empty if another program has written it.
 
     Raises:
-        ValueError: if it is no whole ORC file, or damaged there.
+        ValueError: if it is not a complete ORC file, or its metadata is damaged.
     """
     found = _read_said(file)
     return {} if found is None else {key.encode(): text.encode() for key, text in found[0].metadata.items()}
 
 
 def read_table(file: pa.NativeFile) -> pa.Table:
-    """All records of a file that this module wrote, in the types that it was given.
+    """Read all records of a file from this module, in their original types.
 
     Raises:
         ValueError: if it is damaged.
@@ -78,16 +80,16 @@ def read_table(file: pa.NativeFile) -> pa.Table:
 
     found = _read_said(file)
     if found is None:
-        raise ValueError("it does not say what its columns are")
+        raise ValueError("it has no metadata with its columns")
     said, start, end = found
     others = file.read_at(start, 0) + file.read_at(file.size() - end, end)
     if xxh3_64_hexdigest(others) != said.others:
-        raise ValueError("its bytes are not those that were written")
+        raise ValueError("its bytes have changed since it was written")
     return pa_orc.ORCFile(file).read().cast(said.arrow_schema)
 
 
 def _numbered(schema: pa.Schema) -> Iterator[tuple[int, str]]:
-    """The columns by their numbers in ORC, where each has one, and each that is in it; 0 is the row's."""
+    """Return the columns by their numbers in ORC, nested ones included; 0 is the row's number."""
     number = 1
     for field in schema:
         yield number, field.name
@@ -105,15 +107,15 @@ def _has_structs(kind: pa.DataType) -> bool:
 
 
 def _check_structs(file: pa.Buffer, rows: pa.Table) -> None:
-    """pyarrow 26 writes other values than it is given where a struct within another one is null."""
+    """Check nested structs by reading them back: pyarrow 26 writes wrong values if a struct in a struct is null."""
     import pyarrow.orc as pa_orc  # noqa: PLC0415 - of this format alone
 
     if content_sum(pa_orc.ORCFile(pa.BufferReader(file)).read().cast(rows.schema)) != content_sum(rows):
         raise ConfigurationError(
-            "pyarrow writes these records as others to ORC",
-            expected="the values that were given to it, when they are read back",
-            found=f"others, in a column with structs: {rows.schema.to_string()[:300]}",
-            todo="write this branch as parquet or avro, or take structs apart with the converter `flatten`",
+            "pyarrow writes wrong values of these records to ORC",
+            expected="the same values when they are read back",
+            found=f"other values in a column with structs: {rows.schema.to_string()[:300]}",
+            todo="write this branch as parquet or avro, or replace structs by columns with the converter `flatten`",
         )
 
 
@@ -131,7 +133,7 @@ def _with_said(file: bytes, said: Said) -> bytes:
 
 
 def _read_said(file: pa.NativeFile) -> tuple[Said, int, int] | None:
-    """What a file says, and where that begins and ends."""
+    """Return the metadata of a file, with its beginning and end."""
     size = file.size()
     last = file.read_at(min(size, _MAX_POSTSCRIPT), max(0, size - _MAX_POSTSCRIPT))
     if not last or last[-1] + 1 > len(last) or last[-4:-1] != b"ORC":
@@ -142,12 +144,12 @@ def _read_said(file: pa.NativeFile) -> tuple[Said, int, int] | None:
 
 
 def _frames_of(rest: bytes) -> Frames:
-    """By what stands in a postscript behind the footer's length."""
+    """Return the frames for a postscript, by its bytes behind the footer's length."""
     return ORC_NOT_COMPRESSED if rest.startswith(_NOT_COMPRESSED) else ORC
 
 
 def _first_number(postscript: bytes) -> tuple[int, bytes]:
-    """The number in the first field, and what stands behind it."""
+    """Return the number in the first field, and the bytes behind it."""
     number = 0
     for index, byte in enumerate(postscript[1:11]):
         number |= (byte & 0x7F) << (7 * index)
@@ -157,7 +159,7 @@ def _first_number(postscript: bytes) -> tuple[int, bytes]:
 
 
 def _stored(kind: pa.DataType, column: str) -> pa.DataType:
-    """The type that a column is written as. Raises ConfigurationError if there is none."""
+    """Return the type that a column is written as. Raises ConfigurationError if there is none."""
     types = pa.types
     if kind in _WIDER:
         return _WIDER[kind]
@@ -171,7 +173,7 @@ def _stored(kind: pa.DataType, column: str) -> pa.DataType:
         return pa.struct([pa.field(f.name, _stored(f.type, f"{column}.{f.name}"), f.nullable) for f in fields])
     plain = types.is_signed_integer(kind) or types.is_float32(kind) or types.is_float64(kind) or types.is_boolean(kind)
     texts = types.is_string(kind) or types.is_binary(kind) or types.is_large_string(kind) or types.is_large_binary(kind)
-    # pyarrow ends its process at a decimal of which not all digits are its own
+    # pyarrow crashes at a scale above the precision
     decimal = types.is_decimal128(kind) and 0 <= kind.scale <= kind.precision
     if plain or texts or decimal or types.is_date32(kind) or types.is_timestamp(kind):
         return kind
@@ -208,6 +210,6 @@ def _check_times(array: pa.Array, column: str) -> None:
                 "a timestamp can't be written to ORC",
                 expected="one of the years 1677 to 2262",
                 found=f"{numbers['min']} to {numbers['max']} {kind.unit} since 1970",
-                todo="have a row checker (range) turn such records away, or write Parquet",
+                todo="reject such records with the row checker range, or write Parquet",
                 column=column,
             )

@@ -1,4 +1,4 @@
-"""Files of records: settings, and the writer of one attempt at one work unit."""
+"""The sink of files: its settings, and the writer of one attempt at one work unit."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ _OTHER_PARTITIONS = (
 
 
 class AccessSettings(BaseModel, frozen=True, extra="forbid"):
-    """Who may read published files; what is left out is as the file system sets it.
+    """Permissions of published files. Missing ones are set by the file system.
 
     Attributes:
-        mode: octal, in quotes: `"0640"`.
-        owner: a user, for which the job has to run as a superuser.
-        group: one of the job's own groups.
+        mode: octal digits in quotes: `"0640"`.
+        owner: a user; requires that the job runs as a superuser.
+        group: a group of the job's user.
     """
 
     mode: str | None = Field(default=None, pattern="^0?[0-7]{3}$")
@@ -63,22 +63,21 @@ class AccessSettings(BaseModel, frozen=True, extra="forbid"):
 
     @classmethod
     def of(cls, access: FileAccess) -> AccessSettings:
-        """What a file system is told, as settings."""
+        """The permissions of files as settings."""
         return cls(mode=None if access.mode is None else f"0{access.mode:03o}", owner=access.owner, group=access.group)
 
     def as_bits(self) -> FileAccess:
-        """The same for a file system."""
+        """The permissions as a file system takes them."""
         return FileAccess(None if self.mode is None else int(self.mode, 8), self.owner, self.group)
 
 
 class FileSink(FileLayout, SinkSettings, frozen=True, extra="forbid"):
-    """Publishes records as files of the job's output, by renaming them; a dataset's are in a folder of its own.
+    """Publishes records as files of the job's output by renaming them; each dataset has a folder of its own.
 
     Attributes:
         access: mode, owner and group of published files.
-        publish: whether the files of a run are added to those that are there (`append`); or take the place of all of
-            the dataset's (`replace`); or of those in the folders of `partition_by` that they go to
-            (`replace_partitions`).
+        publish: `append` adds the files of a run to the present ones; `replace` replaces all files of the dataset;
+            `replace_partitions` replaces those in the folders of `partition_by` that new files go to.
     """
 
     type: Literal["files"] = "files"
@@ -90,7 +89,7 @@ class FileSink(FileLayout, SinkSettings, frozen=True, extra="forbid"):
     @model_validator(mode="after")
     def _has_partitions(self) -> FileSink:
         if self.publish == "replace_partitions" and not self.partitions:
-            raise ValueError("publish: replace_partitions goes with partition_by, which says what a partition is")
+            raise ValueError("publish: replace_partitions goes with partition_by only, which defines the partitions")
         return self
 
     @property
@@ -110,7 +109,7 @@ class FileSink(FileLayout, SinkSettings, frozen=True, extra="forbid"):
         return folder_names(self.partitions)
 
     def pins(self) -> Mapping[str, Pin]:
-        """What a partition is, which binds what replaces them: files in other folders would stay beside what does."""
+        """Return the partitions if the sink replaces them: with others, old files in other folders would stay."""
         parts = json.dumps([part.model_dump(mode="json") for part in self.partitions], sort_keys=True)
         return {"partition_by": Pin(parts, _OTHER_PARTITIONS, binds=self.publish == "replace_partitions")}
 
@@ -129,23 +128,23 @@ class FileSink(FileLayout, SinkSettings, frozen=True, extra="forbid"):
 
 
 class AttemptFiles(SinkWriter):
-    """The files that one attempt at one work unit writes in one branch, one at a time for each folder.
+    """Writes the files of one attempt at one work unit in one branch, one at a time for each folder.
 
-    Those of a branch that something forks to are in a folder of its name below the dataset's.
+    Files of a branch of a fork are in a folder of its name below the dataset's folder.
 
-    Rows wait in memory until there are enough for a row group, over all folders at most `max_waiting_bytes` and one
-    batch. Files come into being with their first row group, so that a small one costs one write. Avro, ORC and what is
-    sorted is written whole, from memory. After an error in `write` or `prepare_commit`, only `abort` is left. Not
-    thread-safe.
+    Rows wait in memory until there are enough for a row group; those of all folders take at most `max_waiting_bytes`
+    and one batch. A file is created with its first row group, so that a small file costs one write. Avro, ORC and
+    sorted files are written from memory in one piece. After an error in `write` or `prepare_commit`, only `abort` may
+    be called. Not thread-safe.
 
     Args:
-        area: the attempt's own folder.
-        settings: the form of the files.
-        identity: who writes; goes into names and footers.
-        origin: where the records come from; goes into footers.
+        area: the attempt's staging folder.
+        settings: format and layout of the files.
+        identity: the attempt; in names and footers of the files.
+        origin: the origin of the records; in footers of the files.
         row_group_bytes: rows of one folder are written when they take this much memory.
-        max_waiting_bytes: when all waiting rows take more than this, the folders with most are written first.
-        max_open_files: when more are open, the one not written to for the longest time is finished.
+        max_waiting_bytes: when all waiting rows take more memory, folders with the most are written first.
+        max_open_files: when more files are open, the least recently written one is finished.
     """
 
     groups_schemas: ClassVar[bool] = True
@@ -179,14 +178,14 @@ class AttemptFiles(SinkWriter):
         self._state: Literal["open", "failed", "closed", "aborted"] = "open"
 
     def note_holes(self, holes: Iterable[SkippedRange]) -> None:
-        """Has a file's footer name these: one that is open, else the next one."""
+        """Record positions without a record in the footer of an open file, or of the next file."""
         if self._files:
             next(iter(self._files.values())).add_holes(holes)
         else:
             self._holes += holes
 
     def note_filtered(self, filtered: Filtered) -> bool:
-        """Has a footer say it, if any file is there: of one that is open, else of one more, without records."""
+        """Record filtered records in the footer of an open file, or of a further file without records."""
         if not self._files:
             if self._newest is None:
                 return False
@@ -197,21 +196,21 @@ class AttemptFiles(SinkWriter):
         return True
 
     def keep_without_records(self, filtered: Filtered, schema: pa.Schema) -> None:
-        """Has a footer say it, of a file without records if there is none with any: for records of that schema."""
+        """Record filtered records, in a file without records of this schema if the attempt has no other file."""
         self._newest = self._newest or ("", schema)
         self.note_filtered(filtered)
 
     def write(self, batch: pa.RecordBatch, origins: Origins | None = None) -> None:
-        """Takes records for the dataset.
+        """Take records of the dataset.
 
         Raises:
-            ConfigurationError: if the partition or provenance columns are missing, or a file can't have a column.
-            SourceError: if a row does not say where it comes from.
+            ConfigurationError: if partition or provenance columns are missing, or the format has no type for a column.
+            SourceError: if a row has no origin.
             OSError: if a file can't be written.
         """
         self._begin_change()
         if batch.schema.metadata:
-            batch = batch.replace_schema_metadata(None)  # or the footer of a file that was read ends up in ours
+            batch = batch.replace_schema_metadata(None)  # else this would include the footer of a file that was read
         if origins is not None:
             batch = with_origins(batch, origins)
         parts = list(self._split(batch))
@@ -232,10 +231,10 @@ class AttemptFiles(SinkWriter):
         return self._fs.parallel_calls > 1
 
     def prepare_commit(self) -> Prepared:
-        """Finishes all files and gives them their final names; the caller then syncs the tree. Holes that no file's
-        footer names, since none was open any more, come back.
+        """Finish all files and give them their final names. The caller then syncs the tree.
 
-        What goes to one folder of the output is alone in one staged folder, so that it can be published by one rename.
+        Returns the positions without a record that no footer has. Files of one folder of the output have a staged
+        folder of their own, so that one rename can publish them.
 
         Raises:
             OSError: if a file can't be written, closed or renamed.
@@ -257,7 +256,7 @@ class AttemptFiles(SinkWriter):
         return Prepared(files=outputs, holes=self._holes, content_sum=content)
 
     def abort(self) -> None:
-        """Closes what is open, as far as that works, and deletes nothing. Does nothing after `prepare_commit`."""
+        """Close open files, whatever errors that raises, and delete nothing. Does nothing after `prepare_commit`."""
         if self._state == "closed":
             return
         self._state = "aborted"
@@ -268,7 +267,7 @@ class AttemptFiles(SinkWriter):
     def _begin_change(self) -> None:
         if self._state != "open":
             raise ValueError(f"the files of attempt {self._identity.attempt!r} are {self._state}")
-        # Until the change is through: rows that were taken by half must never be closed as if they were all.
+        # Failed until the change is complete: partly taken rows must never be closed as a whole file.
         self._state = "failed"
 
     def _split(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
@@ -297,9 +296,9 @@ class AttemptFiles(SinkWriter):
             self._write(key)
 
     def _make_room(self) -> None:
-        """Writes the largest first, down to half, so that it is not the turn of a few rows with every batch."""
+        """Write the largest row groups, until half is left, so that not every batch writes a few rows."""
         for key in sorted(self._files, key=lambda k: self._files[k].waiting_bytes, reverse=True):
-            if key in self._files:  # else finished early, for another to be open
+            if key in self._files:  # else it was finished early to open another
                 self._write(key)
             if self._waiting_bytes <= self._max_waiting_bytes // 2:
                 return
@@ -314,7 +313,7 @@ class AttemptFiles(SinkWriter):
         if file.size_bytes >= self._settings.target_file_bytes:
             self._finish([key])
             return
-        self._files[key] = self._files.pop(key)  # last in line for being finished early
+        self._files[key] = self._files.pop(key)  # the last one to be finished early
         begun = [other for other, candidate in self._files.items() if candidate.is_begun]
         if len(begun) > self._max_open_files:
             self._finish(begun[:1])
@@ -324,12 +323,12 @@ class AttemptFiles(SinkWriter):
         return file is not None and not file.schema.equals(rows.schema, check_metadata=True)
 
     def _finish(self, keys: Sequence[str]) -> None:
-        """Finishes several at a time, where a call waits for a network."""
+        """Finish files, several at a time if calls wait for a network."""
         files = [self._files[key] for key in keys]
         self._waiting_bytes -= sum(file.waiting_bytes for file in files)
         self._closed += in_flight(self._fs.parallel_calls, OpenFile.finish, files)
         for key in keys:
-            del self._files[key]  # only now: until then `abort` has to find it
+            del self._files[key]  # only now, as `abort` needs it until then
 
     def _put_in_place(self, below: str, files: Sequence[ClosedFile]) -> list[StagedFile]:
         if below:
@@ -340,7 +339,7 @@ class AttemptFiles(SinkWriter):
         if self._fs.has_folders:
             name = f"{below}/" + file.final_path.rpartition("/")[2]
             self._fs.rename(file.path, self._area.folder + name)
-        else:  # it can be renamed to its target alone
+        else:  # the file is renamed to its target by itself
             name = file.path.removeprefix(self._area.folder)
         return StagedFile(
             staged_path=self._area.prefix + name,
@@ -355,7 +354,7 @@ class AttemptFiles(SinkWriter):
     def _new_file(self, folder: str, schema: pa.Schema) -> OpenFile:
         settings, self._newest = self._settings, (folder, schema)
         written = without_origins(schema)
-        if not is_errors(self._identity.branch):  # an error file has input records with the names that they came with
+        if not is_errors(self._identity.branch):  # error files have input records with their original names
             settings.check_names(written)
         encoder = settings.encoder(written)
         self._numbers += 1
@@ -381,8 +380,8 @@ class AttemptFiles(SinkWriter):
 
 
 def _pieces(rows: pa.RecordBatch, piece_bytes: int) -> Iterator[tuple[pa.RecordBatch, int]]:
-    """The rows in slices of about that size, with their size; none if there are no rows."""
-    plain_bytes = rows.nbytes  # asked for once: 15 µs
+    """Yield slices of about that size, each with its size in bytes; none if there are no rows."""
+    plain_bytes = rows.nbytes  # read once, as it costs 15 µs
     if plain_bytes <= piece_bytes:
         if rows.num_rows:
             yield rows, plain_bytes

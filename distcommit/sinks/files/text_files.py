@@ -1,6 +1,6 @@
-"""Compressed JSON lines and CSV: written as rows come, and read back with the schema that they were written with.
+"""Compressed JSON lines and CSV, written by rows and read with their original schema.
 
-The schema and the metadata are behind the text, in its compression's own frames (`file_tail`).
+Schema and metadata are behind the text, in frames of its compression (`file_tail`).
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from distcommit.sinks.files.text_values import array_of, csv_text, from_text, pl
 TextFormat = Literal["jsonl", "csv"]
 TextCodec = Literal["gzip", "zstd"]
 CODECS: dict[str, TextCodec] = {".gz": "gzip", ".zst": "zstd"}
-"""Codecs by how the names of files end."""
+"""Codecs by the ending of file names."""
 
 _FRAMES: dict[TextCodec, Frames] = {"gzip": GZIP, "zstd": ZSTD}
-_ROWS = 4096  # at a time: they become Python's
+_ROWS = 4096  # rows at a time, which are converted to Python
 _NULL = ""
-"""Of CSV: not quoted it is null, quoted it is an empty text."""
+"""Null in CSV; in quotes it is an empty text."""
 
 
 def text_of(rows: pa.Table, file_format: TextFormat, *, first: bool) -> bytes:
-    """The rows as text, in their order; of CSV with its header, if they are the `first` of their file."""
+    """Return the rows as text in their order; the `first` rows of a CSV file with its header."""
     if file_format == "jsonl":
         encode = msgspec.json.Encoder().encode_lines
         return b"".join(encode(_objects(batch)) for batch in rows.to_batches(max_chunksize=_ROWS))
@@ -43,34 +43,33 @@ def text_of(rows: pa.Table, file_format: TextFormat, *, first: bool) -> bytes:
 
 
 def tail(codec: TextCodec, schema: pa.Schema, metadata: Mapping[str, str], text_checksum: str) -> bytes:
-    """What is written behind the compressed text of rows of that schema, of which that is xxh3-64."""
+    """Return the frames behind the compressed text of rows of that schema; `checksum`: xxh3-64 of the text."""
     return _FRAMES[codec].framed(said_of(dict(metadata), plain_fields(schema), text_checksum))
 
 
 def read_metadata(file: pa.NativeFile, codec: TextCodec) -> dict[bytes, bytes]:
-    """What such a file says about itself; nothing if it is none of ours, or cut off.
+    """Return the metadata of a file; empty if another program has written it, or it is truncated.
 
     Raises:
-        ValueError: if it is damaged there.
+        ValueError: if the metadata is damaged.
     """
     found = _FRAMES[codec].read(file, file.size())
     return {} if found is None else {key.encode(): text.encode() for key, text in found[0].metadata.items()}
 
 
 def read_table(file: pa.NativeFile, codec: TextCodec, file_format: TextFormat) -> pa.Table:
-    """All records of a file that this module wrote.
+    """Read all records of a file from this module.
 
     Raises:
-        ValueError: if it is damaged, or has text in it that was not written (also other built-in errors, as the damage
-            has it).
+        ValueError: if its text is damaged; damage may raise other built-in errors as well.
     """
     found = _FRAMES[codec].read(file, file.size())
     if found is None:
-        raise ValueError("it does not say what its columns are")
+        raise ValueError("it has no metadata with its columns")
     said, end = found
     data = file.read_at(end, 0)
     if xxh3_64_hexdigest(data) != said.others:
-        raise ValueError("its text is not what was written")
+        raise ValueError("its text has changed since it was written")
     with pa.CompressedInputStream(pa.BufferReader(data), codec) as stream:
         text = stream.read()
     return _from_lines(text, said.arrow_schema) if file_format == "jsonl" else _from_csv(text, said.arrow_schema)

@@ -1,8 +1,8 @@
-"""Arrow columns as values that JSON and CSV have, and back, so that what is read is what was written.
+"""Convert Arrow columns to values of JSON and CSV and back, without loss.
 
-Binary values are base64. Dates, times and timestamps are ISO 8601 text, timestamps in UTC, and outside the years 1 to
-9999 (or the day) the number that Arrow has. Decimals are text; of floats what is no number is `NaN`, `Infinity` or
-`-Infinity`, as text.
+Binary values are base64. Dates, times and timestamps are ISO 8601 text, timestamps in UTC. Values outside the years 1
+to 9999, or outside the day, are Arrow's numbers. Decimals are text, and so are `NaN`, `Infinity` and `-Infinity` of
+floats.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ _DIGITS = r"^-?\d+$"
 
 
 def check_columns(schema: pa.Schema, file_format: str, *, nested: bool) -> None:
-    """Makes sure that text can hold rows of that schema.
+    """Check that text has forms of all columns of a schema.
 
     Args:
-        schema: of the rows.
-        file_format: its name, for the error.
-        nested: whether lists and structs can be held.
+        schema: schema of the rows.
+        file_format: name of the format, for the error.
+        nested: whether the format supports lists and structs.
 
     Raises:
-        ConfigurationError: naming the column that can't be written.
+        ConfigurationError: if a column can't be written.
     """
     for field in schema:
         _check_type(field.type, field.name, file_format, nested=nested)
 
 
 def plain_fields(schema: pa.Schema) -> pa.Schema:
-    """The schema with dictionaries as their values, which is the one that is read back."""
+    """Return the schema with values for dictionaries, which reading returns."""
     return pa.schema([pa.field(f.name, _without_dictionaries(f.type), f.nullable) for f in schema])
 
 
 def values_of(array: pa.Array) -> list[Any]:
-    """The values of a column as JSON has them, None where it has null."""
+    """Return the values of a column for JSON, None for null."""
     kind = array.type
     if pa.types.is_dictionary(kind):
         return values_of(array.dictionary_decode())
@@ -66,17 +66,17 @@ def values_of(array: pa.Array) -> list[Any]:
 
 
 def array_of(values: list[Any], kind: pa.DataType) -> pa.Array:
-    """The column that `values_of` made these of.
+    """Return the column of values from `values_of`.
 
     Raises:
-        ValueError: if they are not such values (also other built-in errors, as they have it).
+        ValueError: if they are not such values; they may raise other built-in errors as well.
     """
     if pa.types.is_struct(kind):
         fields = [kind.field(index) for index in range(kind.num_fields)]
         missing = [value is None for value in values]
         names = {field.name for field in fields}
         if any(value is not None and value.keys() != names for value in values):
-            raise ValueError(f"an object of other fields than {', '.join(sorted(names))}")
+            raise ValueError(f"an object does not have the fields {', '.join(sorted(names))}")
         children = [
             array_of([None if value is None else value[field.name] for value in values], field.type) for field in fields
         ]
@@ -94,7 +94,7 @@ def array_of(values: list[Any], kind: pa.DataType) -> pa.Array:
 
 
 def to_text(array: pa.Array) -> pa.Array:
-    """A column of no lists or structs with what is no number, text or boolean as text."""
+    """Return a column without lists and structs, with text for all values but numbers, texts and booleans."""
     kind = array.type
     if pa.types.is_dictionary(kind):
         return to_text(array.dictionary_decode())
@@ -107,7 +107,7 @@ def to_text(array: pa.Array) -> pa.Array:
 
 
 def from_text(text: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The column that `to_text` made this of. Raises as `array_of`."""
+    """Return the column of values from `to_text`. Raises as `array_of`."""
     if _is_binary(kind):
         found = [None if value is None else base64.b64decode(value, validate=True) for value in text.to_pylist()]
         return pa.array(found, kind)
@@ -117,7 +117,7 @@ def from_text(text: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def csv_text(array: pa.Array) -> pa.Array:
-    """A column as CSV has it: as `to_text`, but floats that are not all numbers are text."""
+    """Return a column for CSV: as `to_text`, but floats with values that are not numbers become text."""
     found = to_text(array)
     if not pa.types.is_floating(found.type) or _all_finite(found):
         return found
@@ -159,7 +159,7 @@ def _times(text: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _bounds(kind: pa.DataType) -> tuple[int, int]:
-    """The smallest and the largest number that has an ISO text."""
+    """Return the smallest and the largest number with an ISO text."""
     if pa.types.is_date32(kind):
         return _FIRST_S // _DAY_S, _LAST_S // _DAY_S
     factor = _PER_SECOND[kind.unit]
@@ -169,7 +169,7 @@ def _bounds(kind: pa.DataType) -> tuple[int, int]:
     if kind.unit != "ns":
         return low, high
     last = (1 << 63) - 1
-    return -(last // factor * factor), last  # of nanoseconds Arrow reads no text in the second that begins before these
+    return -(last // factor * factor), last  # Arrow reads no text of nanoseconds in the second before these
 
 
 def _integers(kind: pa.DataType) -> pa.DataType:

@@ -1,4 +1,4 @@
-"""Rows by the local time in one of their columns: the folders of a time-partitioned dataset."""
+"""Split rows by the local time in one of their columns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pydantic import BaseModel, field_validator
 from distcommit.core.errors import ConfigurationError
 
 UNKNOWN_TIME = "time=unknown"
-"""Folder of rows without a time, or with one outside the years 1 to 9999."""
+"""Folder of rows without a time, or with a time outside the years 1 to 9999."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_S = -62_135_596_800  # 0001-01-01
@@ -31,12 +31,12 @@ _Longs = npt.NDArray[np.int64]
 class TimePartition(BaseModel, frozen=True, extra="forbid"):
     """Folders by time: `2013`, `2013-01`, `2013-01-31` or `2013-01-31-07`, in local time of `time_zone`.
 
-    A column without a zone is taken for UTC. The hour that a zone repeats in autumn is one folder.
+    A column without a zone is read as UTC. The hour that a zone repeats in autumn has one folder.
 
     Attributes:
         column: a column of timestamps.
-        granularity: what a folder is of.
-        time_zone: whose years, months, days and hours these are.
+        granularity: time span of a folder.
+        time_zone: IANA name of the time zone of the local time.
     """
 
     column: str = "kafka_timestamp"
@@ -54,17 +54,17 @@ class TimePartition(BaseModel, frozen=True, extra="forbid"):
 
 
 def split_by_time(batch: pa.RecordBatch, partition: TimePartition) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The rows of each folder, in their order; a batch that falls in one folder is not copied.
+    """Return the rows of each folder in their order. A batch with rows of one folder is not copied.
 
     Raises:
-        ConfigurationError: if the batch has no such column, or it holds no timestamps.
+        ConfigurationError: if the column is missing, or is not of timestamps.
     """
     if batch.num_rows == 0:
         return
     unit = _NUMPY_UNITS[partition.granularity]
     seconds = _seconds(_timestamps(batch, partition.column))
     if partition.time_zone == "UTC":
-        # The usual case: no look at each row. Two unknown ends say nothing about what is between them.
+        # The usual case: the first and the last time show that all rows are in one folder. Unknown times do not.
         first, last = _folder_keys(np.array([seconds.min(), seconds.max()]), "UTC", unit).tolist()
         if first == last != _NEVER:
             yield _folder(first, unit), batch
@@ -82,7 +82,7 @@ def split_by_time(batch: pa.RecordBatch, partition: TimePartition) -> Iterator[t
 
 
 def check_time_column(schema: pa.Schema, column: str) -> None:
-    """Makes sure that rows of that schema say a time. Raises as `split_by_time`."""
+    """Check that rows of a schema have the time column. Raises as `split_by_time`."""
     found = schema.names.count(column)
     if found == 1 and pa.types.is_timestamp(schema.field(column).type):
         return
@@ -96,7 +96,7 @@ def check_time_column(schema: pa.Schema, column: str) -> None:
 
 
 def folder_end_ms(folder: str, partition: TimePartition) -> int | None:
-    """Milliseconds since 1970 at which a folder's time is over; None if it is no folder of such a partition."""
+    """Return the end of a folder's time in milliseconds since 1970; None if it is not a folder of this partition."""
     parts = folder.split("-")
     units = ("year", "month", "day", "hour")
     if len(parts) != units.index(partition.granularity) + 1 or not all(part.isdecimal() for part in parts):
@@ -129,7 +129,7 @@ def _folder(key: int, unit: Literal["Y", "M", "D", "h"]) -> str:
 
 
 def _seconds(column: pa.Array) -> _Longs:
-    """Seconds since 1970, rounded down; `_NEVER` for null."""
+    """Return seconds since 1970, rounded down; `_NEVER` for null."""
     seconds: _Longs = column.to_numpy(zero_copy_only=False).view(np.int64) // _PER_SECOND[column.type.unit]
     if column.null_count:
         seconds[column.is_null().to_numpy(zero_copy_only=False)] = _NEVER
@@ -137,7 +137,7 @@ def _seconds(column: pa.Array) -> _Longs:
 
 
 def _folder_keys(seconds: _Longs, zone: str, unit: Literal["Y", "M", "D", "h"]) -> _Longs:
-    """For each instant the number of its local year, month, day or hour since 1970; `_NEVER` if it has none."""
+    """Return the number of each instant's local year, month, day or hour since 1970; `_NEVER` if it has none."""
     known = (seconds >= _FIRST_S) & (seconds < _END_S)
     if not known.all():
         seconds = np.where(known, seconds, 0)
@@ -152,9 +152,9 @@ def _folder_keys(seconds: _Longs, zone: str, unit: Literal["Y", "M", "D", "h"]) 
 
 
 def _shifts(seconds: _Longs, zone: str) -> _Longs:
-    """Seconds from UTC to local time for each instant; `_NEVER` where the local year is not 1 to 9999.
+    """Return the seconds from UTC to local time of each instant; `_NEVER` if the local year is not 1 to 9999.
 
-    By zoneinfo, hour by hour: Arrow's own conversion has no daylight saving after 2037 (26.0).
+    Uses zoneinfo hour by hour, as Arrow's conversion has no daylight saving after 2037 (26.0).
     """
     found, indices = np.unique(seconds // 3600, return_inverse=True)
     by_hour = np.array([_hour_shift(hour, zone) for hour in found.tolist()], dtype=object)
@@ -170,7 +170,7 @@ def _shifts(seconds: _Longs, zone: str) -> _Longs:
 
 @lru_cache(maxsize=4096)
 def _hour_shift(hour: int, zone: str) -> int | None:
-    """The shift that holds for the whole hour; None if it changes within."""
+    """Return the shift of a whole hour; None if it changes within the hour."""
     first, last = _shift(hour * 3600, zone), _shift(hour * 3600 + 3599, zone)
     return first if first == last else None
 

@@ -20,12 +20,12 @@ from distcommit.sinks.table_formats.table_changes import was_altered
 
 
 def schema_of(table: Table, schema_id: int) -> Schema | None:
-    """Return the table's schema with that id; None if the table's metadata does not have it any more."""
+    """Return the table's schema with that id; None if it was removed from the metadata."""
     return next((schema for schema in table.metadata.schemas if schema.schema_id == schema_id), None)
 
 
 def altered(table: Table, request: CommitRequest) -> FailedForGood | None:
-    """Refuse data files of which the table, as it is now, would not show each value."""
+    """Refuse data files if the present table would not show all of their values."""
     problems = list(dict.fromkeys(_problems(table, request)))
     return was_altered(".".join(table.name()), problems) if problems else None
 

@@ -1,8 +1,8 @@
-"""Catalogs: where tables' pointers are, of many tables at a time.
+"""The tables of a catalog: load, create and change many at a time.
 
-A catalog of a database is asked by one query for many tables, and moves all their pointers in one transaction, each by
-compare-and-set. A REST catalog is asked for each table, for many of them at once, and gets many changes in one request
-if it makes all of them or none.
+A catalog in a database loads many tables by one query, and changes all their pointers in one transaction, each by
+compare-and-set. A REST catalog gets one request for each table, many of them concurrently. Many changes go into one
+request if the catalog applies all of them or none.
 """
 
 from __future__ import annotations
@@ -35,8 +35,13 @@ _REMOTE_CALLS = 32
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is to become of a table as it was loaded: `requirements` say again, for a catalog that checks them, what the
-    comparison of the pointer says."""
+    """A change of a table.
+
+    Attributes:
+        table: the version that was loaded, which the change requires.
+        updates: the updates.
+        requirements: the same requirement for catalogs that check it instead of comparing pointers.
+    """
 
     table: Table
     updates: tuple[TableUpdate, ...]
@@ -45,7 +50,15 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class NewTable:
-    """A table that is to be made, and what of."""
+    """A table to create.
+
+    Attributes:
+        name: the table's identifier.
+        schema: its columns.
+        spec: its partitions.
+        order: its sort order.
+        properties: its properties.
+    """
 
     name: Identifier
     schema: Schema
@@ -55,65 +68,79 @@ class NewTable:
 
 
 class Tables(ABC):
-    """The tables of a catalog. Shared by the threads of a process; not by processes, so not across a fork."""
+    """The tables of a catalog. Threads of a process may share it, processes may not, so it must not be used after a
+    fork."""
 
     lends_credentials: ClassVar[bool] = False
-    """Whether the catalog may give each table credentials of its own for where its files are."""
+    """Whether the catalog may return credentials for the files of each table."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
 
     @property
     def parallel_calls(self) -> int:
-        """How many calls to where tables' files are, are worth having in flight at once."""
+        """Useful number of concurrent calls to the tables' file system."""
         warehouse = self.catalog.properties.get("warehouse", "")
         return 1 if local_path(warehouse) else _REMOTE_CALLS
 
     def load(self, names: Sequence[Identifier]) -> dict[Identifier, Table]:
-        """Those of the tables that there are, as they are now."""
+        """Load the present versions of those tables that exist."""
         return {name: readable(table) for name, table in self.read(names).items()}
 
     @abstractmethod
     def read(self, names: Sequence[Identifier]) -> dict[Identifier, Table | Exception]:
-        """As `load`, with the error in the place of a table that alone can't be read."""
+        """Load tables as `load` does, with the error instead of a table that can't be read while others can."""
 
     @abstractmethod
     def commit(self, changes: Sequence[Change], sync: Callable[[], None]) -> list[bool]:
-        """Makes the changes: for each whether it was made, and not if the table had changed meanwhile.
+        """Apply changes, and return for each whether it was applied. It is not if the table has changed meanwhile.
 
         Args:
             changes: at most one for each table.
-            sync: called when all new files are written, before any pointer moves.
+            sync: called when all new files are written, before any table changes.
 
         Raises:
-            Exception: it is not known which were made.
+            Exception: the outcome of the changes is unknown.
         """
 
     @abstractmethod
     def create(self, wanted: Sequence[NewTable]) -> dict[Identifier, Table | Exception]:
-        """Makes tables, and their namespaces: those that were made, with the error in the place of one that alone can't
-        be. Those that somebody else has made meanwhile stay as they are, and are not among them.
+        """Create tables and their namespaces.
 
         Args:
-            wanted: each name once.
+            wanted: the tables, each name once.
+
+        Returns:
+            the created tables, with the error instead of a table that can't be created while others can. Tables that
+            another client has created meanwhile are not changed, and not returned.
         """
 
     @abstractmethod
     def listed(self, namespace: Identifier) -> Mapping[Identifier, Callable[[], Table]]:
-        """All tables of a namespace as they are now, each read when it is asked for; empty where a catalog would have
-        to be asked for each."""
+        """Return all tables of a namespace, each with a function that loads it; empty if the catalog needs a request
+        for each."""
 
     @abstractmethod
     def names(self, namespace: Identifier) -> list[Identifier]:
-        """All tables of a namespace."""
+        """Return the identifiers of all tables of a namespace."""
 
     @abstractmethod
     def probe(self, namespace: Identifier) -> None:
-        """Raises if the catalog can't be asked, or takes no change."""
+        """Check that the catalog answers and takes changes.
+
+        Raises:
+            Exception: if it does not.
+        """
 
     def probe_places(self, locations: Iterable[str]) -> None:
-        """Raises if one of these takes no bytes. What is no location is passed over, and so is one that is elsewhere
-        than on this machine if only a table's own credentials may write there."""
+        """Check locations by writing and deleting a file.
+
+        Texts that are not locations are skipped, and so are remote locations if the catalog lends credentials for each
+        table.
+
+        Raises:
+            Exception: if a location can't be written to.
+        """
         for location in {*filter(None, locations)}:
             if folder := local_path(location):
                 probe_folder(folder)
@@ -129,33 +156,32 @@ class Tables(ABC):
                         load_file_io(self.catalog.properties, location).delete(file.location)
 
     def ensure_namespace(self, namespace: Identifier) -> None:
-        """Makes the namespace if it is missing."""
+        """Create a missing namespace."""
         try:
             if not self.catalog.namespace_exists(namespace):
                 self.catalog.create_namespace(namespace)
         except NamespaceAlreadyExistsError:
             pass
         except Exception:
-            if not self.catalog.namespace_exists(
-                namespace
-            ):  # somebody else was first, which each database says in its way
+            if not self.catalog.namespace_exists(namespace):  # else another client was first
                 raise
 
 
-def readable(found: Table | Exception) -> Table:
-    """The table that was read. Raises the error in its place."""
-    if isinstance(found, Exception):
-        raise found
-    return found
+def readable(read: Table | Exception) -> Table:
+    """Return the table that was read, or raise the error that was returned instead."""
+    if isinstance(read, Exception):
+        raise read
+    return read
 
 
 class KnownTables:
-    """Tables as a run's writers have seen them: what a writer needs of a table does not change while it is there, and
-    the committer compares it. A database is asked once for all tables of a namespace.
+    """A cache of tables for a run's writers. A database is queried once for all tables of a namespace.
+
+    The cached versions may be outdated: the committer compares them with the present ones.
 
     Args:
-        tables: the catalog's.
-        namespace: the sink's.
+        tables: tables of the catalog.
+        namespace: the sink's namespace.
     """
 
     def __init__(self, tables: Tables, namespace: Identifier) -> None:
@@ -165,16 +191,18 @@ class KnownTables:
         self._missing: set[Identifier] = set()
 
     def get(self, name: Identifier) -> Table | None:
-        """The table, None if there is none, or was none as it was looked up; asked once more it looks again."""
+        """Return the table; None if it does not exist, or did not when `look_up` was called. The next call reads
+        again."""
         with self._lock:
             if name in self._missing:
                 self._missing.remove(name)
                 return None
-        found = self.read([name]).get(name)
-        return readable(found) if found is not None else None
+        table = self.read([name]).get(name)
+        return readable(table) if table is not None else None
 
     def read(self, names: Sequence[Identifier]) -> dict[Identifier, Table | Exception]:
-        """Those of the tables that there are, with the error in the place of one that alone can't be read."""
+        """Return those of the tables that exist, with the error instead of a table that can't be read while others
+        can."""
         with self._lock:
             asked = [name for name in names if name not in self._known]
             if asked and self._listed is None:
@@ -186,7 +214,7 @@ class KnownTables:
             return left | {name: self._known[name] for name in names if name in self._known}
 
     def look_up(self, names: Sequence[Identifier]) -> None:
-        """Reads those of the tables that there are, and notes which there are not."""
+        """Read those of the tables that exist, and remember those that do not."""
         with self._lock:
             new = [name for name in names if name not in self._known]
         there = {*self._tables.names(self._namespace)} if new else set[Identifier]()
@@ -195,7 +223,7 @@ class KnownTables:
             self._missing.update(name for name in new if name not in there)
 
     def put(self, name: Identifier, table: Table) -> None:
-        """The table as it is after a change."""
+        """Store the version of a table after a change."""
         with self._lock:
             self._known[name] = table
             self._missing.discard(name)
@@ -204,5 +232,5 @@ class KnownTables:
         assert self._listed is not None
         try:
             return self._listed[name]()
-        except Exception:  # noqa: BLE001 - read again by itself: it was made or changed since, or its error is its own
+        except Exception:  # noqa: BLE001 - it is read again by itself
             return None

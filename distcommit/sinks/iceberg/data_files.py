@@ -1,4 +1,4 @@
-"""Data files as commit infos: plain data, from which the entry of a manifest is made."""
+"""Data files in commit infos, as plain data, and as entries of manifests."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ _STATISTICS = (
 
 
 def data_folder(table: Table) -> str:
-    """Below what a table's data files are."""
+    """Return the folder below which a table's data files are."""
     return table.metadata.properties.get(TableProperties.WRITE_DATA_PATH, table.location())
 
 
 def folders_of(table: Table) -> tuple[str, str]:
-    """Below what a table's data files and manifests are."""
+    """Return the folders below which a table's data files and its metadata files are."""
     return data_folder(table), table.metadata.properties.get(TableProperties.WRITE_METADATA_PATH, table.location())
 
 
 def plain_file(file: DataFile, spec: PartitionSpec, schema: Schema) -> dict[str, Any]:
-    """The file as plain data. Statistics, which are by column id, are packed as bytes."""
+    """Return a file as plain data. Its statistics by column id are packed as bytes."""
     types = _types(spec, schema)
     values = [
         None if value is None else to_bytes(kind, value)
@@ -57,14 +57,14 @@ def plain_file(file: DataFile, spec: PartitionSpec, schema: Schema) -> dict[str,
 
 
 def data_file(info: dict[str, Any], spec: PartitionSpec, schema: Schema) -> DataFile:
-    """Return the file of plain data. `schema`: the one that it was written by, of which partition values are packed."""
+    """Return a file from plain data; `spec` and `schema`: those that it was written by."""
     types = _types(spec, schema)
     values = [
         None if value is None else from_bytes(kind, value) for kind, value in zip(types, info["partition"], strict=True)
     ]
     decoded = from_msgpack(info["statistics"], dict[str, dict[int, Any]])
     statistics: dict[str, Any] = dict(decoded)
-    made = DataFile.from_args(
+    file = DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=info["path"],
         file_format=FileFormat.PARQUET,
@@ -77,10 +77,10 @@ def data_file(info: dict[str, Any], spec: PartitionSpec, schema: Schema) -> Data
         equality_ids=None,
         **statistics,
     )
-    made.spec_id = spec.spec_id
-    return made
+    file.spec_id = spec.spec_id
+    return file
 
 
 def _types(spec: PartitionSpec, schema: Schema) -> list[PrimitiveType]:
-    """The types of a partition's values."""
+    """Return the types of a partition's values."""
     return [cast(PrimitiveType, field.field_type) for field in spec.partition_type(schema).fields]

@@ -1,8 +1,8 @@
-"""What attempts that lost have left in tables' folders, and which of it a table has after all.
+"""Find data files of aborted attempts in Iceberg tables' folders, and delete those that no snapshot has.
 
-A store that was put back from a copy takes for lost what tables have committed since. So no file is deleted that a
-snapshot has. A note beside each file says where to look: in which table, and at which sequence number that was as the
-file was begun, which no snapshot that has the file can be at.
+A store that was restored from a copy takes attempts for aborted that were committed since. So no file is deleted that a
+snapshot has. The note of each file has the table, and the table's sequence number when the file was begun. Any snapshot
+with the file has a greater sequence number.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from distcommit.core.interfaces.committer import CommitterContext, LostAttempt
 from distcommit.core.support.parallel import in_flight
 from distcommit.fs.posix_calls.posix import RealPosixCalls
 from distcommit.sinks.iceberg.catalogs import Identifier, Tables
-from distcommit.sinks.table_formats.data_files import left_by, local_path, tell_kept
+from distcommit.sinks.table_formats.data_files import left_by, local_path, warn_of_gone_table, warn_of_kept
 from distcommit.sinks.table_formats.in_bucket import requests_to, take_away
 
 logger = logging.getLogger(__name__)
 Leftovers = dict[Identifier, dict[str, int]]
-"""By table: paths of files, and the table's sequence number as each was begun, 0 if nobody knows."""
+"""By table: paths of files, and the table's sequence number when each was begun; 0 if unknown."""
 _S3 = frozenset({"s3", "s3a", "s3n"})
 _CLIENT = {
     **{"client.region": "region_name", "s3.region": "region_name", "s3.endpoint": "endpoint_url"},
@@ -35,27 +35,27 @@ _CLIENT = {
     **{"client.secret-access-key": "aws_secret_access_key", "s3.secret-access-key": "aws_secret_access_key"},
     **{"client.session-token": "aws_session_token", "s3.session-token": "aws_session_token"},
 }
-"""The catalog's settings that a client of a bucket has to have, too; later ones win."""
+"""Settings of the catalog that the client of a bucket gets as well; later ones win."""
 
 
 def note_of(table: Table) -> tuple[str, str]:
-    """What the note of a file says that is about to be begun in the table."""
+    """Return the lines of the note of a file that is about to be begun in the table."""
     return ".".join(table.name()), str(table.metadata.next_sequence_number() - 1)
 
 
 def leftovers(context: CommitterContext, sink: str, lost: Sequence[LostAttempt]) -> Leftovers:
-    """The files of a sink that these attempts have left, or had."""
-    found: Leftovers = {}
+    """Return the data files of a sink's aborted attempts."""
+    by_table: Leftovers = {}
     for each in lost:
         tables = {file["path"]: tuple(info["table"]) for info in each.infos for file in info["files"]}
         for path, more in left_by(context, sink, each).items():
             name, number = (tuple(more[0].split(".")), int(more[1])) if more else (tables[path], 0)
-            found.setdefault(name, {})[path] = number
-    return found
+            by_table.setdefault(name, {})[path] = number
+    return by_table
 
 
 def existing(tables: Tables, files: Mapping[str, int]) -> dict[str, int]:
-    """Those of the files that are there."""
+    """Return those of the files that exist."""
 
     def exists(path: str) -> bool:
         found: bool = load_file_io(tables.catalog.properties, path).new_input(path).exists()
@@ -66,31 +66,30 @@ def existing(tables: Tables, files: Mapping[str, int]) -> dict[str, int]:
 
 
 def kept(tables: Sequence[Table], files: Mapping[str, int], parallel_calls: int) -> set[str]:
-    """Those of the files that may not be deleted, of which it is warned: any snapshot has them, or there is no table
-    that says so.
+    """Return those of the files that must not be deleted, and log them: a snapshot has them, or their table is gone.
 
     Args:
-        tables: which they may be of, as these are now.
-        files: paths of files that are there, and the table's sequence number as each was begun.
+        tables: present versions of the tables that the files may be of.
+        files: paths of files that exist, and the table's sequence number when each was begun.
         parallel_calls: how many manifests are read at once.
     """
     if files and not tables:
-        logger.warning("the table of these data files is gone, and they stay: %s", ", ".join(sorted(files)[:3]))
+        warn_of_gone_table(files)
         return {*files}
-    found: set[str] = set()
+    needed: set[str] = set()
     for table in tables if files else ():
         manifests = [(table.io, manifest) for manifest in _manifests(table, min(files.values()))]
         if in_table := files.keys() & set().union(*in_flight(parallel_calls, _paths_of, manifests)):
-            tell_kept(".".join(table.name()), in_table)
-            found |= in_table
+            warn_of_kept(".".join(table.name()), in_table)
+            needed |= in_table
     places = _data_places(tables)
     if foreign := {path for path in files if files and tables and not _place_of(path, places)}:
-        logger.warning("these files are in no folder of their table, and they stay: %s", ", ".join(sorted(foreign)[:3]))
-    return found | foreign
+        logger.warning("data files outside of their table are not deleted: %s", ", ".join(sorted(foreign)[:3]))
+    return needed | foreign
 
 
 def live(table: Table, files: AbstractSet[str], parallel_calls: int) -> set[str]:
-    """Those of the files that this version of the table has. Reads all of its manifests, if there are files."""
+    """Return those of the files that this version of the table has. Reads all of its manifests, if there are files."""
     snapshot = table.current_snapshot()
     if snapshot is None or not files:
         return set()
@@ -140,7 +139,7 @@ def _place_of(path: str, places: Iterable[str]) -> str:
 
 
 def _plain(location: str) -> str:
-    """Return a location's path. Engines write one bucket's scheme in several ways, so that it says nothing."""
+    """Return a location's path without the scheme, as engines use several schemes for one bucket."""
     parts = urlsplit(location)
     return (f"/{parts.netloc}{parts.path}" if parts.scheme in _S3 else parts.path).rstrip("/")
 
@@ -151,8 +150,10 @@ def _paths_of(item: tuple[FileIO, ManifestFile]) -> set[str]:
 
 
 def _manifests(table: Table, after: int) -> Iterator[ManifestFile]:
-    """Each manifest of a snapshot once, without those that were there at that sequence number already. In tables of
-    format version 1 all numbers are 0."""
+    """Yield each manifest of all snapshots once, without those of that sequence number or a lower one.
+
+    In tables of format version 1 all sequence numbers are 0.
+    """
     seen: set[str] = set()
     for snapshot in table.metadata.snapshots:
         if 0 < (snapshot.sequence_number or 0) <= after:

@@ -1,4 +1,4 @@
-"""Making tables, and widening them, as the sink's policy has it."""
+"""Create Iceberg tables and widen them, as the sink's settings allow."""
 
 from __future__ import annotations
 
@@ -21,51 +21,53 @@ from distcommit.sinks.iceberg.catalogs import Change, Identifier, KnownTables, N
 from distcommit.sinks.iceberg.opening import opened
 from distcommit.sinks.iceberg.schemas import FORMAT_VERSION, check_names, lacking, storable, wanted_struct
 from distcommit.sinks.iceberg.settings import IcebergSettings, term_of
+from distcommit.sinks.table_formats.schema_coercion import ALWAYS_CHANGED, misfit
 
 _TRIES = 20
 
 
 def table_for(sink: IcebergSettings, name: Identifier, schema: pa.Schema, known: KnownTables) -> Table:
-    """The table, such that it takes records of this schema.
+    """Return the table, created or widened so that it takes records of this schema.
 
     Raises:
-        ConfigurationError: if there is none and none is to be made, or the schema does not fit.
-        TransientError: if others change it again and again.
+        ConfigurationError: if it does not exist and may not be created, or does not take such records.
+        TransientError: if other writers change it during each try.
     """
     wanted, tables = wanted_struct(schema), opened(sink.catalog)
     table = known.get(name)
     if table is None and not sink.create:
-        table = tables.load([name]).get(name)  # as others may have made it since it was looked up
+        table = tables.load([name]).get(name)  # another writer may have created it since
     for _ in tries(_TRIES):
         if table is None:
             table = _made(sink, tables, name, wanted)
-        problems = list(lacking(table.schema().as_struct(), wanted)) if table is not None else ["there is no table"]
-        if table is not None and not problems:
-            _check(table)
-            known.put(name, table)
-            return table
         if table is not None:
+            problems = list(lacking(table.schema().as_struct(), wanted))
+            if not problems:
+                _check(table)
+                known.put(name, table)
+                return table
             tables.commit([_widened(sink, table, schema, problems)], lambda: None)
-        table = tables.load([name]).get(name)  # as others may have made, or changed it meanwhile
-    raise TransientError("others change the table again and again", table=".".join(name))
+        table = tables.load([name]).get(name)  # another writer may have created or changed it
+    raise TransientError(ALWAYS_CHANGED, table=".".join(name))
 
 
 def make_ready(sink: IcebergSettings, names: Sequence[Identifier], schema: pa.Schema, known: KnownTables) -> None:
-    """Makes those of the tables that are missing, and widens those that are too narrow, all at once, as far as the
-    sink's policy has it. What is left, and why, `table_for` finds, of each by itself.
+    """Create missing tables and widen too narrow ones, all at once, as far as the sink's settings allow.
+
+    Tables that are not ready afterwards are reported by `table_for`, each with its reason.
 
     Raises:
-        Exception: it is not known what became of them.
+        Exception: the outcome is unknown.
     """
     wanted, tables = wanted_struct(schema), opened(sink.catalog)
-    found = known.read(names)
-    if sink.create and (missing := [name for name in names if name not in found]):
-        made = tables.create([_new(sink, name, wanted) for name in missing])
-        for name, table in made.items():
+    tables_by_name = known.read(names)
+    if sink.create and (missing := [name for name in names if name not in tables_by_name]):
+        created = tables.create([_new(sink, name, wanted) for name in missing])
+        for name, table in created.items():
             if isinstance(table, Table):
                 known.put(name, table)
     narrow: list[Change] = []
-    for table in found.values() if sink.evolve != "none" else ():
+    for table in tables_by_name.values() if sink.evolve != "none" else ():
         if isinstance(table, Table) and (problems := list(lacking(table.schema().as_struct(), wanted))):
             with suppress(ConfigurationError):
                 narrow.append(_widened(sink, table, schema, problems))
@@ -77,29 +79,29 @@ def make_ready(sink: IcebergSettings, names: Sequence[Identifier], schema: pa.Sc
 
 
 def _made(sink: IcebergSettings, tables: Tables, name: Identifier, wanted: StructType) -> Table | None:
-    """A new table; None if somebody else was first."""
+    """Create a table; None if another writer was first."""
     if not sink.create:
         raise ConfigurationError(
-            "there is no such table", table=".".join(name), todo="make it, or set sink.create to true"
+            "the table does not exist", table=".".join(name), todo="create it, or set sink.create to true"
         )
-    made = tables.create([_new(sink, name, wanted)]).get(name)
-    if isinstance(made, Exception):
-        raise made
-    return made
+    table = tables.create([_new(sink, name, wanted)]).get(name)
+    if isinstance(table, Exception):
+        raise table
+    return table
 
 
 def _new(sink: IcebergSettings, name: Identifier, wanted: StructType) -> NewTable:
     schema = assign_fresh_schema_ids(Schema(*wanted.fields))
     defaults = {
         TableProperties.FORMAT_VERSION: str(FORMAT_VERSION),
-        TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true",  # each version names all snapshots
+        TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true",  # each metadata file names all snapshots
     }
     spec, order = _partition_spec(sink, schema), _sort_order(sink, schema)
     return NewTable(name, schema, spec, order, {**defaults, **sink.properties})
 
 
 def _widened(sink: IcebergSettings, table: Table, schema: pa.Schema, problems: list[str]) -> Change:
-    """What adds columns, and widens types, of the table as it was loaded."""
+    """Return the change that adds columns and widens types of the version that was loaded."""
     if sink.evolve == "none":
         raise _misfit(table, problems, "alter the table, or set sink.evolve to add_columns")
     try:
@@ -114,19 +116,13 @@ def _widened(sink: IcebergSettings, table: Table, schema: pa.Schema, problems: l
 
 
 def _misfit(table: Table, problems: list[str], todo: str) -> ConfigurationError:
-    return ConfigurationError(
-        "records do not fit into the table",
-        table=".".join(table.name()),
-        expected=str(table.schema().as_struct())[:500],
-        found="; ".join(problems[:5]),
-        todo=todo,
-    )
+    return misfit(".".join(table.name()), str(table.schema().as_struct()), problems, todo)
 
 
 def _check(table: Table) -> None:
     if table.metadata.format_version > FORMAT_VERSION:
         raise ConfigurationError(
-            "the table's format version is not one that is written here",
+            "the table's format version is too new to be written",
             table=".".join(table.name()),
             expected=f"at most {FORMAT_VERSION}",
             found=str(table.metadata.format_version),
@@ -137,9 +133,9 @@ def _partition_spec(sink: IcebergSettings, schema: Schema) -> PartitionSpec:
     fields = []
     for number, term in enumerate(sink.partition_by):
         column, transform = term_of(term)
-        made = parse_transform(transform)
+        parsed = parse_transform(transform)
         name = column if transform == "identity" else f"{column}_{transform.partition('[')[0]}"
-        fields.append(PartitionField(_column(schema, column), 1000 + number, made, name))
+        fields.append(PartitionField(_column(schema, column), 1000 + number, parsed, name))
     return PartitionSpec(*fields)
 
 
@@ -152,12 +148,12 @@ def _sort_order(sink: IcebergSettings, schema: Schema) -> SortOrder:
 
 
 def _column(schema: Schema, name: str) -> int:
-    found = schema._name_to_id.get(name)
-    if found is None:
+    field_id = schema._name_to_id.get(name)
+    if field_id is None:
         raise ConfigurationError(
             "a column to partition or sort by is missing",
             column=name,
             expected="one of the records' columns",
             found=", ".join(schema.column_names),
         )
-    return found
+    return field_id

@@ -1,4 +1,4 @@
-"""The catalogs that a process has open, one for each settings, and what its writers know of their tables."""
+"""The open catalogs of a process, one for each settings, and the cached tables of its writers."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _OPENING_TRIES = 5
 _MOST_OPEN = 8
 _lock = Lock()
 _opened: OrderedDict[tuple[str, int], Tables] = OrderedDict()
-"""By settings and process, those used longest ago first."""
+"""Open catalogs by settings and process, the least recently used first."""
 
 
 def opened(settings: CatalogSettings) -> Tables:
-    """The catalog of these settings, one in each process: connections of one that has forked are not its child's. A
-    process that outlives jobs has the eight open that were asked for last."""
+    """Return the catalog of these settings, one in each process, as a forked process can't use its parent's
+    connections. The eight catalogs that were used last stay open."""
     key = (settings.model_dump_json(), os.getpid())
     with _lock:
         if key not in _opened:
@@ -43,7 +43,7 @@ def _close(key: tuple[str, int], tables: Tables) -> None:
 
 @atexit.register
 def close_opened() -> None:
-    """Lets go of the catalogs' connections; they are opened again where they are needed."""
+    """Close all catalogs. They are opened again when needed."""
     with _lock:
         _known.cache_clear()
         while _opened:
@@ -51,19 +51,19 @@ def close_opened() -> None:
 
 
 def known_tables(settings: CatalogSettings, namespace: Identifier, run_id: str) -> KnownTables:
-    """What writers of a run know of a namespace, once in each process."""
+    """Return the cached tables of a namespace for a run, one cache in each process."""
     tables = opened(settings)
     with _lock:
         return _known(tables, namespace, run_id)
 
 
-@lru_cache(4)  # of some branches; in a worker that lasts, runs come and go
+@lru_cache(4)  # for the branches of a run; a worker may outlive many runs
 def _known(tables: Tables, namespace: Identifier, run_id: str) -> KnownTables:
     return KnownTables(tables, namespace)
 
 
 def _open(settings: CatalogSettings) -> Tables:
-    """Of several that make the catalog's own tables at once a database refuses all but one."""
+    """Open a catalog. If several processes create its tables at once, the database refuses all but one; they retry."""
     for number in tries(_OPENING_TRIES, first_wait_s=0.2):
         try:
             catalog = load_catalog(settings.name, **settings.properties)

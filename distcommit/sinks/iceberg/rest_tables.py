@@ -1,8 +1,7 @@
-"""Tables of a REST catalog: each is asked for by a call of its own, many at a time; many are changed by one call, where
-the catalog has one for that.
+"""Tables of a REST catalog: loaded by one request each, many concurrently, and changed by one request for many tables.
 
-Whether that call does what it says is tried first: Iceberg's own server answers success also where a table had changed
-meanwhile, and leaves that table's change out.
+Not all catalogs have such a request, and not all apply it completely: Iceberg's own server reports success although a
+table has changed meanwhile, and skips that table's change. So the request is tested first.
 """
 
 from __future__ import annotations
@@ -38,16 +37,16 @@ _READS = 3
 _MOST_TOGETHER = 250
 _FEWER = 8
 _REFUSED = (CommitFailedException, NoSuchTableError, BadRequestError, ForbiddenError, NoSuchCallError)
-"""What a call for several tables is answered with where it has changed none, perhaps because of one of them."""
+"""Errors of a request for several tables that has changed none of them, perhaps because of a single table."""
 _PROBE = "distcommit.probe"
 
 
 class RestTables(Tables):
-    """Has many calls in flight at once.
+    """Sends many requests concurrently.
 
-    `_most` tables are changed by one call, 1 if the catalog can't be trusted with more. After a call of which nobody
-    knows what became of it its tables are changed each by itself (`_alone`), as one of them may be why, and fewer by
-    one call, as there may have been too little time for so many.
+    One request changes at most `_most` tables; 1 if the catalog does not apply requests completely. After a request
+    with an unknown outcome, each of its tables is changed by a request of its own (`_alone`), as one of them may be the
+    cause. `_most` is reduced, as the catalog may have had too little time for so many tables.
     """
 
     lends_credentials = True
@@ -62,20 +61,25 @@ class RestTables(Tables):
         catalog._session.mount(catalog.uri, HTTPAdapter(pool_maxsize=_CALLS))
 
     def read(self, names: Sequence[Identifier]) -> dict[Identifier, Table | Exception]:
-        found = in_flight(_CALLS, self._read, list(names))
-        return {name: table for name, table in zip(names, found, strict=True) if table is not None}
+        tables = in_flight(_CALLS, self._read, list(names))
+        return {name: table for name, table in zip(names, tables, strict=True) if table is not None}
 
     def commit(self, changes: Sequence[Change], sync: Callable[[], None]) -> list[bool]:
-        """As it says there. Whatever goes wrong with one, all others are tried before it raises."""
+        """Apply changes. See `Tables.commit`. If one fails, all others are tried before its error is raised."""
         sync()
-        left = [change for change in changes if change.table.name() not in self._alone]
+        remaining = [change for change in changes if change.table.name() not in self._alone]
         parts = [[change] for change in changes if change.table.name() in self._alone]
         answers: dict[Identifier, bool | Exception] = {}
-        if len(left) > 1 and self._most > 1 and not self._tried and (first := next(filter(_adds, left), None)):
-            left = [change for change in left if change is not first]
+        if (
+            len(remaining) > 1
+            and self._most > 1
+            and not self._tried
+            and (first := next(filter(_adds, remaining), None))
+        ):
+            remaining = [change for change in remaining if change is not first]
             answers[first.table.name()] = self._try(first)
         most = self._most if self._tried else 1
-        parts += [left[begin : begin + most] for begin in range(0, len(left), most)]
+        parts += [remaining[begin : begin + most] for begin in range(0, len(remaining), most)]
         for part, made in zip(parts, in_flight(_CALLS, self._commit_some, parts), strict=True):
             answers.update(zip((change.table.name() for change in part), made, strict=True))
         unknown = {name: answer for name, answer in answers.items() if isinstance(answer, Exception)}
@@ -85,9 +89,9 @@ class RestTables(Tables):
         return [answers[change.table.name()] is True for change in changes]
 
     def create(self, wanted: Sequence[NewTable]) -> dict[Identifier, Table | Exception]:
-        """As it says there, each by a call of its own, many at a time."""
-        made = in_flight(_CALLS, self._create, list(wanted))
-        return {new.name: table for new, table in zip(wanted, made, strict=True) if table is not None}
+        """Create tables by one request each, many concurrently. See `Tables.create`."""
+        tables = in_flight(_CALLS, self._create, list(wanted))
+        return {new.name: table for new, table in zip(wanted, tables, strict=True) if table is not None}
 
     def _create(self, new: NewTable) -> Table | Exception | None:
         make = partial(
@@ -100,15 +104,15 @@ class RestTables(Tables):
         )
         try:
             try:
-                made: Table = make()
+                table: Table = make()
             except NoSuchNamespaceError:
                 self.ensure_namespace(new.name[:-1])
-                made = make()
+                table = make()
         except TableAlreadyExistsError:
             return None
-        except Exception as error:  # noqa: BLE001 - a client's: the other tables are not to suffer
+        except Exception as error:  # noqa: BLE001 - of one table: the others are created
             return error
-        return made
+        return table
 
     def listed(self, namespace: Identifier) -> Mapping[Identifier, Callable[[], Table]]:
         return {}
@@ -116,19 +120,19 @@ class RestTables(Tables):
     def names(self, namespace: Identifier) -> list[Identifier]:
         try:
             return [tuple(name) for name in self._rest.list_tables(namespace)]
-        except NoSuchNamespaceError:  # a job that has not committed anything yet
+        except NoSuchNamespaceError:  # the job has not committed anything yet
             return []
 
     def probe(self, namespace: Identifier) -> None:
         self._rest.namespace_exists(namespace)
 
     def _read(self, name: Identifier) -> Table | Exception | None:
-        """The table; the error if it is this one's: it may not be read, the catalog fails at it again and again, or its
-        answer can't be understood."""
+        """Return the table; None if it does not exist; the error if only this table fails: reading it is forbidden, the
+        catalog fails repeatedly, or its answer is not valid."""
         failed: Exception | None = None
         for _ in tries(_READS):
             try:
-                found: Table = self._rest.load_table(name)
+                table: Table = self._rest.load_table(name)
             except NoSuchTableError:
                 return None
             except (ForbiddenError, ValueError) as error:
@@ -136,11 +140,11 @@ class RestTables(Tables):
             except ServerError as error:
                 failed = error
             else:
-                return found
+                return table
         return failed
 
     def _commit_some(self, changes: Sequence[Change]) -> list[bool | Exception]:
-        """Makes them by one call; if it is refused, each half by one, and so on."""
+        """Apply changes by one request; if it is refused, each half by one, and so on."""
         if len(changes) == 1:
             return [self._commit(changes[0])]
         try:
@@ -149,7 +153,7 @@ class RestTables(Tables):
             half = len(changes) // 2
             parts = in_flight(_CALLS, self._commit_some, [changes[:half], changes[half:]])
             return [answer for part in parts for answer in part]
-        except Exception as error:  # noqa: BLE001 - a client's; it is looked up what became of these
+        except Exception as error:  # noqa: BLE001 - the outcome is unknown; the caller looks it up
             self._most = max(2, len(changes) // _FEWER)
             return [error] * len(changes)
         if len(changes) == self._most:
@@ -161,13 +165,13 @@ class RestTables(Tables):
             self._rest.commit_table(change.table, change.requirements, change.updates)
         except (CommitFailedException, NoSuchTableError):
             return False
-        except Exception as error:  # noqa: BLE001 - a client's; it is looked up what became of it
+        except Exception as error:  # noqa: BLE001 - the outcome is unknown; the caller looks it up
             return error
         return True
 
     def _try(self, change: Change) -> bool | Exception:
-        """Makes a change, and another one of the same table, by one call, and looks whether both are there. A catalog
-        that takes no two of one table has at least not said that it had made them."""
+        """Apply a change together with another one of the same table, and check both afterwards. A catalog that rejects
+        two changes of one table has at least not reported false success."""
         marked = SetPropertiesUpdate(updates={_PROBE: "the catalog has left a change out"})
         unmarked = RemovePropertiesUpdate(removals=[_PROBE])
         same_table = AssertTableUUID(uuid=change.table.metadata.table_uuid)
@@ -178,15 +182,15 @@ class RestTables(Tables):
             answer = self._commit(change)
             if answer is True and isinstance(error, CommitFailedException | BadRequestError):
                 self._tried = True
-            elif answer is True:  # the call itself is not there, or not allowed
+            elif answer is True:  # the request does not exist, or is forbidden
                 self._most = 1
             return answer
-        except Exception as error:  # noqa: BLE001 - as any other change
+        except Exception as error:  # noqa: BLE001 - the outcome is unknown, as of any change
             return error
         return self._looked(change, unmarked)
 
     def _looked(self, change: Change, unmarked: RemovePropertiesUpdate) -> bool | Exception:
-        """Whether a change is there, and the one that takes its mark away."""
+        """Return whether a change was applied, and set `_tried` if the change that removes its mark was applied too."""
         table = self._read(change.table.name())
         if not isinstance(table, Table):
             return table or TransientError("the table is gone", table=".".join(change.table.name()))
@@ -198,15 +202,15 @@ class RestTables(Tables):
             return True
         self._most = 1
         logger.warning(
-            "the catalog %s says that it has made changes by one request that it has left out: each table is changed by"
-            " a request of its own",
+            "the catalog %s reported success for a request, but has skipped one of its changes: each table is changed"
+            " by a request of its own from now on",
             self._rest.uri,
         )
         if is_marked:
             self._commit(Change(table, (unmarked,), ()))
-        return is_there or TransientError("the change is not there", table=".".join(change.table.name()))
+        return is_there or TransientError("the catalog has not applied the change", table=".".join(change.table.name()))
 
 
 def _adds(change: Change) -> set[int]:
-    """The snapshots that a change adds, by which it can be seen whether it is there."""
+    """Return the snapshots that a change adds, which show whether it was applied."""
     return {each.snapshot.snapshot_id for each in change.updates if isinstance(each, AddSnapshotUpdate)}

@@ -1,4 +1,4 @@
-"""Arrow schemas and tables' schemas: whether records fit a table, and how a batch becomes what the table stores."""
+"""Schemas of records and of Iceberg tables, and whether records fit a table."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ _NAMES = ColumnNames("Iceberg")
 
 
 def storable(schema: pa.Schema) -> pa.Schema:
-    """The schema without what Iceberg has no type for and another type can hold: dictionaries, unsigned numbers; and
-    without columns that are null in every row."""
+    """Return the schema with Iceberg's types instead of dictionaries and unsigned numbers, without columns that are
+    null in every row."""
     fields = [pa.field(field.name, _storable(field.type), field.nullable) for field in schema]
     return pa.schema([field for field in fields if not pa.types.is_null(field.type)])
 
 
 def wanted_struct(schema: pa.Schema) -> StructType:
-    """The Iceberg type of records of this schema, with ids that mean nothing.
+    """Return the Iceberg type of records of this schema, with arbitrary ids.
 
     Raises:
-        ConfigurationError: if Iceberg can't store a column.
+        ConfigurationError: if Iceberg has no type for a column.
     """
     fields: list[NestedField] = []
     for field in storable(schema):
         try:
             if pa.types.is_decimal(field.type) and not 0 <= field.type.scale <= field.type.precision:
-                raise ValueError("digits that are not all its own")
+                raise ValueError("the scale must be between 0 and the precision")
             (found,) = _pyarrow_to_schema_without_ids(pa.schema([field]), format_version=FORMAT_VERSION).fields
         except (TypeError, ValueError, UnsupportedPyArrowTypeException) as error:
             raise ConfigurationError(
@@ -48,7 +48,7 @@ def wanted_struct(schema: pa.Schema) -> StructType:
     check_names(storable(schema))
     if not fields:
         raise ConfigurationError(
-            "a table needs a column", expected="records with columns that are not null in every row", found=str(schema)
+            "a table must have a column", expected="records with a column that is not always null", found=str(schema)
         )
     return StructType(*fields)
 
@@ -64,8 +64,7 @@ def check_names(schema: pa.Schema) -> None:
 
 
 def lacking(have: IcebergType, want: IcebergType, path: str = "") -> Iterator[str]:
-    """What of `want` does not fit into `have`, in words: columns that are not there, and types that are too narrow or
-    others."""
+    """Yield the problems of storing `want` in `have`: missing columns, and narrower or other types."""
     match have, want:
         case StructType(), StructType():
             there = {field.name: field for field in have.fields}
@@ -81,7 +80,7 @@ def lacking(have: IcebergType, want: IcebergType, path: str = "") -> Iterator[st
             yield from lacking(have.key_type, want.key_type, f"{path}.key")
             yield from lacking(have.value_type, want.value_type, f"{path}.value")
         case _:
-            if str(want) == str(have):  # types of a table's metadata need not be equal to the same types made here
+            if str(want) == str(have):  # types of metadata need not be equal to the same types created here
                 return
             try:
                 promote(want, have)

@@ -1,4 +1,4 @@
-"""The settings of the Iceberg sink, and what they say of a dataset."""
+"""The settings of the Iceberg sink."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _SIZED = frozenset({"bucket", "truncate"})
 
 
 class CatalogSettings(BaseModel):
-    """Where the tables are listed. What else the section has goes to pyiceberg's catalog as it is: `uri`, `warehouse`,
-    `s3.endpoint`, `token`, ...
+    """The catalog of the tables. All further keys are passed to pyiceberg's catalog: `warehouse`, `s3.endpoint`,
+    `token`, ...
 
     Attributes:
         type: `sql` (SQLite, PostgreSQL) or `rest`.
-        uri: where it is, as pyiceberg has it.
-        name: what pyiceberg calls it.
-        tls: of type `sql`, as of the sink `postgresql`: `verify`, or `insecure` to accept any certificate.
+        uri: the catalog's address as pyiceberg takes it.
+        name: the catalog's name in pyiceberg.
+        tls: for type `sql`, as for the sink `postgresql`: `verify`, or `insecure` to accept any certificate.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -43,22 +43,23 @@ class CatalogSettings(BaseModel):
 
     @property
     def properties(self) -> dict[str, str]:
-        """As pyiceberg takes them."""
+        """The settings as pyiceberg takes them."""
         others = {key: with_secret_files(str(value)) for key, value in (self.model_extra or {}).items()}
         uri = uri_with_tls(self.uri, self.tls) if self.uri.startswith("postgresql") else self.uri
         return {"type": self.type, "uri": uri, **others}
 
 
 class IcebergSettings(DataFileTables):
-    """Which tables records go to, and how these are made.
+    """The Iceberg tables of datasets, and how missing ones are created.
 
     Attributes:
-        catalog: where the tables are listed.
-        namespace: which they are in, with dots between its parts; it is made if it is missing.
-        evolve: `add_columns`: new columns are added, narrow ones widened; `none`: such records fail.
-        partition_by: of tables that are made: columns, or `year(c)`, `month(c)`, `day(c)`, `hour(c)`, `bucket(N, c)`,
-            `truncate(N, c)`.
-        sort_by: of tables that are made: columns, or transforms as above.
+        catalog: the catalog of the tables.
+        namespace: the tables' namespace, with dots between its parts; a missing one is created.
+        evolve: handling of columns that the table lacks or that are too narrow: `none` refuses the records;
+            `add_columns` adds and widens the columns.
+        partition_by: partitions of created tables: columns, or `year(c)`, `month(c)`, `day(c)`, `hour(c)`,
+            `bucket(N, c)`, `truncate(N, c)`.
+        sort_by: sort order of created tables: columns, or transforms as above.
     """
 
     catalog: CatalogSettings
@@ -75,22 +76,22 @@ class IcebergSettings(DataFileTables):
         return value
 
     def table_of(self, dataset_urn: str) -> tuple[str, ...]:
-        """The table's identifier: the parts of its namespace, and its name."""
+        """Return the table's identifier: the parts of its namespace, and its name."""
         return (*self.namespace.split("."), table_of(self.table, dataset_urn))
 
 
 def term_of(term: str) -> tuple[str, str]:
-    """A term such as `day(time)`, `bucket(16, key)` or `key` as the column and Iceberg's name of the transform.
+    """Return column and Iceberg transform of a term such as `day(time)`, `bucket(16, key)` or `key`.
 
     Raises:
-        ValueError: if it is none.
+        ValueError: if the term is not valid.
     """
-    found = _TERM.fullmatch(term.strip())
-    if found is None:
-        raise ValueError(f"a column, or a transform of one such as day(time) or bucket(16, key); found {term!r}")
-    transform, size, column, plain = found.groups()
+    match = _TERM.fullmatch(term.strip())
+    if match is None:
+        raise ValueError(f"must be a column, or a transform such as day(time) or bucket(16, key), but is {term!r}")
+    transform, size, column, plain = match.groups()
     if plain is not None:
         return plain.strip(), "identity"
     if transform not in _TRANSFORMS or (size is not None) != (transform in _SIZED):
-        raise ValueError(f"year, month, day, hour, bucket(N, column) or truncate(N, column); found {term!r}")
+        raise ValueError(f"must be year, month, day, hour, bucket(N, column) or truncate(N, column), but is {term!r}")
     return column.strip(), f"{transform}[{size}]" if size else transform

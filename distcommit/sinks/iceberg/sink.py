@@ -1,4 +1,4 @@
-"""The sink, which a job file names."""
+"""The sink of Iceberg tables."""
 
 from __future__ import annotations
 

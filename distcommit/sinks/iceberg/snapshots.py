@@ -1,7 +1,7 @@
-"""A new snapshot of a table, as files of its metadata folder and the updates that make it the newest one.
+"""A new snapshot of a table: the files of its metadata folder, and the updates that make it the newest one.
 
-pyiceberg's own commit retries by itself and does not ask the ledger again; so this makes the snapshot, and leaves it to
-the caller to commit it on the very version of the table that it was made of, or to begin again.
+pyiceberg's own commit retries without checking the ledger again. So this module creates the snapshot, and the caller
+commits it on exactly the version of the table that it was created from, or starts again.
 """
 
 from __future__ import annotations
@@ -41,12 +41,13 @@ from distcommit.sinks.iceberg.catalogs import Change
 
 @dataclass(slots=True)
 class NewSnapshot:
-    """A snapshot that is being made on top of a table's current one.
+    """A snapshot that is being created on top of a table's current one.
 
     Attributes:
-        table: the table as it was loaded.
-        snapshot_id: the new one's.
-        written: files that are written for it.
+        table: the version that was loaded.
+        snapshot_id: id of the new snapshot.
+        commit: UUID in the names of its files.
+        written: files that were written for it.
     """
 
     table: Table
@@ -56,7 +57,7 @@ class NewSnapshot:
 
     @staticmethod
     def of(table: Table) -> NewSnapshot:
-        """A snapshot that nothing is written of yet."""
+        """Return a snapshot without any files yet."""
         return NewSnapshot(table, table.metadata.new_snapshot_id())
 
     def change(
@@ -66,16 +67,16 @@ class NewSnapshot:
         properties: Mapping[str, str],
         trace: Mapping[str, str],
     ) -> Change | None:
-        """Writes the snapshot's files.
+        """Write the snapshot's files.
 
         Args:
-            added: data files, of any of the table's partition specs.
-            removed: paths of data files to take away.
-            properties: of the table, which change with it.
-            trace: what the snapshot's summary says beside Iceberg's figures.
+            added: data files to add, of any of the table's partition specs.
+            removed: paths of data files to remove.
+            properties: properties of the table to set with the snapshot.
+            trace: entries of the snapshot's summary beside Iceberg's own.
 
         Returns:
-            the change that makes it the newest; None if the table has not all of `removed`.
+            the change that makes the snapshot the newest one; None if the table does not have all of `removed`.
         """
         metadata, table = self.table.metadata, self.table
         parent = metadata.snapshot_by_name(MAIN_BRANCH)
@@ -121,9 +122,10 @@ class NewSnapshot:
         return Change(table, updates, requirements)
 
     def has_lost(self, now: Table) -> bool:
-        """Whether others have committed on top of what it was made on, so that it is no part of the table and can't be
-        any more. False also if that can't be told: a snapshot whose files the newest one has may have gone, and some
-        catalogs show no other than the newest."""
+        """Return whether other commits have taken its place, so that it is not part of the table and never will be.
+
+        False also if that is unknown: older snapshots may have expired, and some catalogs list only the newest.
+        """
         before, after = self.table.metadata, now.metadata
         newer = after.next_sequence_number() - before.next_sequence_number()
         parents = {each.snapshot_id: each.parent_snapshot_id for each in after.snapshots}
@@ -133,9 +135,9 @@ class NewSnapshot:
         return current == before.current_snapshot_id and 0 < known == newer
 
     def forget(self) -> None:
-        """Deletes what was written; only where it is known that it is in no version of the table."""
+        """Delete the written files. Call it only if no version of the table has the snapshot."""
         for path in self.written:
-            with contextlib.suppress(Exception):  # removing orphan files takes it
+            with contextlib.suppress(Exception):  # removal of orphan files deletes it
                 self.table.io.delete(path)
 
     def _of_added(self, added: Sequence[DataFile]) -> Iterable[ManifestFile]:
@@ -153,7 +155,7 @@ class NewSnapshot:
     def _without(
         self, manifest: ManifestFile, removed: AbstractSet[str], gone: list[DataFile]
     ) -> Iterable[ManifestFile]:
-        """The manifest as it is if nothing in it goes, else one without what goes."""
+        """Return the manifest itself if it has none of the removed files, else a new one without them."""
         if manifest.content != ManifestContent.DATA:
             return [manifest]
         entries = manifest.fetch_manifest_entry(self.table.io, discard_deleted=True)
@@ -170,7 +172,7 @@ class NewSnapshot:
         return [writer.to_manifest_file()]
 
     def _merged(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
-        """The manifests, with many small ones as one, so that a snapshot does not list one for each before it."""
+        """Merge many small manifests into one, so that their number does not grow with each snapshot."""
         properties = self.table.metadata.properties
         if not property_as_bool(properties, TableProperties.MANIFEST_MERGE_ENABLED, default=True):
             return manifests

@@ -1,4 +1,4 @@
-"""Tables of a catalog in a database, as pyiceberg's `SqlCatalog` and Java's JDBC catalog keep them."""
+"""Tables of a catalog in a database, with the tables of pyiceberg's `SqlCatalog` and Java's JDBC catalog."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ROWS = cast(SqlTable, IcebergTables.__table__)
 
 
 _Written: TypeAlias = tuple[str, TableMetadata]
-"""The metadata that a change comes to, with where it is."""
+"""Location and content of a changed table's metadata file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ class _NotMade:
 
 
 class SqlTables(Tables):
-    """Makes all tables of a call in one transaction, and so moves their pointers: the number of calls to the database
-    does not depend on theirs."""
+    """Creates all tables of a call in one transaction, and so changes their pointers: the number of database calls does
+    not grow with the number of tables."""
 
     def __init__(self, catalog: Catalog) -> None:
         assert isinstance(catalog, SqlCatalog)
@@ -57,11 +57,11 @@ class SqlTables(Tables):
     def read(self, names: Sequence[Identifier]) -> dict[Identifier, Table | Exception]:
         with self._engine.connect() as connection:
             locations = self._locations(connection, names)
-        found = in_flight(self.parallel_calls, lambda item: self._tried(*item), list(locations.items()))
-        return dict(zip(locations, found, strict=True))
+        tables = in_flight(self.parallel_calls, lambda item: self._tried(*item), list(locations.items()))
+        return dict(zip(locations, tables, strict=True))
 
     def commit(self, changes: Sequence[Change], sync: Callable[[], None]) -> list[bool]:
-        """As it says there. Where the metadata of one can't be written, all others are made before it raises."""
+        """Apply changes. See `Tables.commit`. If the metadata of one can't be written, all others are applied first."""
         written = in_flight(self.parallel_calls, self._tried_write, changes)
         made = [(change, found) for change, found in zip(changes, written, strict=True) if isinstance(found, tuple)]
         same = self._moved(made, sync) if made else []
@@ -71,7 +71,7 @@ class SqlTables(Tables):
         return same
 
     def _moved(self, made: Sequence[tuple[Change, _Written]], sync: Callable[[], None]) -> list[bool]:
-        """Moves the pointers of tables that have not changed meanwhile; of each whether it was moved."""
+        """Move the pointers of tables that have not changed meanwhile; return for each whether it was moved."""
         sync()
         for _ in tries():
             with self._engine.connect() as connection:
@@ -84,48 +84,48 @@ class SqlTables(Tables):
                 if moved in (len(moves), -1):
                     connection.commit()
                     break
-            # one has moved between the query and the change: look again
+            # a pointer has moved between query and update: query again
         else:
-            raise TransientError("others change the tables again and again", catalog=self._catalog_name)
+            raise TransientError("other writers changed the tables during each try", catalog=self._catalog_name)
         moved_on = [(change, after) for (change, (_, after)), ok in zip(made, same, strict=True) if ok]
         in_flight(self.parallel_calls, self._forget_old, moved_on)
         return same
 
     def _forget_old(self, moved: tuple[Change, TableMetadata]) -> None:
-        """Deletes versions that the table names no more, if its properties say so."""
+        """Delete metadata files that the table does not name any more, if its properties say so."""
         change, after = moved
         try:
             self.catalog._delete_old_metadata(self._io, change.table.metadata, after)
-        except Exception:  # it is committed; removing orphan files takes them
+        except Exception:  # the change is committed; removal of orphan files deletes them
             logger.warning("old metadata of %s could not be deleted", change.table.name(), exc_info=True)
 
     def create(self, wanted: Sequence[NewTable]) -> dict[Identifier, Table | Exception]:
-        """As it says there, of all of them in one transaction."""
+        """Create tables in one transaction. See `Tables.create`."""
         for namespace in {new.name[:-1] for new in wanted} - self._folders.keys():
             self.ensure_namespace(namespace)
             self._folders[namespace] = self._sql._get_default_warehouse_location(".".join(namespace), "")
-        # in one order, so that two who make the same tables wait for each other and do not block
+        # in one order, so that two sessions that create the same tables do not deadlock
         begun = in_flight(self.parallel_calls, self._begin, sorted(wanted, key=lambda new: new.name))
         errors = {found.name: found.error for found in begun if isinstance(found, _NotMade)}
-        left = [table for table in begun if isinstance(table, Table)]
-        sync_locations(LocalFileSystem(), (table.metadata_location.rpartition("/")[0] for table in left))
+        remaining = [table for table in begun if isinstance(table, Table)]
+        sync_locations(LocalFileSystem(), (table.metadata_location.rpartition("/")[0] for table in remaining))
         for _ in tries():
             try:
-                self._insert(left)
+                self._insert(remaining)
                 break
-            except IntegrityError:  # somebody else was first with one of them
+            except IntegrityError:  # another client was first with one of the tables
                 with self._engine.connect() as connection:
-                    there = self._locations(connection, [table.name() for table in left])
-                left = [table for table in left if table.name() not in there]
+                    there = self._locations(connection, [table.name() for table in remaining])
+                remaining = [table for table in remaining if table.name() not in there]
         else:
-            raise TransientError("others make the same tables again and again", catalog=self._catalog_name)
-        made = {table.name() for table in left}
-        forgotten = [t.metadata_location for t in begun if isinstance(t, Table) and t.name() not in made]
+            raise TransientError("other writers created some of the tables during each try", catalog=self._catalog_name)
+        created = {table.name() for table in remaining}
+        forgotten = [t.metadata_location for t in begun if isinstance(t, Table) and t.name() not in created]
         in_flight(self.parallel_calls, self._forget, forgotten)
-        return {**errors, **{table.name(): table for table in left}}
+        return {**errors, **{table.name(): table for table in remaining}}
 
     def _begin(self, new: NewTable) -> Table | _NotMade:
-        """Writes the first metadata of a table that no catalog has yet."""
+        """Write the first metadata file of a table that is not in the catalog yet."""
         try:
             location = f"{self._folders[new.name[:-1]]}{new.name[-1]}"
             properties = dict(new.properties)
@@ -138,12 +138,12 @@ class SqlTables(Tables):
                 properties=properties,
             )
             ToOutputFile.table_metadata(metadata, self._io.new_output(target))
-        except Exception as error:  # noqa: BLE001 - a client's, or a file system's: the other tables are not to suffer
+        except Exception as error:  # noqa: BLE001 - of one table: the others continue
             return _NotMade(new.name, error)
         return Table(new.name, metadata, target, self._io, self.catalog)
 
     def _insert(self, tables: Sequence[Table]) -> None:
-        """Adds pointers to all of these tables, or to none."""
+        """Insert the pointers of all these tables or of none."""
         rows = [
             self._sql._create_table_row(".".join(table.name()[:-1]), table.name()[-1], table.metadata_location)
             for table in tables
@@ -153,14 +153,14 @@ class SqlTables(Tables):
                 connection.execute(insert(_ROWS), rows)
 
     def _forget(self, location: str) -> None:
-        with suppress(Exception):  # removing orphan files takes it
+        with suppress(Exception):  # removal of orphan files deletes it
             self._io.delete(location)
 
     def listed(self, namespace: Identifier) -> Mapping[Identifier, Callable[[], Table]]:
         query = select(_ROWS.c.table_name, _ROWS.c.metadata_location).where(
             _ROWS.c.catalog_name == self._catalog_name, _ROWS.c.table_namespace == ".".join(namespace)
         )
-        no_views = self._sql._iceberg_type_filter()  # other programs keep theirs in the same table
+        no_views = self._sql._iceberg_type_filter()  # other clients store views in the same table
         query = query if no_views is None else query.where(no_views)
         with self._engine.connect() as connection:
             rows = connection.execute(query).all()
@@ -178,8 +178,8 @@ class SqlTables(Tables):
     def _locations(
         self, connection: Connection, names: Sequence[Identifier], *, lock: bool = False
     ) -> dict[Identifier, str]:
-        """Where the metadata of the tables is, of those that there are; with `lock`, until the transaction ends."""
-        found: dict[Identifier, str] = {}
+        """Return the metadata files of those tables that exist; with `lock`, locked until the transaction ends."""
+        locations: dict[Identifier, str] = {}
         by_namespace: dict[Identifier, list[str]] = {}
         for *namespace, name in names:
             by_namespace.setdefault(tuple(namespace), []).append(name)
@@ -194,15 +194,15 @@ class SqlTables(Tables):
                     )
                     .order_by(_ROWS.c.table_name)
                 )
-                if lock:  # in one order, so that two of them wait for each other and do not block
+                if lock:  # in one order, so that two sessions do not deadlock
                     query = query.with_for_update()
-                found |= {(*space, name): location for name, location in connection.execute(query)}
-        return found
+                locations |= {(*space, name): location for name, location in connection.execute(query)}
+        return locations
 
     def _tried(self, name: Identifier, location: str) -> Table | Exception:
         try:
             return self._read(name, location)
-        except Exception as error:  # noqa: BLE001 - a client's, or a file system's: the other tables are not to suffer
+        except Exception as error:  # noqa: BLE001 - of one table: the others continue
             return error
 
     def _read(self, name: Identifier, location: str) -> Table:
@@ -212,11 +212,11 @@ class SqlTables(Tables):
     def _tried_write(self, change: Change) -> _Written | Exception:
         try:
             return self._write(change)
-        except Exception as error:  # noqa: BLE001 - a client's, or a file system's: the other tables are not to suffer
+        except Exception as error:  # noqa: BLE001 - of one table: the others continue
             return error
 
     def _write(self, change: Change) -> _Written:
-        """Writes the metadata that the change comes to; where it is, and what."""
+        """Write the changed metadata; return its location and content."""
         table = change.table
         for requirement in change.requirements:
             requirement.validate(table.metadata)

@@ -1,4 +1,4 @@
-"""Changing several tables of a REST catalog by one call, all or none: `POST /v1/{prefix}/transactions/commit`."""
+"""Change several tables of a REST catalog by one request, all or none: `POST /v1/{prefix}/transactions/commit`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from distcommit.sinks.iceberg.catalogs import Change
 
 
 class NoSuchCallError(Exception):
-    """The catalog can't change several tables by one call."""
+    """The catalog has no request that changes several tables."""
 
 
 _ENDPOINT = Endpoint.from_string("POST /v1/{prefix}/transactions/commit")
@@ -38,21 +38,21 @@ _ERRORS = {
 
 
 def has_transactions(catalog: RestCatalog) -> bool:
-    """Whether the catalog says that it has such a call, or says nothing: then it is to be tried."""
-    told = catalog._supported_endpoints
-    return _ENDPOINT in told or told - VIEW_ENDPOINTS == DEFAULT_ENDPOINTS
+    """Return whether the catalog lists such a request, or lists no requests at all: then it must be tried."""
+    endpoints = catalog._supported_endpoints
+    return _ENDPOINT in endpoints or endpoints - VIEW_ENDPOINTS == DEFAULT_ENDPOINTS
 
 
 def commit_together(catalog: RestCatalog, changes: Sequence[Change]) -> None:
-    """Makes all changes.
+    """Apply all changes.
 
     Raises:
-        CommitFailedException: none was made, as one table at least had changed meanwhile.
-        NoSuchTableError: none was made, as a table is gone.
-        BadRequestError: none was made, as the catalog does not take them so.
-        ForbiddenError: none was made, as one at least is not allowed.
-        NoSuchCallError: there is no such call after all.
-        Exception: it is not known whether they were made.
+        CommitFailedException: none was applied, as a table has changed meanwhile.
+        NoSuchTableError: none was applied, as a table is gone.
+        BadRequestError: none was applied, as the catalog rejects the request.
+        ForbiddenError: none was applied, as one is forbidden.
+        NoSuchCallError: the catalog has no such request.
+        Exception: the outcome is unknown.
     """
     body = f'{{"table-changes":[{",".join(map(_as_json, changes))}]}}'.encode()
     try:

@@ -1,4 +1,4 @@
-"""Talking to the cluster: clients, topics, and the ledger topic with what it says."""
+"""Requests to the cluster: clients, topics, and the rows of the ledger topic."""
 
 from __future__ import annotations
 
@@ -44,9 +44,15 @@ _SHOWN = 100
 
 @dataclass(frozen=True, slots=True)
 class KafkaTarget:
-    """Where the cluster is, how to talk to it, and its ledger topic, with a partition for each transactional id.
+    """The cluster, the settings of clients, and the ledger topic.
 
-    `client` is handed to librdkafka; its values are masked in everything that is told.
+    Attributes:
+        brokers: `host:port` of some brokers, separated by commas.
+        client: settings of librdkafka; their values are masked in all messages.
+        ledger: name of the ledger topic.
+        lanes: number of transactional ids, and of partitions of the ledger topic.
+        transaction_timeout_s: time limit of a transaction, in seconds.
+        request_timeout_s: time limit of a request, in seconds.
     """
 
     brokers: str
@@ -57,18 +63,17 @@ class KafkaTarget:
     request_timeout_s: float
 
     def admin(self) -> AdminClient:
-        """A client for topics and offsets, which is let go as its block ends. Raises ConfigurationError if librdkafka
-        refuses the settings."""
+        """Return a client for topics and offsets. Raises ConfigurationError if librdkafka refuses the settings."""
         return AdminClient(self._conf())
 
     def producer(self, transactional_id: str) -> CatchableProducer:
-        """A producer that has not begun, to be closed. Raises as `admin`."""
+        """Return a producer without a transaction, which the caller must close. Raises as `admin`."""
         timeout_ms = str(int(self.transaction_timeout_s * 1000))
         conf = {"transactional.id": transactional_id, "transaction.timeout.ms": timeout_ms}
         return CatchableProducer({"linger.ms": "5", **self._conf(), **conf, "delivery.report.only.error": True})
 
     def text(self, error: BaseException) -> str:
-        """What an error says, without secrets."""
+        """Return the text of an error without secrets."""
         inner = error.args[0] if error.args else error
         text = (
             f"{inner.str()} ({inner.name()})" if isinstance(inner, KafkaError) else f"{type(error).__name__}: {error}"
@@ -76,17 +81,16 @@ class KafkaTarget:
         return self.masked(text)
 
     def masked(self, text: str) -> str:
-        """The text without the values of `client` that are longer than 3 characters, but for names of protocols and
-        mechanisms."""
+        """Mask values of `client` of more than 3 characters in a text, but not names of protocols and mechanisms."""
         for key, value in sorted(self.client, key=lambda item: -len(item[1])):
             text = text.replace(value, "***") if len(value) > 3 and not is_public(key, value) else text
         return text
 
     def answers(self, futures: dict[Any, Any]) -> dict[Any, Any]:
-        """What requests of an admin client came to: values or KafkaExceptions.
+        """Return the answers to requests of an admin client: values or KafkaExceptions.
 
         Raises:
-            TransientError: if one has no answer for too long; whatever it was to change may be changed.
+            TransientError: if an answer takes too long; the request may have been executed.
         """
         found: dict[Any, Any] = {}
         for name, future in futures.items():
@@ -100,17 +104,17 @@ class KafkaTarget:
                     brokers=self.brokers,
                     expected=f"an answer on {name} within {self.request_timeout_s:g} s",
                     found="none",
-                    todo="nothing now: it is asked again, at the latest by the next run; if that goes on, look whether"
-                    " the brokers are up and in reach, or raise sink.request_timeout_s",
+                    todo="nothing now: the request is repeated, at the latest by the next run; if the error stays, make"
+                    " the brokers reachable, or raise sink.request_timeout_s",
                 ) from None
         return found
 
     def topic_id(self, admin: AdminClient) -> str:
-        """The ledger topic's id; empty if there is none.
+        """Return the ledger topic's id; empty if the topic does not exist.
 
         Raises:
-            KafkaException, TransientError: if it can't be asked for.
-            ConfigurationError: if it has another number of partitions than there are transactional ids.
+            KafkaException, TransientError: if the brokers can't describe it.
+            ConfigurationError: if its number of partitions is not that of transactional ids.
         """
         futures = admin.describe_topics(TopicCollection([self.ledger]), request_timeout=self.request_timeout_s)
         found = self.answers(futures)[self.ledger]
@@ -124,12 +128,13 @@ class KafkaTarget:
                 topic=self.ledger,
                 expected=f"{self.lanes} partitions, as many as sink.transactional_ids",
                 found=str(len(found.partitions)),
-                todo="name another topic in sink.ledger",
+                todo="set sink.ledger to another topic",
             )
         return str(found.topic_id)
 
     def make_topics(self, admin: AdminClient, topics: Iterable[str]) -> dict[str, str]:
-        """Makes topics as the brokers do by default; why one could not be, by topic. One that is there is well."""
+        """Create topics with the brokers' defaults; return the reasons of failures by topic. An existing topic is
+        none."""
         made = self.answers(admin.create_topics([NewTopic(topic) for topic in topics]))
         return {
             topic: self.text(error)
@@ -138,7 +143,7 @@ class KafkaTarget:
         }
 
     def unwritable(self, admin: AdminClient, topics: Sequence[str]) -> dict[str, str]:
-        """Why records may not be sent to a topic, of those where that is so."""
+        """Return the reason why records must not be sent to a topic, for each topic with one."""
         asked = admin.describe_topics(
             TopicCollection(list(topics)),
             include_authorized_operations=True,
@@ -154,14 +159,13 @@ class KafkaTarget:
         return why
 
     def rows(self, admin: AdminClient, lane: int) -> dict[bytes, LedgerRow]:
-        """The ledger's rows of all datasets of a transactional id, by key, as they are once all transactions that were
-        under way when this was asked have ended.
+        """Return the ledger rows of all datasets of a transactional id by key, after all transactions have ended that
+        were open at the call.
 
         Raises:
             KafkaException: if no broker answers.
-            TransientError: if none answers for too long, or a transaction of somebody else keeps its end from being
-                read.
-            CorruptError: if a row can't be read.
+            TransientError: if an answer takes too long, or an open transaction of another producer hides the end.
+            CorruptError: if a row is not valid.
         """
         rows, damaged = self.readable_rows(admin, lane)
         for error in damaged.values():
@@ -169,8 +173,8 @@ class KafkaTarget:
         return rows
 
     def readable_rows(self, admin: AdminClient, lane: int) -> tuple[dict[bytes, LedgerRow], dict[bytes, CorruptError]]:
-        """The same rows as far as they can be read, and by key why others can't be: for those who only look. Raises as
-        `rows` otherwise."""
+        """Return the valid rows as `rows` does, and the problems of other rows by key, for inspection. Raises as `rows`
+        otherwise."""
         rows, damaged = dict[bytes, LedgerRow](), dict[bytes, CorruptError]()
         log = TopicPartition(self.ledger, lane)
         end = self._offset(admin, log, OffsetSpec.latest())  # type: ignore[no-untyped-call]
@@ -187,9 +191,9 @@ class KafkaTarget:
         return rows, damaged
 
     def count(self, admin: AdminClient, topic: str) -> int | None:
-        """How many messages readers of committed transactions find in a topic, as it is once all transactions that were
-        under way when this was asked have ended: 0 if there is no such topic; None if it may have had more, as messages
-        were deleted, or may be by their keys.
+        """Return the number of messages that readers of committed transactions find in a topic, after all transactions
+        have ended that were open at the call; 0 if the topic does not exist; None if messages may have been deleted,
+        by age or by key.
 
         Raises:
             KafkaException, TransientError: as `rows`.
@@ -213,11 +217,11 @@ class KafkaTarget:
             return sum(1 for _ in messages)
 
     def _committed(self, topic: str, ends: Mapping[int, int]) -> Generator[Message, None, None]:
-        """All messages of committed transactions that partitions have below these offsets, and maybe some more.
+        """Yield all messages of committed transactions below these offsets of partitions, and maybe some more.
 
         Raises:
             KafkaException: if they can't be read.
-            TransientError: if for too long nothing came of a partition, and its end was not reached.
+            TransientError: if a partition returns nothing for too long before its end.
         """
         conf = {"isolation.level": "read_committed", "enable.partition.eof": True, "enable.auto.commit": False}
         wait = {"fetch.wait.max.ms": "10", "fetch.queue.backoff.ms": "10", "auto.offset.reset": "earliest"}
@@ -232,7 +236,7 @@ class KafkaTarget:
                         "a topic can't be read to its end",
                         topic=topic,
                         expected=", ".join(f"offset {end} of partition {partition}" for partition, end in left.items()),
-                        found="less: the brokers do not answer, or somebody's transaction is open",
+                        found="less: the brokers do not answer, or a transaction of another producer is open",
                     )
                 for message in consumer.consume(1000, timeout=0.2):
                     partition, offset, error = message.partition() or 0, message.offset() or 0, message.error()
@@ -250,14 +254,14 @@ class KafkaTarget:
             consumer.close()
 
     def _value(self, futures: dict[Any, Any]) -> Any:
-        """What one request came to. Raises KafkaException, or as `answers`."""
+        """Return the answer to one request. Raises KafkaException, or as `answers`."""
         (found,) = self.answers(futures).values()
         if isinstance(found, KafkaException):
             raise found
         return found
 
     def _offset(self, admin: AdminClient, log: TopicPartition, spec: OffsetSpec) -> int:
-        """An offset as all records count, those of open transactions too."""
+        """Return an offset that counts all records, including those of open transactions."""
         timeout_s = self.request_timeout_s
         isolation = IsolationLevel.READ_UNCOMMITTED
         futures = admin.list_offsets({log: spec}, isolation_level=isolation, request_timeout=timeout_s)
@@ -268,7 +272,7 @@ class KafkaTarget:
 
 
 class _Log:
-    """librdkafka's log, as its `logger` setting wants it."""
+    """Receives librdkafka's log by its setting `logger`."""
 
     def __init__(self, target: KafkaTarget) -> None:
         self._target = target
@@ -278,17 +282,17 @@ class _Log:
 
 
 _SMALL = {"segment.bytes": str(8 << 20), "min.cleanable.dirty.ratio": "0.1"}
-"""Only closed segments are compacted, and a committer reads its partition to the end: by the brokers' defaults that
-would come to a gigabyte before anything of it went."""
+"""Settings of the ledger topic. Only closed segments are compacted, and a committer reads its whole partition: with the
+brokers' defaults that would be up to a gigabyte."""
 
 
-@lru_cache(16)  # in a worker that lasts, runs come and go
+@lru_cache(16)  # a worker may outlive many runs
 def ledger_made(target: KafkaTarget, run_id: str) -> str:
-    """The id of the ledger topic, which is made if it is missing; asked once in each process and run.
+    """Return the id of the ledger topic, and create a missing one; once in each process and run.
 
     Raises:
-        ConfigurationError: if it is no ledger: it has other partitions, or loses rows in time.
-        TransientError: if it can't be asked for, or made.
+        ConfigurationError: if the topic can't be a ledger: it has other partitions, or deletes rows by age.
+        TransientError: if the brokers can't describe or create it.
     """
     try:
         with target.admin() as admin:
@@ -296,11 +300,11 @@ def ledger_made(target: KafkaTarget, run_id: str) -> str:
             found = target._value(admin.describe_configs([ConfigResource(ResourceType.TOPIC, target.ledger)]))
     except KafkaException as error:
         raise TransientError(
-            "the ledger topic can't be had",
+            "the ledger topic can't be described or created",
             topic=target.ledger,
             found=target.text(error),
-            todo="nothing now: another attempt asks for it; if that goes on, look whether the brokers are up, and"
-            " whether this user may describe and make that topic",
+            todo="nothing now: a later attempt repeats it; if the error stays, make the brokers reachable, and permit"
+            " this user to describe and create the topic",
         ) from None
     policy = found["cleanup.policy"].value
     if policy != _COMPACTED:
@@ -309,7 +313,7 @@ def ledger_made(target: KafkaTarget, run_id: str) -> str:
             topic=target.ledger,
             expected="cleanup.policy=compact",
             found=f"cleanup.policy={policy}",
-            todo="correct the topic's configuration, or name another topic in sink.ledger",
+            todo="correct the topic's configuration, or set sink.ledger to another topic",
         )
     return topic_id
 
@@ -324,20 +328,21 @@ def cluster_id(target: KafkaTarget) -> str:
             "the sink's Kafka cluster can't be asked for its id, which shows whether the source reads it",
             brokers=target.brokers,
             found=target.text(error),
-            todo="make sure that the brokers in sink.brokers are up and in reach; the next run asks again",
+            todo="make the brokers in sink.brokers reachable; the next run asks again",
         ) from None
 
 
 def _made(target: KafkaTarget, admin: AdminClient) -> str:
-    """Makes the ledger topic, unless somebody else is first; its id. Raises KafkaException, or as `ledger_made`."""
+    """Create the ledger topic, unless another client is first; return its id. Raises KafkaException, or as
+    `ledger_made`."""
     made = NewTopic(target.ledger, target.lanes, config={"cleanup.policy": _COMPACTED, **_SMALL})
     error = target.answers(admin.create_topics([made]))[target.ledger]
     if isinstance(error, KafkaException) and error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
         raise error
-    for _ in tries(_LOOKS, first_wait_s=0.05):  # until all brokers know of it
+    for _ in tries(_LOOKS, first_wait_s=0.05):  # until all brokers have it
         if topic_id := target.topic_id(admin):
             return topic_id
-    raise TransientError("the ledger topic was made, and is not there", topic=target.ledger)
+    raise TransientError("the ledger topic does not exist after its creation", topic=target.ledger)
 
 
 def _row(value: bytes | None, topic: str) -> LedgerRow:
@@ -348,7 +353,7 @@ def _row(value: bytes | None, topic: str) -> LedgerRow:
 
 
 def what_is_damaged(lane: int, rows: Iterable[bytes], unreadable: Mapping[bytes, CorruptError]) -> Iterator[str]:
-    """What is wrong in a partition of the ledger: keys of rows that name no dataset, and what is no row."""
+    """Return the problems of a partition of the ledger: keys without a dataset, and values that are not rows."""
     for key in rows:
         if row_name(key) is None:
             yield f"partition {lane}, key {key[:_SHOWN]!r}: it names no dataset"
@@ -357,7 +362,7 @@ def what_is_damaged(lane: int, rows: Iterable[bytes], unreadable: Mapping[bytes,
 
 
 def damaged_ledger(ledger: str, damaged: Sequence[str]) -> CorruptError:
-    """The error for a ledger in which these can't be read."""
+    """Return the error of a ledger with these problems."""
     more = f"; and {len(damaged) - _NAMED} more" if len(damaged) > _NAMED else ""
     return CorruptError(
         "rows of the ledger can't be read",

@@ -1,8 +1,8 @@
-"""Commits: records and the ledger's rows of many datasets in one transaction.
+"""Commit records and ledger rows of many datasets in one transaction.
 
-A transactional id has one producer at a time: `init_transactions` ends what an older one has left and fences it. What
-the ledger says *after* that, read up to the end that even open transactions have, is all that can ever have been
-committed by others for these datasets, as each dataset always has the same transactional id.
+A transactional id has one producer at a time: `init_transactions` ends the transaction of an older producer and fences
+it. Then the ledger is read up to its end, including open transactions. As each dataset always has the same
+transactional id, the ledger then has everything that other producers can ever have committed for it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _CHANGES: Mapping[int, str] = {
     KafkaError.INVALID_TIMESTAMP: _SETTINGS,
     KafkaError.INVALID_RECORD: _SETTINGS,
     KafkaError._UNKNOWN_PARTITION: "give the topic the partitions that sink.partition names",
-}  # before these are done, no later run helps
+}  # later runs fail too until these are solved
 _OF_A_MESSAGE = frozenset(
     (
         *_CHANGES,
@@ -59,13 +59,13 @@ _OF_A_MESSAGE = frozenset(
         KafkaError._UNKNOWN_TOPIC,
     )
 )
-"""What a message fails with by itself, or for its topic: others are not to blame."""
+"""Errors of one message or its topic, which do not concern other messages."""
 Failures = dict[int, CommitOutcome]
 Note = Callable[[KafkaError | None, Message | None], None]
 
 
 class _TooLargeError(Exception):
-    """A row of the ledger is larger than a message may be; `number`: its place among those that were to be sent."""
+    """A ledger row is larger than a message may be; `number`: its index among the rows to send."""
 
     def __init__(self, text: str, number: int) -> None:
         super().__init__(text)
@@ -73,7 +73,7 @@ class _TooLargeError(Exception):
 
 
 class KafkaCommitter(SinkCommitter):
-    """One transaction for all requests of a transactional id, up to eight ids at a time."""
+    """Commits all requests of a transactional id in one transaction, for up to eight ids at a time."""
 
     def __init__(self, target: KafkaTarget, topic: str, context: CommitterContext, *, create: bool) -> None:
         self._target, self._topic, self._context, self._create = target, topic, context, create
@@ -111,7 +111,7 @@ class KafkaCommitter(SinkCommitter):
         return [outcomes[index] for index in range(len(requests))]
 
     def abort(self, requests: Sequence[CommitRequest]) -> None:
-        """What is not committed never can be afterwards; what is stays: ConflictError."""
+        """Prevent requests from being committed. Raises ConflictError if one is committed: that can't be taken back."""
         by_lane: dict[int, list[CommitRequest]] = {}
         for request in requests:
             by_lane.setdefault(lane_of(request.dataset_urn, self._target.lanes), []).append(request)
@@ -138,8 +138,8 @@ class KafkaCommitter(SinkCommitter):
                     producer.commit_transaction(self._target.request_timeout_s)
 
     def ledger(self) -> Iterator[LedgerRow]:
-        """All rows that can be read; then CorruptError for the others, also for those of other stores, as nothing is
-        committed to the partition of any."""
+        """Yield all valid rows; then raise CorruptError for the others, including those of other stores, as they
+        prevent commits to their partition."""
         damaged: list[str] = []
         for lane in range(self._target.lanes):
             rows, unreadable = self._target.readable_rows(self._admin, lane)
@@ -151,13 +151,13 @@ class KafkaCommitter(SinkCommitter):
             raise damaged_ledger(self._target.ledger, damaged)
 
     def visible_rows(self, dataset_urn: str, branch: str) -> int | None:
-        """Of a topic of its own: a message does not say which dataset it is of."""
+        """Return the number of messages of a topic that no other dataset uses; messages do not name their dataset."""
         if DATASET not in self._topic:
             return None
         return self._target.count(self._admin, topic_of(self._topic, dataset_urn))
 
     def probe(self) -> None:
-        """Takes a transactional id that commits nothing, and asks for the ledger."""
+        """Describe the ledger topic, and initialize transactions of an id that commits nothing."""
         self._ledger_id()
         with closing(self._target.producer(f"distcommit-{self._context.store_id}-probe")) as producer:
             producer.init_transactions(self._target.request_timeout_s)
@@ -171,14 +171,14 @@ class KafkaCommitter(SinkCommitter):
         raise TransientError(
             "the ledger topic is gone",
             topic=self._target.ledger,
-            expected="the topic that says what was committed",
+            expected="the topic with the record of all commits",
             found="nothing of that name",
-            todo="find out who has deleted it, and what is committed; then run again, which makes a new one, and what"
-            " was prepared for the old one has to be released by hand",
+            todo="find out who has deleted it, and which commits were made; then run again, which creates a new ledger,"
+            " and release the datasets that were prepared for the old one",
         )
 
     def _commit_lane(self, lane: int, requests: Sequence[CommitRequest], *, whole: bool) -> list[CommitOutcome]:
-        """Tries until it is known what became of them: who is fenced, or gets no answer, asks the ledger anew."""
+        """Try until the outcomes are known. After being fenced, or without an answer, read the ledger again."""
         denied = False
         for number in tries(_TRIES, first_wait_s=0.2):
             self.tried_again += 1 if number > 1 else 0
@@ -186,14 +186,14 @@ class KafkaCommitter(SinkCommitter):
                 return self._try(lane, requests, whole=whole, denied=denied)
             except (KafkaException, TransientError, SystemError) as error:
                 denied = denied or error.args[:1] == (KafkaError.TOPIC_AUTHORIZATION_FAILED,)
-                # SystemError: the client raises that it was fenced, and calls back for its messages on top of it.
+                # SystemError: the client raises that it was fenced, and then runs callbacks of its messages.
                 if number == _TRIES:
                     text = str(error) if isinstance(error, DistcommitError) else self._target.text(error)
                     return [RetryLater(f"Kafka: {text}")] * len(requests)
         raise AssertionError("unreachable")
 
     def _try(self, lane: int, requests: Sequence[CommitRequest], *, whole: bool, denied: bool) -> list[CommitOutcome]:
-        """One try. `denied`: some topic can't be written to, for which the brokers refuse the whole transaction."""
+        """Try once. `denied`: a topic can't be written to, for which the brokers refuse the whole transaction."""
         outcomes: dict[int, CommitOutcome] = {}
         with self._session(lane) as producer:
             rows = self._target.rows(self._admin, lane)
@@ -216,7 +216,7 @@ class KafkaCommitter(SinkCommitter):
     def _next(
         self, rows: Mapping[bytes, LedgerRow], requests: Sequence[CommitRequest], outcomes: dict[int, CommitOutcome]
     ) -> dict[bytes, int]:
-        """The requests for the next transaction, one for each row of the ledger; what it answers already is noted."""
+        """Return the requests of the next transaction, one for each ledger row; set the outcomes of answered ones."""
         batch: dict[bytes, int] = {}
         for index, request in enumerate(requests):
             key = ledger_key(self._context.store_id, request)
@@ -235,10 +235,13 @@ class KafkaCommitter(SinkCommitter):
         requests: Mapping[int, CommitRequest],
         rows: Mapping[bytes, LedgerRow],
     ) -> Failures:
-        """Commits them all, or none: then which of them failed by themselves, at least one.
+        """Commit all requests or none.
+
+        Returns:
+            the requests that have failed by themselves, if none was committed.
 
         Raises:
-            KafkaException: if something else failed; whether they are committed is not known.
+            KafkaException: if another error occurred; the outcome is unknown.
         """
         failures: Failures = {}
         producer.begin_transaction()
@@ -267,7 +270,7 @@ class KafkaCommitter(SinkCommitter):
         return failures
 
     def _note(self, index: int, topic: str, failures: Failures, error: KafkaError | None, _: object) -> None:
-        """Notes why a message could not be sent, where it is to blame."""
+        """Record the error of a message that has failed by itself."""
         if error is not None and error.code() in _OF_A_MESSAGE:
             reason = f"a message can't be sent to the topic {topic}: {self._target.text(KafkaException(error))}"
             todo = _CHANGES.get(error.code())
@@ -283,7 +286,7 @@ class KafkaCommitter(SinkCommitter):
         *,
         denied: bool,
     ) -> None:
-        """Answers those whose topic is missing or no place for records; makes missing ones, if it may."""
+        """Create missing topics if allowed, and answer requests whose topic is missing or must not have records."""
         wanted = {
             index: topic_of(self._topic, request.dataset_urn)
             for index, request in enumerate(requests)
@@ -305,8 +308,8 @@ class KafkaCommitter(SinkCommitter):
 
     @contextmanager
     def _session(self, lane: int) -> Iterator[CatchableProducer]:
-        """The producer of a transactional id: from now on an older one can commit nothing. What is open when the block
-        ends is aborted, so that readers need not wait for it."""
+        """Open the producer of a transactional id, which fences older ones. A transaction that is open when the block
+        ends is aborted, so that readers do not wait for it."""
         with closing(self._target.producer(f"distcommit-{self._context.store_id}-{lane}")) as producer:
             producer.init_transactions(self._target.request_timeout_s)
             try:
@@ -324,10 +327,10 @@ def _send(
     note: Note,
     failures: Failures,
 ) -> None:
-    """Sends messages, until one has failed by itself.
+    """Send messages until one has failed by itself.
 
     Raises:
-        KafkaException: if one failed that is not to blame.
+        KafkaException: if another error occurred.
     """
     for message in messages:
         while not failures:
@@ -346,11 +349,11 @@ def _send(
 
 
 def _send_rows(producer: CatchableProducer, ledger: str, lane: int, rows: Mapping[bytes, LedgerRow]) -> None:
-    """Sends rows of the ledger.
+    """Send ledger rows.
 
     Raises:
-        _TooLargeError: if a message can't have one of them.
-        KafkaException: if it can't be sent for anything else.
+        _TooLargeError: if a row is larger than a message may be.
+        KafkaException: if another error occurred.
     """
     for number, (key, row) in enumerate(rows.items()):
         sent = msgspec.json.encode(row)
@@ -360,15 +363,15 @@ def _send_rows(producer: CatchableProducer, ledger: str, lane: int, rows: Mappin
             if error.args[0].code() != KafkaError.MSG_SIZE_TOO_LARGE:
                 raise
             raise _TooLargeError(
-                f"what the ledger {ledger} is to say of {row.dataset_urn!r} has {len(sent)} bytes, more than a message"
-                " may have: its records have many gaps, as where single ones are filtered. Raise max.message.bytes and"
-                " segment.bytes of that topic, and message.max.bytes in sink.client; nothing was lost",
+                f"the row of {row.dataset_urn!r} in the ledger {ledger} has {len(sent)} bytes, more than a message may"
+                " have: its offsets have many gaps, for instance as single records are filtered. Nothing was lost."
+                " Raise max.message.bytes and segment.bytes of that topic, and message.max.bytes in sink.client",
                 number,
             ) from error
 
 
 def _flush(producer: CatchableProducer, timeout_s: float) -> None:
-    """Waits as long as messages get through."""
+    """Wait while messages are acknowledged."""
     left = len(producer)
     while left:
         now_left = producer.flush(timeout_s)
@@ -378,7 +381,7 @@ def _flush(producer: CatchableProducer, timeout_s: float) -> None:
 
 
 def _held_back(requests: Sequence[CommitRequest], outcomes: Mapping[int, CommitOutcome]) -> Failures:
-    """What those without an answer are answered where all are committed or none; nothing if none has failed."""
+    """Return the outcomes of the other requests if all are committed or none; empty if none has failed."""
     failed = [index for index, outcome in outcomes.items() if isinstance(outcome, FailedForGood | RetryLater)]
     left = (index for index in range(len(requests)) if index not in outcomes)
     return dict.fromkeys(left, HeldBack(requests[min(failed)].dataset_urn)) if failed else {}
@@ -387,7 +390,7 @@ def _held_back(requests: Sequence[CommitRequest], outcomes: Mapping[int, CommitO
 def _revoked(row: LedgerRow | None, request: CommitRequest) -> LedgerRow:
     if row is not None and row.epoch == request.epoch:
         raise ConflictError(
-            "Kafka can't take back what is committed",
+            "Kafka can't take back a commit",
             dataset=request.dataset_urn,
             epoch=request.epoch,
             todo="release the dataset with accept",

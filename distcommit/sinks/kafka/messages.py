@@ -1,4 +1,4 @@
-"""Records as messages: what a writer stages, and a committer sends."""
+"""Convert records to messages, which a writer stages and a committer sends."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ _MESSAGE: pa.Schema = pa.schema(
     ]
 )
 _FLUSH_BYTES = 32 * 1024 * 1024
-"""A staged file is read whole by the committer."""
+"""Size of a staged file in bytes, which the committer reads as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """Which columns become what of a message. Empty: none does.
+    """The columns of the parts of a message; an empty name for none.
 
     Attributes:
-        format: `bytes`: the column `value` as it is; `json`: an object of all columns that nothing else names.
-        timestamp: a column of times; without one, and where it is null, a message has the time it is sent.
-        partition: a column of integers; without one, and where it is null, the client chooses by the key.
+        format: `bytes`: the value is the column `value`; `json`: an object of all columns that no other part names.
+        timestamp: a column of times. Without one, or for null, a message has the time of sending.
+        partition: a column of integers. Without one, or for null, the client chooses by the key.
     """
 
     format: Literal["bytes", "json"]
@@ -53,20 +53,20 @@ class Mapping:
 
     @property
     def asked(self) -> Sequence[str]:
-        """The columns that it names."""
+        """Return the named columns."""
         value = self.value if self.format == "bytes" else ""
         return tuple(filter(None, (self.key, value, self.headers, self.timestamp, self.partition)))
 
     @property
     def _beside(self) -> frozenset[str]:
-        """The columns that are not in the object of format `json`."""
+        """Return the columns that are not in the object of format `json`."""
         return frozenset((self.key, self.headers, self.timestamp, self.partition))
 
     def check(self, schema: pa.Schema) -> None:
-        """Lets records through that can be messages.
+        """Check that records can be messages.
 
         Raises:
-            ConfigurationError: naming the column and what it has to be, or its name if an object can't have it.
+            ConfigurationError: if a column is missing, or its type or name does not fit.
         """
         text = {"key": self.key, **({"value": self.value} if self.format == "bytes" else {})}
         wanted = [(setting, column, "bytes or text", _is_text) for setting, column in text.items()]
@@ -77,19 +77,19 @@ class Mapping:
             found = schema.field(column).type if column in schema.names else None
             if column and (found is None or not fits(found)):
                 raise ConfigurationError(
-                    "records can't be made messages of",
+                    "records can't be converted to messages",
                     setting=f"sink.{setting}",
                     column=column,
                     expected=expected,
                     found="no such column" if found is None else str(found),
-                    todo="name another column, convert this one before (cast), or set sink.format to json",
+                    todo="name another column, convert this one with the converter `cast`, or set sink.format to json",
                 )
 
         if self.format == "json":
             check_fields(pa.schema([field for field in schema if field.name not in self._beside]), "a JSON message")
 
     def messages(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch as messages. Raises as `check`."""
+        """Return the batch as messages. Raises as `check`."""
         self.check(batch.schema)
         columns = [
             self._column(batch, self.key, 0),
@@ -122,10 +122,10 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 class KafkaWriter(SinkWriter):
-    """Stages messages as Arrow IPC files of at most about 32 MB, which is what it holds in memory. Its commit info says
-    which there are, in order: `{"files": [[path below the staging root, xxh3-64 of its bytes], ...], ...}`.
+    """Stages messages as Arrow IPC files of at most about 32 MB, which it has in memory.
 
-    `ledger_id`: the identity of the ledger topic, which the committer has to find again.
+    The commit info has under `files`, for each file in order, its path below the staging root and the xxh3-64 of its
+    bytes. Under `ledger` it has `ledger_id`, the identity of the ledger topic, which the committer compares.
     """
 
     def __init__(self, mapping: Mapping, area: StagingArea, origin: Origin, ledger_id: str) -> None:
@@ -174,7 +174,7 @@ class KafkaWriter(SinkWriter):
             self._stage(messages.slice(start, rows_at_once))
 
     def _in_order(self) -> pa.RecordBatch:
-        """Return the messages of all held batches in order. Those of one schema are made at once."""
+        """Return the messages of all waiting batches in order. Batches of one schema are converted together."""
         groups: list[tuple[list[pa.RecordBatch], list[int]]] = []
         for number, batch in enumerate(self._held):
             group = next((group for group in groups if group[0][0].schema.equals(batch.schema)), None)
@@ -205,7 +205,8 @@ class KafkaWriter(SinkWriter):
 
 
 def staged_messages(context: CommitterContext, path: str, checksum: int) -> Iterator[dict[str, Any]]:
-    """The messages of a staged file as `Producer.produce` takes them, less the topic. Raises as `staged_batches`."""
+    """Yield the messages of a staged file as `Producer.produce` takes them, without topic. Raises as
+    `staged_batches`."""
     for batch in staged_batches(context, path, checksum):
         for row in batch.to_pylist():
             headers = [(header["key"], header["value"]) for header in row.pop("headers") or ()]

@@ -1,4 +1,4 @@
-"""Names: which topic a dataset goes to, and which transactional id commits it."""
+"""Names of topics, transactional ids and ledger rows of datasets."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from distcommit.decoding import from_json
 
 DATASET = "{dataset}"
 NOT_OURS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What decoding JSON that others have written may raise."""
+"""Errors of decoding JSON from other programs."""
 _MOST = 249
 _TOPIC = re.compile(r"[A-Za-z0-9._-]+")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class RowName(NamedTuple):
-    """What a row of a ledger is of."""
+    """The dataset and branch of a ledger row, and its store."""
 
     store_id: str
     dataset_urn: str
@@ -31,8 +31,8 @@ class RowName(NamedTuple):
 
 
 def topic_of(template: str, dataset_urn: str) -> str:
-    """The topic that a dataset goes to. A URN that is no topic's name, or too long for one, is named by what of it can
-    be, and its hash; so two datasets have one topic only if the template names none of them."""
+    """Return the topic of a dataset. A URN that can't be a topic's name, or is too long, is replaced by its valid part
+    and a hash. So two datasets share a topic only if the template has no `{dataset}`."""
     topic = template.replace(DATASET, dataset_urn)
     if is_topic(topic):
         return topic
@@ -42,22 +42,22 @@ def topic_of(template: str, dataset_urn: str) -> str:
 
 
 def is_topic(name: str) -> bool:
-    """Whether a topic can have that name."""
+    """Return whether a topic can have that name."""
     return len(name) <= _MOST and _TOPIC.fullmatch(name) is not None and name not in (".", "..")
 
 
 def lane_of(dataset_urn: str, lanes: int) -> int:
-    """Which of the job's transactional ids commits the dataset, and which partition of the ledger has its row."""
+    """Return the number of the dataset's transactional id, which is also its partition of the ledger."""
     return xxhash.xxh3_64_intdigest(dataset_urn.encode()) % lanes
 
 
 def ledger_key(store_id: str, request: CommitRequest) -> bytes:
-    """The key of a ledger's row."""
+    """Return the key of a ledger row."""
     return msgspec.json.encode([store_id, request.dataset_urn, request.branch])
 
 
 def row_name(key: bytes) -> RowName | None:
-    """What the row of a key is of; None if it is no key of a ledger's row."""
+    """Parse the key of a ledger row; None if it is not one."""
     try:
         return from_json(key, RowName)
     except NOT_OURS:

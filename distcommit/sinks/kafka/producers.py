@@ -1,4 +1,4 @@
-"""A producer whose errors can all be caught, and which is let go at once."""
+"""A producer that raises only exceptions, and that can be closed at once."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from confluent_kafka import KafkaException, Producer
 
 
 def told(call: Callable[..., Any]) -> Callable[..., Any]:
-    """The same call of a producer's client, whose errors are exceptions.
+    """Wrap a method of the client so that it raises exceptions only.
 
-    The client raises some that are fatal, such as that a newer producer has fenced this one, as KafkaError. That is no
-    exception: no `except` but a bare one sees it, nor does a pool of threads, whose caller would wait for ever.
+    The client raises some fatal errors, for instance that the producer was fenced, as KafkaError, which is not an
+    exception. Only a bare `except` catches it, and a thread pool does not: its caller would wait forever.
     """
 
     @wraps(call)
     def calling(producer: CatchableProducer, *arguments: Any, **options: Any) -> Any:
         try:
-            return call(producer.client, *arguments, **options)  # in no variable: an error that is kept would keep it
+            return call(producer.client, *arguments, **options)  # not in a variable: errors keep these alive
         except BaseException:
             raise
-        except:  # noqa: E722 - what is none
+        except:  # noqa: E722 - not an exception
             error = sys.exc_info()[1]
-        raise KafkaException(error)  # here: while it is handled it would become the context of this one
+        raise KafkaException(error)  # outside of the handler, where it would become this error's context
 
     return calling
 
 
 class CatchableProducer:
-    """Raises KafkaException where the client might raise what is none.
+    """A producer that raises KafkaException where the client raises KafkaError.
 
     Args:
-        conf: librdkafka's settings.
+        conf: settings of librdkafka.
     """
 
     def __init__(self, conf: Mapping[str, Any]) -> None:
@@ -55,10 +55,10 @@ class CatchableProducer:
     _purge = told(Producer.purge)
 
     def close(self) -> None:
-        """Ends its threads and connections; what was not sent is dropped. The client's own `close` would wait for
-        brokers that are away."""
+        """End threads and connections, and drop unsent messages. The client's own `close` would wait for unavailable
+        brokers."""
         with suppress(KafkaException):
             if len(self):
                 self._purge()
-                self.poll(0)  # whom it tells of messages is held until it has
+                self.poll(0)  # callbacks of messages are referenced until they are called
         self.client = None

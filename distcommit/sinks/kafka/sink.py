@@ -1,4 +1,4 @@
-"""Kafka as a sink: which topics, how records become messages, and where the ledger is."""
+"""The sink of Kafka topics."""
 
 from __future__ import annotations
 
@@ -45,24 +45,25 @@ class KafkaSink(BaseModel, CommitterSink, SinkSettings):
 
     Attributes:
         type: `kafka`.
-        brokers: `host:port` of brokers to begin with, separated by commas.
-        topic: where a dataset's records go; `{dataset}` stands for its name. Without it all go to one topic.
-        create: whether topics that are missing are made, with the brokers' defaults.
-        ledger: the compacted topic that says what was committed; made if it is missing. One for each job is best:
-            a ledger that jobs share is read by all of them.
-        transactional_ids: how many transactions the job may have under way at a time; the ledger has as many
-            partitions. Each dataset always has the same one.
-        format: `bytes`: the message's value is the column `value` as it is. `json`: an object of all columns that no
-            other setting names.
-        key: a column of bytes or text; empty: messages have none.
-        value: a column of bytes or text.
-        headers: a column; empty: messages have none.
-        timestamp: a column; empty: the time they are sent.
-        partition: a column; empty: the partition that the client chooses by their key.
-        transaction_timeout_s: after how long the brokers abort a transaction that nobody ends. All that a run commits
-            of a dataset is sent in one transaction, within this time; so long may one of a killed run hold up readers.
-        request_timeout_s: how long a request may take.
-        client: further settings for librdkafka, such as `sasl.password`; as those of a Kafka source.
+        brokers: `host:port` of some brokers, separated by commas.
+        topic: topic of a dataset; `{dataset}` stands for the dataset's name. Without it all datasets share a topic.
+        create: whether missing topics are created, with the brokers' defaults.
+        ledger: compacted topic with the record of all commits; a missing one is created. Each job should have its own,
+            as a committer reads the rows of all jobs of its ledger.
+        transactional_ids: number of concurrent transactions of the job, and of partitions of the ledger. Each dataset
+            always has the same transactional id.
+        format: `bytes`: the message's value is the column `value`. `json`: it is an object of all columns that no other
+            setting names.
+        key: column of bytes or text with the key; empty for messages without keys.
+        value: column of bytes or text with the value.
+        headers: column with the headers; empty for messages without headers.
+        timestamp: column with the timestamp; empty for the time of sending.
+        partition: column with the partition; empty to let the client choose by the key.
+        transaction_timeout_s: time after which the brokers abort an unfinished transaction, in seconds. All records
+            that a run commits of a dataset are sent in one transaction within this time. Readers wait as long for a
+            transaction of a killed run.
+        request_timeout_s: time limit of a request, in seconds.
+        client: further settings of librdkafka, such as `sasl.password`, as for a Kafka source.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -92,16 +93,16 @@ class KafkaSink(BaseModel, CommitterSink, SinkSettings):
         if not isinstance(client, Mapping):
             return client
         if taken := sorted(_OWNED.intersection(client)):
-            raise ValueError(f"{', '.join(taken)}: what is exactly once depends on it, so the sink sets it; remove it")
+            raise ValueError(f"{', '.join(taken)}: the sink sets it, as exactly-once delivery depends on it; remove it")
         return {key: str(v).lower() if isinstance(v, bool | int | float) else v for key, v in client.items()}
 
     @model_validator(mode="after")
     def _names_topics(self) -> KafkaSink:
         for setting, name in (("topic", self.topic.replace(DATASET, "a")), ("ledger", self.ledger)):
             if not is_topic(name) or len(name) > 200:
-                raise ValueError(f"{setting} is a topic's name: at most 200 letters, digits, '.', '_' and '-'")
+                raise ValueError(f"{setting} must be a topic's name of at most 200 letters, digits, '.', '_' and '-'")
         if self.topic == self.ledger:
-            raise ValueError("topic and ledger are two topics")
+            raise ValueError("topic and ledger must be different topics")
         return self
 
     def pins(self) -> Mapping[str, Pin]:
@@ -115,7 +116,7 @@ class KafkaSink(BaseModel, CommitterSink, SinkSettings):
         return [Target("topic", name, brokers) for name in (topic_of(self.topic, dataset_urn), self.ledger)]
 
     def is_in_system(self, fact: SourceFact) -> bool:
-        """Clusters are compared by their ids."""
+        """Return whether the source reads this cluster, by the cluster's id."""
         if fact.name != "cluster":
             return False
         from distcommit.sinks.kafka.client import cluster_id  # noqa: PLC0415 - a job file is read without a client
@@ -127,7 +128,7 @@ class KafkaSink(BaseModel, CommitterSink, SinkSettings):
         return f"transactional id, of {self.transactional_ids}"
 
     def commit_group(self, dataset_urn: str) -> str:
-        """Datasets of one transactional id: so no two buckets fence each other."""
+        """Return the group of all datasets of a transactional id, so that no two buckets fence each other."""
         return f"transactional id {lane_of(dataset_urn, self.transactional_ids)}"
 
     def asked_columns(self) -> Sequence[str]:
@@ -148,11 +149,11 @@ class KafkaSink(BaseModel, CommitterSink, SinkSettings):
 
     @property
     def mapping(self) -> messages.Mapping:
-        """Which columns become what."""
+        """The columns of messages."""
         return messages.Mapping(self.format, self.key, self.value, self.headers, self.timestamp, self.partition)
 
     def target(self) -> KafkaTarget:
-        """Where the cluster and its ledger are."""
+        """Return cluster and ledger."""
         from distcommit.sinks.kafka.client import KafkaTarget  # noqa: PLC0415 - a job file is read without a client
 
         client = {key: with_secret_files(value.get_secret_value()) for key, value in self.client.items()}

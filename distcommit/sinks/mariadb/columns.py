@@ -1,7 +1,7 @@
-"""Arrow columns as MariaDB's columns want them.
+"""Conversion of Arrow columns to values that MariaDB's columns store unchanged.
 
-Strict as a session may be, the server still rounds decimals and cuts off fractions of seconds and spaces, fills up
-binary, and takes NULL for the time that it is. So what goes to a column is such that it stays as it is, or is refused.
+Even in strict mode the server rounds decimals, cuts off fractions of seconds and trailing spaces, pads binary values,
+and takes NULL for the present time. So each value is sent in a form that is not changed, or is refused.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distcommit.core.errors import ConfigurationError
 from distcommit.sinks.databases.column_names import ColumnNames
 from distcommit.sinks.databases.plain_arrays import (
     MAX_DIGITS,
@@ -22,12 +21,13 @@ from distcommit.sinks.databases.plain_arrays import (
     converted,
     decoded,
     has_negative_zero,
+    no_type,
     plain_type,
     refused_type,
     refused_value,
 )
-from distcommit.sinks.mariadb.settings import MOST_NAME_CHARACTERS
 
+MOST_NAME_CHARACTERS = 64
 _INTEGERS = {"tinyint": 8, "smallint": 16, "mediumint": 32, "int": 32, "bigint": 64}
 _TEXTS = {
     "char": 0,
@@ -39,14 +39,14 @@ _TEXTS = {
     "json": 2**32,
 }
 _BYTES = {"binary": 0, "varbinary": 0, "tinyblob": 2**8, "blob": 2**16, "mediumblob": 2**24, "longblob": 2**32}
-"""One more than the bytes they hold; 0: as many characters, or bytes, as the column says."""
+"""One more than the most bytes of a value; 0 if the column's type has the length in characters or bytes."""
 _MADE: Mapping[pa.DataType, str] = {
     pa.bool_(): "boolean",
     pa.int16(): "smallint",
     pa.int32(): "int",
     pa.int64(): "bigint",
     pa.uint64(): "bigint unsigned",
-    pa.float32(): "double",  # of a `float` most clients show six digits
+    pa.float32(): "double",  # most clients show six digits of a `float`
     pa.float64(): "double",
     pa.string(): "longtext",
     pa.null(): "longtext",
@@ -60,14 +60,23 @@ _MADE: Mapping[pa.DataType, str] = {
 _OF_KEYS: Mapping[str, str] = {"longtext": "varchar(%d)", "longblob": "varbinary(%d)"}
 NAMES = ColumnNames("MariaDB", most_characters=MOST_NAME_CHARACTERS, basic_characters=True, ends_in_spaces=False)
 _KEY_CHARACTERS = 768
-"""What an index holds, in characters."""
+"""The most characters of an index."""
 _MOST_SCALE, _WIDEST = 30, 65
 _TYPE = re.compile(r"(\w+)(?:\(([^)]*)\))?(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table. `sizes`: what its type says of lengths and digits."""
+    """A column of a table.
+
+    Attributes:
+        name: the column's name.
+        kind: its type without length, in lower case.
+        sizes: lengths or digits of the type.
+        unsigned: whether it is an unsigned number.
+        nullable: whether it may be null.
+        shown: name and type, for messages.
+    """
 
     name: str
     kind: str
@@ -78,45 +87,40 @@ class Column:
 
     @property
     def fraction(self) -> int:
-        """How many digits of a second it has."""
+        """Number of digits of a second."""
         return self.sizes[0] if self.sizes else 0
 
 
 def column_of(name: str, declared: str, *, nullable: bool) -> Column:
-    """The column of that type, as SHOW COLUMNS writes it."""
-    found = _TYPE.fullmatch(declared)
-    kind, inside, after = found.groups() if found else (declared, None, "")
+    """Return the column of a type as SHOW COLUMNS writes it."""
+    match = _TYPE.fullmatch(declared)
+    kind, inside, after = match.groups() if match else (declared, None, "")
     sizes = tuple(int(size) for size in (inside or "").split(",") if size.strip().isdigit())
     shown = f"{name} {declared}{'' if nullable else ' not null'}"
     return Column(name, kind.lower(), sizes, "unsigned" in after.lower(), nullable, shown)
 
 
 def column_type(field: pa.Field, keys: Sequence[str]) -> str:
-    """The type that a column is made with; one of `keys` is such that an index holds it.
+    """Return the type that a column is created with. A column of `keys` gets a type that an index can have.
 
     Raises:
-        ConfigurationError: if there is none for it.
+        ConfigurationError: if MariaDB has none.
     """
     kind = _kind(field.type)
     if pa.types.is_decimal(kind) and 0 <= kind.scale <= min(kind.precision, _MOST_SCALE) and kind.precision <= _WIDEST:
         return f"decimal({kind.precision}, {kind.scale})"
-    made = _MADE.get(kind) or ("json" if pa.types.is_nested(kind) and not pa.types.is_union(kind) else None)
-    if made is None:
-        raise ConfigurationError(
-            "MariaDB has no type for this column",
-            column=field.name,
-            found=str(field.type),
-            todo="convert it with the converter `cast`, or drop it",
-        )
+    name = _MADE.get(kind) or ("json" if pa.types.is_nested(kind) and not pa.types.is_union(kind) else None)
+    if name is None:
+        raise no_type("MariaDB", field)
     if field.name not in keys:
-        return made
-    made = _OF_KEYS.get(made, made)
-    return (made % min(255, _KEY_CHARACTERS // len(keys)) if "%d" in made else made) + " not null"
+        return name
+    name = _OF_KEYS.get(name, name)
+    return (name % min(255, _KEY_CHARACTERS // len(keys)) if "%d" in name else name) + " not null"
 
 
 def wider_type(field: pa.Field, column: Column) -> str | None:
-    """The type that a column has to have for all values of a field, if that holds all of its own, too: a longer integer
-    or float. None if it is wide enough, or of another type, or unsigned."""
+    """Return the longer integer or float that a column needs for all values of a field. None if the column is wide
+    enough, or has another type, or is unsigned."""
     kind, there = _kind(field.type), column.kind
     if pa.types.is_signed_integer(kind) and there in _INTEGERS and not column.unsigned:
         bits = 24 if there == "mediumint" else _INTEGERS[there]
@@ -125,8 +129,10 @@ def wider_type(field: pa.Field, column: Column) -> str | None:
 
 
 def check_fits(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
-    """Raises:
-    RefusedError: if a column of the rows can't go to the table's column of its name.
+    """Check that the table's columns take those of the rows with the same names.
+
+    Raises:
+        RefusedError: if one does not.
     """
     for field in schema:
         column = columns[field.name]
@@ -135,10 +141,10 @@ def check_fits(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
 
 
 def values(batch: pa.RecordBatch, columns: Mapping[str, Column]) -> Iterator[tuple[Any, ...]]:
-    """The rows as they are sent, of a batch that fits: integers, floats, decimals, text, bytes and None.
+    """Return the rows of a batch that fits, as they are sent: integers, floats, decimals, text, bytes and None.
 
     Raises:
-        RefusedError: if a value would not stay as it is.
+        RefusedError: if a value would not be stored unchanged.
     """
     sent = [_sent(array, columns[name]) for name, array in zip(batch.schema.names, batch, strict=True)]
     return zip(*sent, strict=True)
@@ -150,7 +156,7 @@ def _sent(array: pa.Array, column: Column) -> list[Any]:
     if wanted is None:
         raise refused_type(column.name, array.type, column.shown)
     if array.null_count and not column.nullable:
-        raise refused_value(column.name, column.shown, "null, of which the server may make a value of its own")
+        raise refused_value(column.name, column.shown, "null, which the server may replace by a default")
     array = (
         as_json(array, column.name, column.shown)
         if pa.types.is_nested(kind)
@@ -161,12 +167,12 @@ def _sent(array: pa.Array, column: Column) -> list[Any]:
     wrong = _changed(array, column)
     if wrong:
         raise refused_value(column.name, column.shown, wrong)
-    found: list[Any] = (_texts(array) if pa.types.is_temporal(array.type) else array).to_pylist()
-    return found
+    values: list[Any] = (_texts(array) if pa.types.is_temporal(array.type) else array).to_pylist()
+    return values
 
 
 def _changed(array: pa.Array, column: Column) -> str:
-    """What the server would make another value of, or refuse; empty for nothing."""
+    """Return the problem of a value that the server would change or refuse; empty if there is none."""
     kind = column.kind
     if kind == "mediumint":
         low, high = (0, 2**24 - 1) if column.unsigned else (-(2**23), 2**23 - 1)
@@ -204,7 +210,7 @@ def _too_long(array: pa.Array, column: Column) -> str:
 
 
 def _sent_type(kind: pa.DataType, column: Column) -> pa.DataType | None:
-    """What values of that kind are sent to a column as; None if they do not go there."""
+    """Return the type in which values of a type are sent to a column; None if the column does not take them."""
     wanted, types = column.kind, pa.types
     if types.is_null(kind):
         return kind
@@ -221,7 +227,7 @@ def _sent_type(kind: pa.DataType, column: Column) -> pa.DataType | None:
         return pa.binary()
     if (wanted == "date" and types.is_date32(kind)) or (wanted == "time" and types.is_time(kind)):
         return kind
-    takes_zone = wanted in ("datetime", "timestamp")  # in UTC, as the session is
+    takes_zone = wanted in ("datetime", "timestamp")  # in UTC, the time zone of the session
     return kind if types.is_timestamp(kind) and (takes_zone if kind.tz else wanted == "datetime") else None
 
 
@@ -232,7 +238,7 @@ def _kind(kind: pa.DataType) -> pa.DataType:
 
 
 def _texts(array: pa.Array) -> pa.Array:
-    """Dates and times as they are written here."""
+    """Return dates and times as MariaDB writes them."""
     return (array.cast(pa.timestamp("us")) if pa.types.is_timestamp(array.type) else array).cast(pa.string())
 
 

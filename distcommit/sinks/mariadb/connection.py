@@ -17,40 +17,42 @@ from pymysql.err import MySQLError
 from distcommit.core.errors import ConfigurationError, TransientError, plain_text
 from distcommit.core.interfaces.committer import CommitOutcome, FailedForGood, RetryLater
 from distcommit.fs.database_tls import Tls, mysql_arguments
+from distcommit.sinks.databases.server_sink import CONNECT_TIMEOUT_S, IDLE_TIMEOUT_S, LOCK_TIMEOUT_S
 from distcommit.sinks.databases.table_committer import CollisionError
 
 NO_SUCH_TABLE, TWO_COLUMNS = 1146, 1060
 TOO_NARROW = (1264, 1265, 1406)
-"""A value that does not fit into its column."""
+"""Codes of a value that does not fit into its column."""
 _NO_SAVEPOINT = 1305
 _CLIENT = 2000
-"""Codes from here on are of the client: the connection."""
+"""The first of the client's codes, which are about the connection."""
 _COLLISIONS = {1020, 1213, 1412}
-"""A row that was changed meanwhile, a deadlock, a table that was altered meanwhile."""
+"""Codes of a row that was changed meanwhile, a deadlock, and a table that was altered meanwhile."""
 _OF_ROWS = {1048, 1062, 1118, 1138, 1216, 1263, 1264, 1265, 1292, 1364, 1366, 1367, 1406, 1411, 1452, 1467, 1644, 1690}
 _OF_ROWS |= {3140, 3819, 4025}
+"""Codes of values, constraints, errors of triggers, and rows that are too large."""
 _OF_NAMES = {1059, 1060, 1166}
-"""Names of columns: too long, twice, and such that there can't be."""
-"""Values and constraints, what triggers say, and rows that are larger than any can be."""
+"""Codes of names of columns: too long, used twice, or not allowed."""
 _OF_THE_SERVER = {1021, 1026, 1028, 1030, 1037, 1038, 1040, 1041, 1053, 1114, 1158, 1159, 1160, 1161, 1180, 1203, 1206}
 _OF_THE_SERVER |= {1290, 1317, 1792, 1836, 1927, 3024, 3032}
-"""Disks, memory, connections, shutdown, what is read-only, and what was killed."""
+"""Codes of disks, memory, connections, shutdown, read-only servers, and killed sessions."""
 _MODE = (
     "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO,NO_ZERO_DATE,NO_ZERO_IN_DATE,"
     "ERROR_FOR_DIVISION_BY_ZERO"
 )
 _SETTINGS = (
     f"SET SESSION sql_mode = '{_MODE}', time_zone = '+00:00', foreign_key_checks = 1, unique_checks = 1,"
-    " innodb_lock_wait_timeout = 10, lock_wait_timeout = 10, wait_timeout = 60"
+    f" innodb_lock_wait_timeout = {LOCK_TIMEOUT_S}, lock_wait_timeout = {LOCK_TIMEOUT_S},"
+    f" wait_timeout = {IDLE_TIMEOUT_S}"
     " /*M! , check_constraint_checks = 1 */",
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE",
 )
-_USUAL = {"connect_timeout": 10, "read_timeout": 120, "write_timeout": 120}
-"""A committer that was stopped lets go of its locks after a minute, as the server closes its connection."""
+_TIMEOUTS_S = {"connect_timeout": CONNECT_TIMEOUT_S, "read_timeout": 120, "write_timeout": 120}
 
 
 def connected(url: str, password: str, tls: Tls) -> Connection[Cursor]:
-    """A connection in autocommit. Whatever server and role say: what does not fit is an error, and is checked."""
+    """Open a connection in autocommit. Whatever the server's settings are, the session is strict and checks
+    constraints."""
     parts = urlsplit(url)
     connection = pymysql.connect(
         host=parts.hostname,
@@ -60,9 +62,9 @@ def connected(url: str, password: str, tls: Tls) -> Connection[Cursor]:
         database=unquote(parts.path.strip("/")),
         autocommit=True,
         binary_prefix=True,
-        client_flag=CLIENT.FOUND_ROWS,  # an UPDATE that changes nothing has found its row
+        client_flag=CLIENT.FOUND_ROWS,  # the row count of an UPDATE that changes nothing includes its row
         program_name="distcommit",
-        **{**_USUAL, **mysql_arguments(url, tls), "charset": "utf8mb4"},
+        **{**_TIMEOUTS_S, **mysql_arguments(url, tls), "charset": "utf8mb4"},
     )
     try:
         for setting in _SETTINGS:
@@ -74,23 +76,23 @@ def connected(url: str, password: str, tls: Tls) -> Connection[Cursor]:
 
 
 def execute(connection: Connection[Cursor], statement: str | bytes, values: Sequence[Any] | None = None) -> Cursor:
-    """A cursor that has executed it. Without values `%` is a plain character."""
+    """Execute a statement, and return its cursor. Without values `%` is a plain character."""
     cursor = connection.cursor()
     cursor.execute(statement, values)
     return cursor
 
 
 def check_durable(connection: Connection[Cursor]) -> None:
-    """Makes sure that what COMMIT has answered is on disk.
+    """Check that COMMIT returns only after the transaction is on disk.
 
     Raises:
-        ConfigurationError: if a power loss could take it. No session can ask for more than the server is set to.
+        ConfigurationError: if it does not. This is a setting of the server, which a session can't change.
     """
     asked = "SELECT @@innodb_flush_log_at_trx_commit, @@log_bin, @@sync_binlog"
     flushed, has_log, synced = execute(connection, asked).fetchone() or (0, 0, 0)
     if flushed != 1 or (has_log and synced != 1):
         raise ConfigurationError(
-            "the server answers COMMIT before it is on disk, so that a power loss takes what counts as committed",
+            "the server answers COMMIT before it is on disk, so that a power loss would lose commits",
             expected="innodb_flush_log_at_trx_commit = 1, and with a binary log sync_binlog = 1",
             found=f"{flushed}, and sync_binlog = {synced} with {'a' if has_log else 'no'} binary log",
             todo="SET GLOBAL innodb_flush_log_at_trx_commit = 1, sync_binlog = 1, and in the server's configuration",
@@ -99,13 +101,14 @@ def check_durable(connection: Connection[Cursor]) -> None:
 
 @contextmanager
 def transaction(connection: Connection[Cursor]) -> Iterator[None]:
-    """A transaction that was committed when the block ends.
+    """Open a transaction that is committed when the block ends.
 
-    A deadlock ends the whole transaction, and so does any statement that alters a table; what is executed then is
-    committed by itself, and COMMIT raises nothing. So the server is asked whether it still has one before COMMIT.
+    A deadlock ends the whole transaction, and so does any statement that alters a table. Further statements are then
+    committed one by one, and COMMIT raises nothing. So the transaction's state is checked before COMMIT.
 
     Raises:
-        CollisionError: if the server has undone it as another one was in its way.
+        CollisionError: if the server has rolled it back because of a conflict.
+        TransientError: if a statement has ended it.
     """
     try:
         execute(connection, "BEGIN")
@@ -125,10 +128,10 @@ def transaction(connection: Connection[Cursor]) -> Iterator[None]:
 
 @contextmanager
 def savepoint(connection: Connection[Cursor]) -> Iterator[None]:
-    """A part of the transaction that is undone by itself if the block raises.
+    """Open a savepoint, to which the transaction is rolled back if the block raises.
 
     Raises:
-        CollisionError: if the block has raised, and the whole transaction is gone.
+        CollisionError: if the block has raised, and the whole transaction was rolled back.
     """
     execute(connection, "SAVEPOINT dataset")
     try:
@@ -145,7 +148,7 @@ def savepoint(connection: Connection[Cursor]) -> Iterator[None]:
 
 
 def outcome_of(error: MySQLError, connection: Connection[Cursor]) -> CommitOutcome | None:
-    """What it means for the rows at whose savepoint it was raised; None: more than these are concerned."""
+    """Return the outcome of the rows at whose savepoint an error was raised; None if it concerns more than these."""
     code = code_of(error)
     if not connection.open or not code > 0 or _CLIENT <= code < _CLIENT + 1000 or code in _OF_THE_SERVER | _COLLISIONS:
         return None
@@ -158,13 +161,13 @@ def outcome_of(error: MySQLError, connection: Connection[Cursor]) -> CommitOutco
 
 
 def code_of(error: Exception) -> int:
-    """The error's number; 0 if it has none."""
+    """Return the error's number; 0 if it has none."""
     code = next(iter(error.args), 0)
     return code if isinstance(code, int) else 0
 
 
 def text_of(error: Exception) -> str:
-    """What the server says."""
+    """Return the server's message."""
     return plain_text(error.args[-1] if error.args else error, 1000)
 
 

@@ -1,6 +1,6 @@
-"""The tables that rows go to: found and checked in the transaction of the rows.
+"""Tables of MariaDB: found and checked in the transaction of the rows.
 
-They are made and widened outside of it, as any statement that does so ends the transaction that it is in.
+They are created and widened outside of it, as such a statement ends the transaction it is in.
 """
 
 from __future__ import annotations
@@ -16,23 +16,28 @@ from pymysql.cursors import Cursor
 from pymysql.err import MySQLError
 
 from distcommit.sinks.databases.newest_row import Newer
-from distcommit.sinks.databases.plain_arrays import refused_value
 from distcommit.sinks.databases.table_committer import RefusedError
-from distcommit.sinks.databases.table_loading import missing_columns, tagged, with_tags
-from distcommit.sinks.databases.table_marks import identity_in, new_mark
+from distcommit.sinks.databases.table_loading import (
+    check_keys,
+    identity_in,
+    missing_columns,
+    new_mark,
+    tagged,
+    with_tags,
+)
 from distcommit.sinks.mariadb.columns import Column, check_fits, column_of, column_type, values, wider_type
 from distcommit.sinks.mariadb.connection import NO_SUCH_TABLE, code_of, execute
 
 _STATEMENT_BYTES = 1 << 20
 _HEAD_BYTES = 16 << 10
 _HARMLESS = {1287, 1592}
-"""Warnings: of VALUES(), which MySQL would have otherwise, and of a binary log of statements."""
+"""Codes of warnings: VALUES() is deprecated in MySQL, and the binary log has statements."""
 _SLICE_ROWS = 1024
 _TYPE = re.compile(r"^\w+(\([^)]*\))?")
 
 
-class AlterFirst(Exception):  # noqa: N818 - nothing is wrong
-    """A table has to be made or widened, by that statement, before rows can go into it."""
+class AlterFirst(Exception):  # noqa: N818 - not an error
+    """A table must be created or widened by this statement before it can take the rows."""
 
     def __init__(self, statement: str) -> None:
         super().__init__(statement)
@@ -41,8 +46,16 @@ class AlterFirst(Exception):  # noqa: N818 - nothing is wrong
 
 @dataclass
 class Table:
-    """A table that is locked against being altered until the transaction ends. `tags`: what each row says in columns
-    beside its own; `most_bytes`: of a statement; `identity`: of the mark in its comment."""
+    """A table whose definition is locked until the transaction ends.
+
+    Attributes:
+        connection: connection with the transaction.
+        shown: the table's name.
+        columns: the table's columns by name.
+        most_bytes: size of the largest statement that the server takes.
+        tags: values of the columns that each row has beside its own.
+        identity: the mark in the table's comment; 0 if it has none.
+    """
 
     connection: Connection[Cursor]
     shown: str
@@ -52,10 +65,10 @@ class Table:
     identity: int = 0
 
     def fit(self, schema: pa.Schema, *, add_columns: bool) -> None:
-        """Makes sure that rows of that schema, with tags, can go into it. Raises as `table_loading.Table`.
+        """Check that the table takes rows of that schema with their tags. Raises as `table_loading.Table`.
 
         Raises:
-            AlterFirst: if columns are missing, or too narrow, and the table may be altered.
+            AlterFirst: if columns are missing or too narrow, and the table may be altered.
         """
         whole = with_tags(schema, self.tags)
         missing = missing_columns(whole, self.columns, self.shown, add_columns=add_columns)
@@ -68,7 +81,7 @@ class Table:
         check_fits(whole, self.columns)
 
     def _redefined(self, name: str, kind: str) -> str:
-        """The definition of a column as it is, but for its type."""
+        """Return the definition of a column with another type."""
         ((_, definition),) = execute(self.connection, f"SHOW CREATE TABLE {quoted(self.shown)}").fetchall()
         begin = f"  {quoted(name)} "
         (line,) = (line for line in definition.splitlines() if line.startswith(begin))
@@ -76,22 +89,20 @@ class Table:
         return f"{quoted(name)} {kind}{rest}"
 
     def copy(self, batches: Sequence[pa.RecordBatch]) -> None:
-        """Adds batches, all of one schema. Raises as `table_loading.Table`."""
+        """Insert batches of one schema. Raises as `table_loading.Table`."""
         for rows, statement in self._statements(batches, ""):
-            found = self._insert(statement)
-            if found != rows:
-                raise RefusedError(f"table {self.shown} did not take all rows: {rows} were sent, {found} came in")
+            inserted = self._insert(statement)
+            if inserted != rows:
+                raise RefusedError(f"table {self.shown} did not take all rows: {rows} were sent, {inserted} came in")
 
     def upsert(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> None:
-        """Puts each row in the place of the one with the same keys. Raises as `table_loading.Table`.
+        """Replace rows with the same keys by newer ones. Raises as `table_loading.Table`.
 
-        The server sets one column after another, and each sees what is set before it.
+        The server sets one column after another, and each expression sees the columns that are set already.
         """
         names = batches[0].schema.names
         self._check_keys(names, keys)
-        for key in keys:
-            if any(batch.column(key).null_count for batch in batches):
-                raise refused_value(key, self.columns[key].shown, "null in a key, which is never the same as another")
+        check_keys(batches, keys, self.columns)
         others = [quoted(name) for name in newer.last(names) if name not in keys] or [quoted(keys[0])]
         is_newer = newer.condition(lambda name: f"VALUES({quoted(name)})", quoted)
         changed = ", ".join(f"{name} = IF({is_newer}, VALUES({name}), {name})" for name in others)
@@ -99,13 +110,13 @@ class Table:
             self._insert(statement)
 
     def delete(self, tags: Mapping[str, int]) -> int:
-        """Deletes the rows with these tags, all if there are none; how many there were."""
+        """Delete the rows with these tags, or all rows if there are no tags; return their number."""
         where = " AND ".join(f"{quoted(name)} = {value}" for name, value in tags.items())
-        made = f"DELETE FROM {quoted(self.shown)}" + (f" WHERE {where}" if tags else "")
-        return int(execute(self.connection, made).rowcount)
+        statement = f"DELETE FROM {quoted(self.shown)}" + (f" WHERE {where}" if tags else "")
+        return int(execute(self.connection, statement).rowcount)
 
     def _statements(self, batches: Sequence[pa.RecordBatch], end: str) -> Iterator[tuple[int, bytes]]:
-        """Statements that insert all rows in their order, each with how many rows it has."""
+        """Yield statements that insert all rows in order, each with its number of rows."""
         names = ", ".join(map(quoted, tagged(batches[0], self.tags).schema.names))
         head = f"INSERT INTO {quoted(self.shown)} ({names}) VALUES ".encode()
         ready: list[bytes] = []
@@ -132,28 +143,29 @@ class Table:
                     yield f"({','.join(map(self.connection.escape, row))})".encode("utf-8", "surrogateescape")
 
     def _insert(self, statement: bytes) -> int:
-        """How many rows came in.
+        """Execute an insert, and return its number of rows.
 
         Raises:
-            RefusedError: if the server says that it has changed a value.
+            RefusedError: if the server warns that it has changed a value.
         """
         cursor = execute(self.connection, statement)
         if cursor.warning_count:
-            found = execute(self.connection, "SHOW WARNINGS").fetchall()
-            said = [str(text) for _, code, text in found if code not in _HARMLESS]
-            if said or not found:
+            warnings = execute(self.connection, "SHOW WARNINGS").fetchall()
+            problems = [str(text) for _, code, text in warnings if code not in _HARMLESS]
+            if problems or not warnings:
+                why = problems[0] if problems else "the server does not name them"
                 raise RefusedError(
-                    f"table {self.shown} would change values: {said[0] if said else 'it does not say which'}. Alter the"
-                    " table and release the dataset with retry; or abandon it and convert or reject such records"
+                    f"table {self.shown} would change values: {why}. Alter the table and release the dataset with"
+                    " retry; or abandon it and convert or reject such records"
                 )
         return int(cursor.rowcount)
 
     def _check_keys(self, names: Sequence[str], keys: Sequence[str]) -> None:
-        """Makes sure that rows are the same by these keys, and by nothing else: ON DUPLICATE KEY means any unique
-        index, and changes the row of another key where that has the same value in one.
+        """Check that the only unique index is on the keys. ON DUPLICATE KEY applies to any unique index, and would
+        change the row of another key that has the same value in one.
 
         Raises:
-            RefusedError: if another index is in the way, or there is none on the keys.
+            RefusedError: if there is another unique index, or none on the keys.
         """
         indexes: dict[str, list[tuple[Any, ...]]] = {}
         for row in execute(self.connection, f"SHOW INDEX FROM {quoted(self.shown)}").fetchall():
@@ -164,24 +176,24 @@ class Table:
             name for name, index in indexes.items() if index not in on_keys and not self._is_counted(index, names)
         ]
         if not on_keys or others:
-            found = f"there is {', '.join(others)}, too" if others else "there is none"
+            problem = f"there is {', '.join(others)}, too" if others else "there is none"
             raise RefusedError(
-                f"table {self.shown} needs a unique index on {', '.join(keys)}, and no other one: {found}. Alter the"
+                f"table {self.shown} needs a unique index on {', '.join(keys)}, and no other one: {problem}. Alter the"
                 " table, then release the dataset with retry"
             )
 
     def _is_counted(self, index: Sequence[tuple[Any, ...]], names: Sequence[str]) -> bool:
-        """Whether it is on a number that the server gives, and the rows do not have."""
+        """Return whether an index is on a number that the server assigns and the rows do not have."""
         asked = f"SHOW COLUMNS FROM {quoted(self.shown)} WHERE Extra LIKE '%auto_increment%'"
         counted = {row[0] for row in execute(self.connection, asked).fetchall()}
         return len(index) == 1 and index[0][0] in counted and index[0][0] not in names
 
 
 def find(connection: Connection[Cursor], name: str, tags: Mapping[str, int], most_bytes: int) -> Table | None:
-    """The table, locked; None if there is none.
+    """Return the table, locked; None if it does not exist.
 
     Raises:
-        RefusedError: if what is there does not keep rows as a transaction left them.
+        RefusedError: if its engine is not InnoDB, which alone keeps rows exactly as transactions have left them.
     """
     try:
         execute(connection, f"SELECT 1 FROM {quoted(name)} LIMIT 0")
@@ -192,31 +204,31 @@ def find(connection: Connection[Cursor], name: str, tags: Mapping[str, int], mos
     engine, comment = _described(connection, name)
     if engine != "InnoDB":
         raise RefusedError(
-            f"{name} is no table of InnoDB, but {engine or 'a view'}, which may keep what a transaction has undone;"
+            f"{name} must use the engine InnoDB, but is {engine or 'a view'}, which may keep rows after a rollback;"
             " alter its engine, then release the dataset with retry"
         )
     shown = execute(connection, f"SHOW COLUMNS FROM {quoted(name)}").fetchall()
     columns = {
         column: column_of(column, declared, nullable=nullable == "YES")
         for column, declared, nullable, _, _, extra in shown
-        if not extra.upper().startswith(("VIRTUAL", "STORED", "PERSISTENT"))  # those that the server makes
+        if not extra.upper().startswith(("VIRTUAL", "STORED", "PERSISTENT"))  # generated columns
     }
     return Table(connection, name, columns, most_bytes, tags, identity_in(comment))
 
 
 def engine_of(connection: Connection[Cursor], name: str) -> str | None:
-    """The engine of a table; None of a view, or if there is none of that name."""
+    """Return the engine of a table; None for a view, or if the table does not exist."""
     return _described(connection, name)[0]
 
 
 def _described(connection: Connection[Cursor], name: str) -> tuple[str | None, str]:
-    """The engine of a table, as `engine_of` says, and its comment."""
+    """Return the engine of a table as `engine_of` does, and its comment."""
     asked = (
         "SELECT TABLE_NAME, ENGINE, TABLE_COMMENT FROM information_schema.TABLES"
         " WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = %s"
     )
     for there, engine, comment in execute(connection, asked, (name,)).fetchall():
-        if there == name:  # it is compared by a collation
+        if there == name:  # the server compares names by a collation
             return engine, comment or ""
     return None, ""
 
@@ -224,8 +236,10 @@ def _described(connection: Connection[Cursor], name: str) -> tuple[str | None, s
 def making(
     connection: Connection[Cursor], name: str, rows: pa.Schema, keys: Sequence[str], tags: Mapping[str, int]
 ) -> str:
-    """The statement that makes the table for rows of that schema, unless it is there. Its text is told apart byte by
-    byte, spaces at its end too where the server can."""
+    """Return the statement that creates the table for rows of that schema, unless it exists.
+
+    Its texts are compared by bytes, and trailing spaces count if the server has such a collation.
+    """
     asked = "SELECT COLLATION_NAME FROM information_schema.COLLATIONS WHERE COLLATION_NAME IN (%s, %s)"
     unpadded = execute(connection, asked, ("utf8mb4_nopad_bin", "utf8mb4_0900_bin")).fetchone()
     collation = unpadded[0] if unpadded else "utf8mb4_bin"
@@ -239,5 +253,5 @@ def making(
 
 
 def quoted(name: str) -> str:
-    """A name in a statement without values."""
+    """Quote a name for a statement without values."""
     return "`" + name.replace("`", "``") + "`"

@@ -1,14 +1,13 @@
-"""Two-phase commit at MariaDB: XA PREPARE by writers, XA COMMIT by the committer.
+"""Two-phase commit of MariaDB: writers send XA PREPARE, the committer sends XA COMMIT.
 
-A prepared transaction is its session's own until that has ended, which the server notes some time after the client has
-closed it: until then it is listed, and XA COMMIT by another session says that there is none. It survives the server,
-and keeps its table from being dropped or altered. Which way one has gone that is not there any more, nothing says but
-what it wrote.
+A prepared transaction belongs to its session until that has ended, some time after the client has closed it. Until then
+it is listed, but XA COMMIT by another session fails with "unknown XID". It survives a restart of the server, and
+prevents its table from being dropped or altered. Only its rows show whether a transaction that is gone was committed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 
 import pyarrow as pa
@@ -20,15 +19,15 @@ from distcommit.core.errors import TransientError
 from distcommit.core.interfaces.committer import CommitOutcome, CommitRequest, CommitterContext, RetryLater
 from distcommit.core.interfaces.sink import AttemptIdentity
 from distcommit.sinks.base.retries import tries
-from distcommit.sinks.databases.table_committer import PROOFS, Key
+from distcommit.sinks.databases.table_committer import PROOFS
+from distcommit.sinks.databases.table_sink import TableSink
 from distcommit.sinks.databases.two_phase import Name, TwoPhaseCommitter
 from distcommit.sinks.mariadb.committer import MariadbCommitter
 from distcommit.sinks.mariadb.connection import code_of, execute
-from distcommit.sinks.mariadb.settings import MariadbTables
 from distcommit.sinks.mariadb.tables import AlterFirst
 
-_MADE = f"""
-CREATE TABLE IF NOT EXISTS {PROOFS} (
+_CREATED = """
+CREATE TABLE IF NOT EXISTS {proofs} (
     id varchar(255) PRIMARY KEY, store varchar(255) NOT NULL, what varchar(16) NOT NULL, epoch bigint NOT NULL,
     dataset text, branch text, changed_at datetime(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6))
 ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
@@ -38,22 +37,23 @@ _FORMAT = 1
 
 
 class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
-    """Proofs are in a table beside the ledger, which is made if it is missing."""
+    """Has the proofs in a table beside the ledger, which is created if it is missing."""
 
     def __init__(
         self,
         connection: Connection[Cursor],
-        settings: MariadbTables,
+        settings: TableSink,
         context: CommitterContext,
         connects: Callable[[], Connection[Cursor]],
     ) -> None:
         super().__init__(connection, settings, context)
         self._connects = connects
         self._second: Connection[Cursor] | None = None
-        self.make_ledger(PROOFS, _MADE)
+        self.create_missing(PROOFS, _CREATED)
 
     def ready(self, request: CommitRequest, rows: pa.Schema) -> int:
-        """As said there; what makes a table would end the transaction, and comes after it."""
+        """Create a missing table, and return its identity. The statement comes after the transaction, which it would
+        end."""
         try:
             return super().ready(request, rows)
         except AlterFirst as error:
@@ -61,14 +61,14 @@ class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
         return super().ready(request, rows)
 
     def in_doubt(self) -> frozenset[Name]:
-        found = execute(self._connection, "XA RECOVER").fetchall()
-        names = (_name(begin, data) for kind, begin, _, data in found if kind == _FORMAT)
+        rows = execute(self._connection, "XA RECOVER").fetchall()
+        names = (_name(begin, data) for kind, begin, _, data in rows if kind == _FORMAT)
         return frozenset(name for name in names if name is not None)
 
     def settle(self, name: Name, *, commit: bool) -> bool:
         if self._second is None or not self._second.open:
             self._second = self._connects()
-        for _ in tries():  # until the writer's session has ended
+        for _ in tries():  # until the server has ended the writer's session
             try:
                 execute(self._second, f"XA {'COMMIT' if commit else 'ROLLBACK'} {_xid(name)}")
             except MySQLError as error:
@@ -89,53 +89,33 @@ class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
 
     def prove(self, attempt: AttemptIdentity, proof: str) -> bool:
         of = (proof, self._context.store_id, attempt.epoch, attempt.dataset_urn, attempt.branch)
-        inserted = (
-            f"INSERT INTO {PROOFS} (id, store, what, epoch, dataset, branch) VALUES (%s, %s, 'proof', %s, %s, %s)"
-        )
+        inserted = "INSERT INTO {proofs} (id, store, what, epoch, dataset, branch) VALUES (%s, %s, 'proof', %s, %s, %s)"
         try:
-            self._execute(inserted, of)
+            self.execute(inserted, of)
         except MySQLError as error:
             if code_of(error) != _TWICE:
                 raise
             return False
         return True
 
-    def proven(self, proofs: Collection[str]) -> set[str]:
-        if not proofs:
-            return set()
-        asked = f"SELECT id FROM {PROOFS} WHERE what = 'proof' AND id IN ({', '.join(['%s'] * len(proofs))})"
-        return {proof for (proof,) in self._execute(asked, [*proofs]).fetchall()}
-
-    def proofs_before(self, epoch: int) -> dict[str, tuple[Key, int]]:
-        asked = f"SELECT id, dataset, branch, epoch FROM {PROOFS} WHERE store = %s AND what = 'proof' AND epoch < %s"
-        found = self._execute(asked, (self._context.store_id, epoch)).fetchall()
-        return {proof: ((dataset, branch), of) for proof, dataset, branch, of in found}
-
-    def forget(self, proofs: Collection[str]) -> None:
-        if proofs:
-            self._execute(f"DELETE FROM {PROOFS} WHERE id IN ({', '.join(['%s'] * len(proofs))})", [*proofs])
-
     def bar(self, lost: Mapping[str, int]) -> None:
         for proof, epoch in sorted(lost.items()):
-            self._execute(
-                f"INSERT IGNORE INTO {PROOFS} (id, store, what, epoch) VALUES (%s, %s, 'barred', %s)",
+            self.execute(
+                "INSERT IGNORE INTO {proofs} (id, store, what, epoch) VALUES (%s, %s, 'barred', %s)",
                 (proof, self._context.store_id, epoch),
             )
-
-    def newest(self) -> int:
-        found = self._execute(f"SELECT epoch FROM {PROOFS} WHERE id = %s", (self._context.store_id,)).fetchone()
-        return int(found[0]) if found else 0
 
     def make_newest(self, epoch: int) -> None:
         store = self._context.store_id
         with self.transaction():
-            self._execute(
-                f"INSERT INTO {PROOFS} (id, store, what, epoch) VALUES (%s, %s, 'newest', %s)"
+            self.execute(
+                "INSERT INTO {proofs} (id, store, what, epoch) VALUES (%s, %s, 'newest', %s)"
                 " ON DUPLICATE KEY UPDATE epoch = GREATEST(epoch, %s)",
                 (store, store, epoch, epoch),
             )
-        asked = f"SELECT id FROM {PROOFS} WHERE store = %s AND what = 'barred' AND epoch < %s"
-        self.forget([proof for (proof,) in self._execute(asked, (store, epoch)).fetchall()])  # others it would wait for
+        # Deleting by this condition would wait for locks of other rows.
+        asked = "SELECT id FROM {proofs} WHERE store = %s AND what = 'barred' AND epoch < %s"
+        self.forget([proof for (proof,) in self.execute(asked, (store, epoch)).fetchall()])
 
     def outcome_of(self, error: Exception) -> CommitOutcome | None:
         return RetryLater(str(error)) if isinstance(error, TransientError) else super().outcome_of(error)
@@ -149,8 +129,8 @@ class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
 
 @contextmanager
 def _preparing(connection: Connection[Cursor], name: Name) -> Iterator[None]:
-    """Afterwards the session can do nothing else. Once it has ended others can commit what it has prepared, and what it
-    has not is undone."""
+    """Prepare the transaction when the block ends. The session can do nothing else afterwards. Once it has ended, other
+    sessions can commit the transaction; if it was not prepared, it is rolled back."""
     execute(connection, f"XA START {_xid(name)}")
     yield
     execute(connection, f"XA END {_xid(name)}")
@@ -158,7 +138,7 @@ def _preparing(connection: Connection[Cursor], name: Name) -> Iterator[None]:
 
 
 def _xid(name: Name) -> str:
-    """Its two parts are of letters, digits and `-`, as ids of attempts are."""
+    """Return a name as SQL. Its parts are of letters, digits and `-`, as ids of attempts are."""
     return f"X'{name.begin.encode().hex()}', X'{name.end.encode().hex()}', {_FORMAT}"
 
 

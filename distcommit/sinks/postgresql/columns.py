@@ -1,7 +1,7 @@
-"""Arrow columns as PostgreSQL's columns want them.
+"""Conversion of Arrow columns to the exact types of PostgreSQL's columns.
 
-Binary COPY does not check types: eight bytes are eight bytes to it, so that a float lands in a `bigint` as another
-number. So what goes to a column is brought to its very type here, or refused.
+Binary COPY does not check types: the eight bytes of a float would become another number in a `bigint`. So each value is
+converted to the column's type, or refused.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import pyarrow.compute as pc
 from pgpq.encoders import StringEncoderBuilder
 from pgpq.schema import Jsonb
 
-from distcommit.core.errors import ConfigurationError
 from distcommit.sinks.databases.column_names import ColumnNames
 from distcommit.sinks.databases.plain_arrays import (
     MAX_DIGITS,
     as_json,
     converted,
     decoded,
+    no_type,
     plain_type,
     refused_type,
     refused_value,
@@ -49,7 +49,7 @@ _SIMPLE: Mapping[str, pa.DataType] = {
     "timestamptz": _UTC,
     "interval": pa.duration("us"),
 }
-"""By the type of a column, what is sent to it. `numeric` depends on its digits."""
+"""Types that are sent, by the column's type. That of `numeric` depends on its digits."""
 _MADE: Mapping[pa.DataType, str] = {
     pa.bool_(): "boolean",
     pa.int16(): "smallint",
@@ -71,7 +71,7 @@ NAMES = ColumnNames(
     reserved=frozenset({"cmax", "cmin", "ctid", "tableoid", "xmax", "xmin"}),
 )
 _INFINITE = {"date": -(2**31) + 10_957, "timestamp": -(2**63) + 946_684_800_000_000}
-"""What the server takes for `-infinity`: its smallest number, counted from 2000 on."""
+"""Numbers that the server reads as `-infinity`: its smallest one, counted from the year 2000."""
 _WIDTHS = {
     "smallint": ("integer", 16),
     "integer": ("integer", 32),
@@ -86,8 +86,14 @@ _VARHDRSZ = 4
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table: `kind` is its type, of a domain that below it, as pg_type has it; `modifier` what it says of
-    lengths and digits, -1 for nothing; `shown` both as people write them."""
+    """A column of a table.
+
+    Attributes:
+        name: the column's name.
+        kind: its type as pg_type names it; of a domain, the type below it.
+        modifier: length or digits, as pg_attribute has them; -1 for none.
+        shown: name and type, for messages.
+    """
 
     name: str
     kind: str
@@ -96,10 +102,10 @@ class Column:
 
 
 def column_type(field: pa.Field) -> str:
-    """The type that a column is made with.
+    """Return the type that a column is created with.
 
     Raises:
-        ConfigurationError: if there is none for it.
+        ConfigurationError: if PostgreSQL has none.
     """
     kind = pa.string() if pa.types.is_null(field.type) else plain_type(field.type)
     if pa.types.is_fixed_size_binary(kind):
@@ -112,17 +118,12 @@ def column_type(field: pa.Field) -> str:
         return "jsonb"
     if kind in _MADE:
         return _MADE[kind]
-    raise ConfigurationError(
-        "PostgreSQL has no type for this column",
-        column=field.name,
-        found=str(field.type),
-        todo="convert it with the converter `cast`, or drop it",
-    )
+    raise no_type("PostgreSQL", field)
 
 
 def wider_type(field: pa.Field, column: Column) -> str | None:
-    """The type that a column has to have for all values of a field, if that holds all of its own, too: a longer integer
-    or float. None if it is wide enough, or of another type, or of a domain."""
+    """Return the longer integer or float that a column needs for all values of a field. None if the column is wide
+    enough, or has another type or a domain."""
     wanted, there = (
         _WIDTHS.get(each)
         for each in (_MADE.get(plain_type(field.type), ""), column.shown.removeprefix(f"{column.name} "))
@@ -133,7 +134,7 @@ def wider_type(field: pa.Field, column: Column) -> str | None:
 
 
 def encoder_of(schema: pa.Schema, columns: Mapping[str, Column]) -> pgpq.ArrowToPostgresBinaryEncoder:
-    """What encodes batches that `fitted` has made for these columns."""
+    """Return the encoder of batches that `fitted` has returned for these columns."""
     jsonb = {field.name for field in schema if columns[field.name].kind == "jsonb"}
     if not jsonb:
         return pgpq.ArrowToPostgresBinaryEncoder(schema)
@@ -144,8 +145,10 @@ def encoder_of(schema: pa.Schema, columns: Mapping[str, Column]) -> pgpq.ArrowTo
 
 
 def check_fits(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
-    """Raises:
-    RefusedError: if a column of the rows can't go to the table's column of its name.
+    """Check that the table's columns take those of the rows with the same names.
+
+    Raises:
+        RefusedError: if one does not.
     """
     for field in schema:
         column = columns[field.name]
@@ -154,10 +157,10 @@ def check_fits(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
 
 
 def fitted(batch: pa.RecordBatch, columns: Mapping[str, Column]) -> pa.RecordBatch:
-    """The batch in the types that the table's columns want.
+    """Return the batch in the types of the table's columns.
 
     Raises:
-        RefusedError: if a value does not go into its column, which is named.
+        RefusedError: if a column does not take a value.
     """
     arrays = [_array(array, columns[name]) for name, array in zip(batch.schema.names, batch.columns, strict=True)]
     return pa.record_batch(arrays, names=batch.schema.names)
@@ -178,7 +181,7 @@ def _array(array: pa.Array, column: Column) -> pa.Array:
 
 
 def _changed(array: pa.Array, column: Column) -> str:
-    """What the server would make another value of, or nothing; it says nothing of it."""
+    """Return the problem of a value that the server would change without an error; empty if there is none."""
     kind = column.kind.removeprefix("_")
     infinite = _INFINITE.get(kind.removesuffix("tz"))
     if infinite is not None and pc.any(pc.equal(array.view(_NUMBERS[array.type.bit_width]), infinite)).as_py():
@@ -195,7 +198,7 @@ def _changed(array: pa.Array, column: Column) -> str:
 
 
 def _sent(kind: pa.DataType, column: Column) -> pa.DataType | None:
-    """What is sent to a column for values of a plain type; None if they do not go there."""
+    """Return the type in which values of a plain type are sent to a column; None if the column does not take them."""
     wanted, there = column.kind, _SIMPLE.get(column.kind)
     if pa.types.is_null(kind) and (there is not None or wanted == "numeric"):
         return there or pa.decimal128(MAX_DIGITS, 0)
@@ -211,7 +214,7 @@ def _sent(kind: pa.DataType, column: Column) -> pa.DataType | None:
     if wanted == "bytea" and pa.types.is_fixed_size_binary(kind):
         return there
     if pa.types.is_integer(there) and pa.types.is_integer(kind):
-        return there  # each value is looked at as it is cast
+        return there  # the cast checks each value
     wider = pa.types.is_floating(there) and pa.types.is_floating(kind) and there.bit_width >= kind.bit_width
     return there if wider else None
 

@@ -12,21 +12,22 @@ from psycopg import pq
 from distcommit.core.errors import TransientError, plain_text
 from distcommit.core.interfaces.committer import CommitOutcome, FailedForGood, RetryLater
 from distcommit.fs.database_tls import Tls, postgresql_arguments
+from distcommit.sinks.databases.server_sink import CONNECT_TIMEOUT_S, IDLE_TIMEOUT_S, LOCK_TIMEOUT_S
 from distcommit.sinks.databases.table_committer import CollisionError
 
-_BEGIN = """
+_BEGIN = f"""
 BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
-SET LOCAL lock_timeout = '10s';
-SET LOCAL idle_in_transaction_session_timeout = '60s';
+SET LOCAL lock_timeout = '{LOCK_TIMEOUT_S}s';
+SET LOCAL idle_in_transaction_session_timeout = '{IDLE_TIMEOUT_S}s';
 SET CONSTRAINTS ALL IMMEDIATE;
 SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'
 """
-"""A committer that was stopped lets go of its locks after a minute. What is checked late by default is checked at once,
-so that it fails at the savepoint of the rows that are to blame. And what COMMIT has answered is on disk."""
+"""Deferred constraints are checked at once, so that they fail at the savepoint of the rows that violate them. COMMIT
+returns once the transaction is on disk."""
 
 
 def connected(url: str, password: str, tls: Tls) -> psycopg.Connection:
-    """A connection in autocommit, which prepares no statements, so that poolers in front of the server do no harm."""
+    """Open a connection in autocommit, without prepared statements, which connection poolers do not support."""
     arguments: dict[str, Any] = {**postgresql_arguments(url, tls)}
     return psycopg.connect(
         url,
@@ -35,8 +36,8 @@ def connected(url: str, password: str, tls: Tls) -> psycopg.Connection:
         password=password or None,
         client_encoding="UTF8",
         application_name="distcommit",
-        connect_timeout=10,
-        keepalives_idle=30,  # a server that is gone without a word is noticed within a minute
+        connect_timeout=CONNECT_TIMEOUT_S,
+        keepalives_idle=30,  # a server that is unreachable is noticed within a minute
         keepalives_interval=10,
         keepalives_count=3,
         tcp_user_timeout=60_000,
@@ -46,9 +47,12 @@ def connected(url: str, password: str, tls: Tls) -> psycopg.Connection:
 
 @contextmanager
 def transaction(connection: psycopg.Connection) -> Iterator[None]:
-    """A transaction that was committed when the block ends. Raises as `begun`.
+    """Open a transaction that is committed when the block ends. Raises as `begun`.
 
-    COMMIT of a transaction that has failed undoes it, and says so by its tag alone, which is looked at.
+    COMMIT of a failed transaction rolls it back without an error. Only the command tag shows it, which is checked.
+
+    Raises:
+        TransientError: if the transaction was rolled back.
     """
     with begun(connection):
         yield
@@ -59,10 +63,10 @@ def transaction(connection: psycopg.Connection) -> Iterator[None]:
 
 @contextmanager
 def begun(connection: psycopg.Connection) -> Iterator[None]:
-    """A transaction that the block ends; what it raises undoes it.
+    """Begin a transaction that the block ends. If the block raises, it is rolled back.
 
     Raises:
-        CollisionError: if the server has undone it as another one was in its way.
+        CollisionError: if the server has rolled it back because of a conflict.
     """
     try:
         connection.execute(_BEGIN)
@@ -76,13 +80,13 @@ def begun(connection: psycopg.Connection) -> Iterator[None]:
 
 
 def outcome_of(error: psycopg.Error, connection: psycopg.Connection) -> CommitOutcome | None:
-    """What it means for the rows at whose savepoint it was raised; None: more than these are concerned."""
+    """Return the outcome of the rows at whose savepoint an error was raised; None if it concerns more than these."""
     state = error.sqlstate or ""
     if connection.broken or connection.info.transaction_status != pq.TransactionStatus.INTRANS:
         return None
-    if error.diag.schema_name == "pg_catalog":  # CREATE TABLE IF NOT EXISTS, as somebody else makes the same one
+    if error.diag.schema_name == "pg_catalog":  # CREATE TABLE IF NOT EXISTS of two sessions at once
         return RetryLater(f"others were making the same table: {_text(error)}")
-    if state[:2] in ("22", "23", "44") or state == "P0001":  # values, constraints, or what a trigger says
+    if state[:2] in ("22", "23", "44") or state == "P0001":  # values, constraints, errors of triggers
         return FailedForGood(
             f"the table does not take the rows: {_text(error)}. Alter the table and release the dataset with retry; or"
             " abandon it, and convert or reject such records"
@@ -101,6 +105,6 @@ def _undo(connection: psycopg.Connection) -> None:
 
 
 def _text(error: psycopg.Error) -> str:
-    said = error.diag
-    parts = (said.message_primary or str(error), said.message_detail, said.column_name and f"column {said.column_name}")
+    diag = error.diag
+    parts = (diag.message_primary or str(error), diag.message_detail, diag.column_name and f"column {diag.column_name}")
     return plain_text("; ".join(part for part in parts if part), 1000)

@@ -1,4 +1,4 @@
-"""Tables of PostgreSQL as a sink."""
+"""The sink of tables of PostgreSQL."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from distcommit.core.interfaces.committer import CommitterContext
-from distcommit.fs.secret_files import with_secret_files
 from distcommit.sinks.base.clients import committing_by, needing_client
 from distcommit.sinks.databases.table_committer import TableCommitter
-from distcommit.sinks.postgresql.settings import PostgresqlTables
+from distcommit.sinks.postgresql.settings import PostgresqlSettings
 
 if TYPE_CHECKING:
     import psycopg
@@ -18,13 +17,15 @@ if TYPE_CHECKING:
     from distcommit.sinks.postgresql.two_phase import TwoPhasePostgresql
 
 
-class PostgresqlSink(PostgresqlTables):
+class PostgresqlSink(PostgresqlSettings):
     """Rows go to tables of PostgreSQL."""
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """Raises:
-        ConfigurationError: as `TableSink.check_schema`; or if PostgreSQL has no type for a column, or would shorten
-            its name.
+        """Check that tables can have these columns.
+
+        Raises:
+            ConfigurationError: as `TableSink.check_schema`; or if PostgreSQL has no type for a column, or would cut off
+                its name.
         """
         with needing_client(self.type):
             from distcommit.sinks.postgresql.columns import NAMES, column_type  # noqa: PLC0415
@@ -51,4 +52,4 @@ class PostgresqlSink(PostgresqlTables):
     def _connected(self) -> psycopg.Connection:
         from distcommit.sinks.postgresql.connection import connected  # noqa: PLC0415
 
-        return connected(self.url, with_secret_files(self.password.get_secret_value()), self.tls)
+        return connected(self.url, self.password_text, self.tls)

@@ -1,4 +1,4 @@
-"""The tables that rows go to: found, checked, made and widened in the transaction of the rows."""
+"""Tables of PostgreSQL: found, checked, created and widened in the transaction of the rows."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from psycopg import sql
 
 from distcommit.core.errors import plain_text
 from distcommit.sinks.databases.newest_row import Newer
-from distcommit.sinks.databases.plain_arrays import refused_value
 from distcommit.sinks.databases.table_committer import RefusedError
-from distcommit.sinks.databases.table_loading import missing_columns, tagged, with_tags
+from distcommit.sinks.databases.table_loading import check_keys, left_out, missing_columns, tagged, with_tags
 from distcommit.sinks.postgresql.columns import Column, check_fits, column_type, encoder_of, fitted, wider_type
 
 logger = logging.getLogger(__name__)
@@ -36,9 +35,15 @@ _IDENTITY = "SELECT oid::bigint, relkind, relpersistence FROM pg_catalog.pg_clas
 
 @dataclass
 class Table:
-    """A table that is locked against being altered until the transaction ends.
+    """A table whose definition is locked until the transaction ends.
 
-    `identity`: its oid. `tags`: what each row says in columns beside its own.
+    Attributes:
+        connection: connection with the transaction.
+        schema: schema of the table.
+        name: the table's name.
+        identity: the table's oid.
+        columns: the table's columns by name.
+        tags: values of the columns that each row has beside its own.
     """
 
     connection: psycopg.Connection
@@ -50,20 +55,20 @@ class Table:
 
     @property
     def shown(self) -> str:
-        """Its name for people, and for the ledger."""
+        """The table's name in messages and in the ledger."""
         return f"{self.schema}.{self.name}"
 
     @property
     def identifier(self) -> sql.Identifier:
-        """Its name in statements."""
+        """The table's name in statements."""
         return sql.Identifier(self.schema, self.name)
 
     def fit(self, schema: pa.Schema, *, add_columns: bool) -> None:
-        """Makes sure that rows of that schema, with tags, can go into it.
+        """Check that the table takes rows of that schema with their tags; add columns if allowed.
 
         Raises:
-            RefusedError: if they can't; what is missing and may not be added is named.
-            ConfigurationError: if a column that is to be added has no type here.
+            RefusedError: if it does not take them. The message names missing columns that may not be added.
+            ConfigurationError: if PostgreSQL has no type for a column that is to be added.
         """
         whole = with_tags(schema, self.tags)
         missing = missing_columns(whole, self.columns, self.shown, add_columns=add_columns)
@@ -80,48 +85,49 @@ class Table:
         check_fits(whole, self.columns)
 
     def _widen(self, schema: pa.Schema) -> None:
-        """Widens columns that are too narrow for their rows; one that can't be, as others rest on its type or the table
-        is somebody else's, stays as it is: then its values are looked at one by one."""
+        """Widen columns that are too narrow for the rows.
+
+        A column whose type other objects depend on, or of a table with another owner, is not changed. Then each value
+        is checked.
+        """
         wider = {each.name: wider_type(each, self.columns[each.name]) for each in schema}
         for name, kind in wider.items():
             if kind is None:
                 continue
-            made = sql.SQL("ALTER TABLE {} ALTER COLUMN {} TYPE {}").format(
+            statement = sql.SQL("ALTER TABLE {} ALTER COLUMN {} TYPE {}").format(
                 self.identifier, sql.Identifier(name), sql.SQL(kind)
             )
             try:
                 with self.connection.transaction():
-                    self.connection.execute(made)
+                    self.connection.execute(statement)
             except (psycopg.errors.FeatureNotSupported, psycopg.errors.InsufficientPrivilege):
                 logger.warning("a column of %s stays too narrow for %s", self.shown, kind, exc_info=True)
         if any(wider.values()):
             self.columns = _columns(self.connection, self.identity)
 
     def copy(self, batches: Sequence[pa.RecordBatch], into: sql.Identifier | None = None) -> None:
-        """Sends batches, all of one schema.
+        """Insert batches of one schema.
 
         Raises:
-            RefusedError: if a value does not go into its column, or not all rows have come in.
+            RefusedError: if a column does not take a value, or not all rows were inserted.
         """
         ready = [fitted(tagged(batch, self.tags), self.columns) for batch in batches]
         encoder = encoder_of(ready[0].schema, self.columns)
         names = sql.SQL(", ").join(map(sql.Identifier, ready[0].schema.names))
-        made = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(into or self.identifier, names)
+        statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(into or self.identifier, names)
         with self.connection.cursor() as cursor:
-            with cursor.copy(made) as copy:
+            with cursor.copy(statement) as copy:
                 copy.write(encoder.write_header())
                 for batch in ready:
                     copy.write(_encoded(encoder, batch))
                 copy.write(encoder.finish())
             sent = sum(batch.num_rows for batch in ready)
             if cursor.rowcount != sent:
-                raise self._left_out(sent, cursor.rowcount)
+                raise left_out(self.shown, sent, cursor.rowcount)
 
     def upsert(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> None:
-        """Puts each row in the place of the one with the same keys. Raises as `table_loading.Table`."""
-        for key in keys:
-            if any(batch.column(key).null_count for batch in batches):
-                raise refused_value(key, self.columns[key].shown, "null in a key, which is never the same as another")
+        """Replace rows with the same keys by newer ones. Raises as `table_loading.Table`."""
+        check_keys(batches, keys, self.columns)
         names = batches[0].schema.names
         listed, by = (sql.SQL(", ").join(map(sql.Identifier, each)) for each in (names, keys))
         parts = {"table": self.identifier, "listed": listed, "by": by, "rows": _ROWS, "order": _ORDER}
@@ -136,43 +142,37 @@ class Table:
         )
         asked = "SELECT count(*) FROM (SELECT DISTINCT {by} FROM {rows}) AS keys"
         (sent,) = self._execute(asked, parts).fetchone() or (0,)
-        found = self._execute(
+        inserted = self._execute(
             "INSERT INTO {table} AS _distcommit_t ({listed}) SELECT {listed} FROM"
             " (SELECT DISTINCT ON ({by}) * FROM {rows} ORDER BY {by}, {order} DESC) AS newest"
             " ON CONFLICT ({by}) DO " + ("UPDATE SET {changed}" if others else "NOTHING"),
             {**parts, "changed": changed},
         ).rowcount
-        if others and found != sent:
-            raise self._left_out(sent, found)
+        if others and inserted != sent:
+            raise left_out(self.shown, sent, inserted)
         self._execute("DROP TABLE {rows}", parts)
 
     def _named(self, row: str) -> Callable[[str], str]:
-        """Return what writes a column of one of the rows that an upsert compares."""
+        """Return a function that returns the SQL of a column of one of the rows that an upsert compares."""
         return lambda name: f"{row}.{sql.Identifier(name).as_string(self.connection)}"
 
     def _execute(self, statement: LiteralString, parts: Mapping[str, sql.Composable]) -> psycopg.Cursor[Any]:
         return self.connection.execute(sql.SQL(statement).format(**parts))
 
-    def _left_out(self, sent: int, found: int) -> RefusedError:
-        return RefusedError(
-            f"a trigger of table {self.shown} leaves out rows: {sent} were sent, {found} came in; take it away, then"
-            " release the dataset with retry"
-        )
-
     def delete(self, tags: Mapping[str, int]) -> int:
-        """Deletes the rows with these tags, all if there are none; how many there were."""
-        made = sql.SQL("DELETE FROM {}").format(self.identifier)
+        """Delete the rows with these tags, or all rows if there are no tags; return their number."""
+        statement = sql.SQL("DELETE FROM {}").format(self.identifier)
         if tags:
             where = [sql.SQL("{} = {}").format(sql.Identifier(name), value) for name, value in tags.items()]
-            made += sql.SQL(" WHERE ") + sql.SQL(" AND ").join(where)
-        return self.connection.execute(made).rowcount
+            statement += sql.SQL(" WHERE ") + sql.SQL(" AND ").join(where)
+        return self.connection.execute(statement).rowcount
 
 
 def find(connection: psycopg.Connection, schema: str, name: str, tags: Mapping[str, int]) -> Table | None:
-    """The table, locked; None if there is none.
+    """Return the table, locked; None if it does not exist.
 
     Raises:
-        RefusedError: if what is there does not keep rows as a transaction left them.
+        RefusedError: if it is not an ordinary, logged table.
     """
     identifier = sql.Identifier(schema, name)
     shown = identifier.as_string(connection)
@@ -184,21 +184,21 @@ def find(connection: psycopg.Connection, schema: str, name: str, tags: Mapping[s
 def _locked(
     connection: psycopg.Connection, schema: str, name: str, tags: Mapping[str, int], *first: sql.Composable
 ) -> Table | None:
-    """As `find`, of a table that is there once these statements are executed: with them, by one call of the server."""
+    """Execute statements and lock the table that exists then, by one request to the server. Raises as `find`."""
     identifier = sql.Identifier(schema, name)
     locked = sql.SQL("LOCK TABLE {} IN ROW EXCLUSIVE MODE").format(identifier)
     asked = sql.SQL(_IDENTITY).format(sql.Literal(identifier.as_string(connection)))
     answers = connection.execute(sql.SQL("; ").join((*first, locked, asked)))
     while answers.nextset():
         pass
-    found = answers.fetchone()
-    if found is None:
+    row = answers.fetchone()
+    if row is None:
         return None
-    oid, kind, persistence = found
+    oid, kind, persistence = row
     if kind not in ("r", "p") or persistence != "p":
         raise RefusedError(
-            f"{schema}.{name} is no ordinary table: a view, a foreign table, or an unlogged one, which a crash of the"
-            " server empties; make it a logged table, then release the dataset with retry"
+            f"{schema}.{name} must be an ordinary table, not a view, a foreign table, or an unlogged table, which a"
+            " crash of the server empties; replace it by a logged table, then release the dataset with retry"
         )
     return Table(connection, schema, name, oid, _columns(connection, oid), tags)
 
@@ -211,31 +211,31 @@ def make(
     keys: Sequence[str],
     tags: Mapping[str, int],
 ) -> Table:
-    """Makes the table for rows of that schema, unless somebody else just did."""
+    """Create the table for rows of that schema, unless another session just did."""
     alone = sql.SQL("SELECT pg_advisory_xact_lock(hashtextextended({}, 0))").format(sql.Literal(f"{schema}.{name}"))
     columns = [
         sql.SQL("{} {}").format(sql.Identifier(each.name), sql.SQL(column_type(each))) for each in with_tags(rows, tags)
     ]
     if keys:
         columns.append(sql.SQL("PRIMARY KEY ({})").format(sql.SQL(", ").join(map(sql.Identifier, keys))))
-    made = sql.SQL("CREATE TABLE IF NOT EXISTS {} ({})").format(
+    statement = sql.SQL("CREATE TABLE IF NOT EXISTS {} ({})").format(
         sql.Identifier(schema, name), sql.SQL(", ").join(columns)
     )
-    found = _locked(connection, schema, name, tags, alone, made)
-    if found is None:
-        raise RefusedError(f"table {schema}.{name} was made, and is not there")
-    return found
+    table = _locked(connection, schema, name, tags, alone, statement)
+    if table is None:
+        raise RefusedError(f"table {schema}.{name} does not exist after its creation")
+    return table
 
 
 def _columns(connection: psycopg.Connection, oid: int) -> dict[str, Column]:
-    found = connection.execute(_COLUMNS, (oid,)).fetchall()
-    return {name: Column(name, kind, modifier, f"{name} {shown}") for name, kind, modifier, shown in found}
+    rows = connection.execute(_COLUMNS, (oid,)).fetchall()
+    return {name: Column(name, kind, modifier, f"{name} {shown}") for name, kind, modifier, shown in rows}
 
 
 def _encoded(encoder: ArrowToPostgresBinaryEncoder, batch: pa.RecordBatch) -> bytes:
     try:
         return encoder.write_batch(batch)
-    except ValueError as error:  # such as a time that PostgreSQL has no number for
+    except ValueError as error:  # for instance a time that PostgreSQL has no number for
         raise RefusedError(
             f"a value can't be written to PostgreSQL: {plain_text(error, 500)}; abandon the dataset, and convert or"
             " reject such records"

@@ -1,14 +1,13 @@
-"""Two-phase commit at PostgreSQL: PREPARE TRANSACTION by writers, COMMIT PREPARED by the committer.
+"""Two-phase commit of PostgreSQL: writers send PREPARE TRANSACTION, the committer sends COMMIT PREPARED.
 
-Statements are sent as they are, not by the client's `tpc_*`: those say nothing where PREPARE of a failed transaction
-has undone it, and rolling back after a name was taken takes the other one away.
+psycopg's `tpc_*` is not used: it raises nothing if PREPARE of a failed transaction has rolled it back, and after an
+error "name is in use" its rollback rolls back the other transaction of that name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, LiteralString
 
 import psycopg
 from psycopg import sql
@@ -16,13 +15,12 @@ from psycopg import sql
 from distcommit.core.errors import ConfigurationError, TransientError
 from distcommit.core.interfaces.committer import CommitterContext
 from distcommit.core.interfaces.sink import AttemptIdentity
-from distcommit.sinks.databases.table_committer import PROOFS, Key
 from distcommit.sinks.databases.two_phase import Name, TwoPhaseCommitter
 from distcommit.sinks.postgresql.committer import PostgresqlCommitter
-from distcommit.sinks.postgresql.connection import begun, transaction
-from distcommit.sinks.postgresql.settings import PostgresqlTables
+from distcommit.sinks.postgresql.connection import begun
+from distcommit.sinks.postgresql.settings import PostgresqlSettings
 
-_MADE = """
+_CREATED = """
 CREATE TABLE IF NOT EXISTS {proofs} (
     id text PRIMARY KEY, store text NOT NULL, what text NOT NULL, epoch bigint NOT NULL, dataset text, branch text,
     changed_at timestamptz NOT NULL DEFAULT now())
@@ -31,31 +29,26 @@ _TODO = "set max_prepared_transactions above the number of work units that all j
 
 
 class TwoPhasePostgresql(TwoPhaseCommitter, PostgresqlCommitter):
-    """Proofs are in a table beside the ledger, which is made if it is missing."""
+    """Has the proofs in a table beside the ledger, which is created if it is missing."""
 
     def __init__(
         self,
         connection: psycopg.Connection,
-        settings: PostgresqlTables,
+        settings: PostgresqlSettings,
         context: CommitterContext,
         connects: Callable[[], psycopg.Connection],
     ) -> None:
         super().__init__(connection, settings, context)
         self._connects, self._second = connects, None
-        self._proofs = sql.Identifier(settings.ledger_schema or settings.schema_name, PROOFS)
-        shown = self._proofs.as_string(connection)
-        if connection.execute("SELECT to_regclass(%s) IS NULL", (shown,)).fetchone() == (True,):
-            with transaction(connection):
-                connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (shown,))
-                self._run(_MADE)
+        self.create_missing("proofs", _CREATED)
 
     _second: psycopg.Connection | None
 
     def begin(self, epoch: int) -> None:
-        (most,) = self._run("SELECT current_setting('max_prepared_transactions')::int").fetchone() or (0,)
+        (most,) = self.execute("SELECT current_setting('max_prepared_transactions')::int").fetchone() or (0,)
         if not most:
             raise ConfigurationError(
-                "the server prepares no transactions",
+                "the server does not allow prepared transactions",
                 expected="max_prepared_transactions above 0",
                 found=str(most),
                 todo=f"{_TODO}; or leave out `two_phase`",
@@ -63,8 +56,8 @@ class TwoPhasePostgresql(TwoPhaseCommitter, PostgresqlCommitter):
         super().begin(epoch)
 
     def in_doubt(self) -> frozenset[Name]:
-        found = self._run("SELECT gid FROM pg_prepared_xacts WHERE database = current_database()").fetchall()
-        return frozenset(name for (gid,) in found if (name := Name.parsed(gid)) is not None)
+        rows = self.execute("SELECT gid FROM pg_prepared_xacts WHERE database = current_database()").fetchall()
+        return frozenset(name for (gid,) in rows if (name := Name.parsed(gid)) is not None)
 
     def settle(self, name: Name, *, commit: bool) -> bool:
         if self._second is None or self._second.closed:
@@ -81,66 +74,46 @@ class TwoPhasePostgresql(TwoPhaseCommitter, PostgresqlCommitter):
 
     def prove(self, attempt: AttemptIdentity, proof: str) -> bool:
         of = (proof, self._context.store_id, attempt.epoch, attempt.dataset_urn, attempt.branch)
-        inserted = self._run(
+        inserted = self.execute(
             "INSERT INTO {proofs} (id, store, what, epoch, dataset, branch) VALUES (%s, %s, 'proof', %s, %s, %s)"
             " ON CONFLICT DO NOTHING",
             of,
         )
         return inserted.rowcount == 1
 
-    def proven(self, proofs: Collection[str]) -> set[str]:
-        found = self._run("SELECT id FROM {proofs} WHERE id = ANY(%s) AND what = 'proof'", ([*proofs],))
-        return {proof for (proof,) in found.fetchall()}
-
-    def proofs_before(self, epoch: int) -> dict[str, tuple[Key, int]]:
-        found = self._run(
-            "SELECT id, dataset, branch, epoch FROM {proofs} WHERE store = %s AND what = 'proof' AND epoch < %s",
-            (self._context.store_id, epoch),
-        )
-        return {proof: ((dataset, branch), of) for proof, dataset, branch, of in found.fetchall()}
-
-    def forget(self, proofs: Collection[str]) -> None:
-        self._run("DELETE FROM {proofs} WHERE id = ANY(%s)", ([*proofs],))
-
     def bar(self, lost: Mapping[str, int]) -> None:
-        self._run(
+        self.execute(
             "INSERT INTO {proofs} (id, store, what, epoch)"
             " SELECT p, %s, 'barred', e FROM unnest(%s::text[], %s::bigint[]) AS lost (p, e) ORDER BY p"
             " ON CONFLICT DO NOTHING",
             (self._context.store_id, [*lost], [*lost.values()]),
         )
 
-    def newest(self) -> int:
-        found = self._run("SELECT epoch FROM {proofs} WHERE id = %s", (self._context.store_id,)).fetchone()
-        return int(found[0]) if found else 0
-
     def make_newest(self, epoch: int) -> None:
         store = self._context.store_id
         with self.transaction():
-            self._run(
+            self.execute(
                 "INSERT INTO {proofs} AS there (id, store, what, epoch) VALUES (%s, %s, 'newest', %s)"
                 " ON CONFLICT (id) DO UPDATE SET epoch = EXCLUDED.epoch WHERE there.epoch < EXCLUDED.epoch",
                 (store, store, epoch),
             )
-            self._run("DELETE FROM {proofs} WHERE store = %s AND what = 'barred' AND epoch < %s", (store, epoch))
+            self.execute("DELETE FROM {proofs} WHERE store = %s AND what = 'barred' AND epoch < %s", (store, epoch))
 
     def close(self) -> None:
         if self._second is not None:
             self._second.close()
         super().close()
 
-    def _run(self, statement: LiteralString, values: tuple[object, ...] = ()) -> psycopg.Cursor[Any]:
-        return self._connection.execute(sql.SQL(statement).format(proofs=self._proofs), values or None)
-
 
 @contextmanager
 def _preparing(connection: psycopg.Connection, name: Name) -> Iterator[None]:
-    """PREPARE TRANSACTION of one that has failed undoes it, and says so by its tag alone, which is looked at."""
+    """Prepare the transaction when the block ends. PREPARE of a failed one rolls it back; only the command tag shows
+    it."""
     with begun(connection):
         yield
         try:
             tag = connection.execute(sql.SQL("PREPARE TRANSACTION {}").format(sql.Literal(name.text))).statusmessage
-        except psycopg.errors.OutOfMemory as error:  # no memory is meant, but room for it
+        except psycopg.errors.OutOfMemory as error:  # there is no free slot for a prepared transaction
             raise TransientError(
                 "the server has prepared as many transactions as it can", found=str(error), todo=_TODO
             ) from error

@@ -1,7 +1,7 @@
-"""Arrow columns as SQLite's columns want them.
+"""Conversion of Arrow columns to values that SQLite's columns store unchanged.
 
-SQLite takes any value for any column, and makes another one of it where the column's type prefers that: text that looks
-like a number becomes one, NaN becomes NULL. So what goes to a column is such that it stays as it is, or is refused.
+SQLite takes any value for any column, and converts it by the column's type: text that looks like a number becomes one,
+NaN becomes NULL. So each value is sent in a form that is not converted, or is refused.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distcommit.core.errors import ConfigurationError
 from distcommit.sinks.databases.column_names import ColumnNames
 from distcommit.sinks.databases.plain_arrays import (
     as_json,
     converted,
     decoded,
     has_negative_zero,
+    no_type,
     plain_type,
     refused_type,
     refused_value,
@@ -35,12 +35,18 @@ _TAKES: Mapping[str, frozenset[Stored]] = {
     "BLOB": frozenset({"BLOB"}),
     "": frozenset({"INTEGER", "REAL", "TEXT", "BLOB"}),
 }
-"""What stays as it is, by a column's affinity; of one that was declared without a type, all."""
+"""Types that are stored unchanged, by a column's affinity; all types if it was declared without a type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table: its type as it was declared, and whether it is part of the primary key."""
+    """A column of a table.
+
+    Attributes:
+        name: the column's name.
+        declared: its declared type; may be empty.
+        in_key: whether it is part of the primary key.
+    """
 
     name: str
     declared: str
@@ -48,12 +54,12 @@ class Column:
 
     @property
     def shown(self) -> str:
-        """It as people write it."""
+        """Name and type, for messages."""
         return f"{self.name} {self.declared}".rstrip()
 
     @property
     def affinity(self) -> str:
-        """By SQLite's rules (datatype3, 3.1), which go by parts of the type's name."""
+        """The affinity, by parts of the type's name (SQLite datatype3, 3.1)."""
         declared = self.declared.upper()
         if "INT" in declared:
             return "INTEGER"
@@ -65,25 +71,22 @@ class Column:
 
 
 def column_type(field: pa.Field) -> Stored:
-    """The type that a column is made with.
+    """Return the type that a column is created with.
 
     Raises:
-        ConfigurationError: if there is none for it.
+        ConfigurationError: if SQLite has none.
     """
     stored = _stored(_plain(field.type))
     if stored is None:
-        raise ConfigurationError(
-            "SQLite has no type for this column",
-            column=field.name,
-            found=str(field.type),
-            todo="convert it with the converter `cast`, or drop it",
-        )
+        raise no_type("SQLite", field)
     return stored
 
 
 def check_fits(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
-    """Raises:
-    RefusedError: if a column of the rows can't go to the table's column of its name.
+    """Check that the table's columns take those of the rows with the same names.
+
+    Raises:
+        RefusedError: if one does not.
     """
     for field in schema:
         column, kind = columns[field.name], _plain(field.type)
@@ -94,10 +97,10 @@ def check_fits(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
 
 
 def values(batch: pa.RecordBatch, columns: Mapping[str, Column]) -> list[tuple[Any, ...]]:
-    """The rows as they are sent, of a batch that fits.
+    """Return the rows of a batch that fits, as they are sent.
 
     Raises:
-        RefusedError: if a value would not stay as it is.
+        RefusedError: if a value would not be stored unchanged.
     """
     sent = [_sent(array, columns[name]).to_pylist() for name, array in zip(batch.schema.names, batch, strict=True)]
     return [*zip(*sent, strict=True)]
@@ -105,7 +108,7 @@ def values(batch: pa.RecordBatch, columns: Mapping[str, Column]) -> list[tuple[A
 
 def _sent(array: pa.Array, column: Column) -> pa.Array:
     array, kind = decoded(array), _plain(array.type)
-    if column.in_key and array.null_count:  # of an integer SQLite makes the next number; else NULLs are never the same
+    if column.in_key and array.null_count:  # an integer becomes the next number; other nulls are never equal
         raise refused_value(column.name, column.shown, "null in a primary key")
     if pa.types.is_nested(kind):
         return as_json(array, column.name, column.shown)
@@ -123,7 +126,7 @@ def _sent(array: pa.Array, column: Column) -> pa.Array:
 
 
 def _stored(kind: pa.DataType) -> Stored | None:
-    """What values of a plain type are stored as."""
+    """Return the type that values of a plain type are stored in."""
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
         return "INTEGER"
     if pa.types.is_floating(kind):
@@ -136,7 +139,7 @@ def _stored(kind: pa.DataType) -> Stored | None:
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    """Large integers stay integers, as far as SQLite has them."""
+    """Return the plain type. Unsigned 64-bit integers stay integers; values that SQLite does not have are refused."""
     if pa.types.is_dictionary(kind):
         return _plain(kind.value_type)
     return pa.int64() if kind == pa.uint64() else plain_type(kind)

@@ -27,23 +27,26 @@ _OF_THE_FILE = {
 
 
 def connected(path: str) -> sqlite3.Connection:
-    """A connection in autocommit. What it commits is on disk, with the name of the journal that went."""
-    found = sqlite3.connect(f"file:{quote(path)}?mode=rwc", _LOCK_TIMEOUT_S, isolation_level=None, uri=True)
+    """Open a connection in autocommit. A commit is on disk, and so is the deletion of its journal."""
+    connection = sqlite3.connect(f"file:{quote(path)}?mode=rwc", _LOCK_TIMEOUT_S, isolation_level=None, uri=True)
     try:
         for setting in ("synchronous = EXTRA", "foreign_keys = ON", "ignore_check_constraints = OFF"):
-            found.execute(f"PRAGMA {setting}")
+            connection.execute(f"PRAGMA {setting}")
     except BaseException:
-        found.close()
+        connection.close()
         raise
-    return found
+    return connection
 
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """The only transaction that writes, over all processes; it was committed when the block ends.
+    """Open a transaction that is committed when the block ends. It locks the file against writers of all processes.
 
-    Some errors end the whole transaction, and what is executed then is committed by itself. So it is asked for before
-    COMMIT.
+    Some errors end the whole transaction, and further statements are committed one by one. So its state is checked
+    before COMMIT.
+
+    Raises:
+        TransientError: if an error has ended the transaction.
     """
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -59,7 +62,8 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def savepoint(connection: sqlite3.Connection) -> Iterator[None]:
-    """A part of the transaction, which is undone by itself if the block raises and the transaction is still there."""
+    """Open a savepoint, to which the transaction is rolled back if the block raises and the transaction still
+    exists."""
     connection.execute("SAVEPOINT dataset")
     try:
         yield
@@ -72,7 +76,7 @@ def savepoint(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def outcome_of(error: sqlite3.Error, connection: sqlite3.Connection) -> CommitOutcome | None:
-    """What it means for the rows at whose savepoint it was raised; None: more than these are concerned."""
+    """Return the outcome of the rows at whose savepoint an error was raised; None if it concerns more than these."""
     code, text = getattr(error, "sqlite_errorcode", 0) & 0xFF, plain_text(error, 1000)
     if not connection.in_transaction or code in _OF_THE_FILE:
         return None

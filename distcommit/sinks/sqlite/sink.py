@@ -1,4 +1,4 @@
-"""Tables of an SQLite file as a sink."""
+"""The sink of tables of an SQLite file."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class SqliteSink(TableSink):
     """Rows go to tables of one file.
 
     Attributes:
-        path: the file, by an absolute path of a local file system that all executors see. It is made where it is
-            missing, its folder is not.
+        path: absolute path of the file, on a local file system that all executors see. A missing file is created, a
+            missing folder is not.
     """
 
     abilities: ClassVar[Abilities] = Abilities(audit=True)
@@ -44,11 +44,13 @@ class SqliteSink(TableSink):
     @classmethod
     def _is_absolute(cls, path: str) -> str:
         if not path.startswith("/") or path.endswith("/") or not path.isprintable():
-            raise ValueError("is the absolute path of a file: executors have folders of their own")
+            raise ValueError(
+                f"must be the absolute path of a file, as executors have other working folders, but is {path!r}"
+            )
         return path
 
     def pins(self) -> Mapping[str, Pin]:
-        """Where rows and ledger are: the file by its name, as it may be moved, and the table."""
+        """Return table and file name. The folder is not fixed, as the file may be moved."""
         return {**super().pins(), "file": Pin(PurePosixPath(self.path).name, ANOTHER_TARGET)}
 
     @property
@@ -63,14 +65,16 @@ class SqliteSink(TableSink):
         return f"table {self.table_of(dataset_urn)} of {self.path}"
 
     def table_of(self, dataset_urn: str) -> str:
-        """The table of a dataset. SQLite tells names apart without their case, and has some for itself."""
+        """Return the table of a dataset. SQLite ignores the case of names, and reserves some."""
         plain = table_name(self.table, dataset_urn, most_bytes=_MOST_NAME_BYTES, any_case=False, taken=(LEDGER,))
         return f"_{plain}" if plain.startswith((_RESERVED, f"_{_RESERVED}")) else plain
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """Raises:
-        ConfigurationError: as `TableSink.check_schema`; or if SQLite has no type for a column, or two names that are
-            one to it.
+        """Check that tables can have these columns.
+
+        Raises:
+            ConfigurationError: as `TableSink.check_schema`; or if SQLite has no type for a column, or takes two names
+                for the same.
         """
         NAMES.check(schema.names)
         super().check_schema(schema)
@@ -78,10 +82,10 @@ class SqliteSink(TableSink):
             column_type(field)
         if self.version and pa.types.is_decimal(schema.field(self.version).type):
             raise ConfigurationError(
-                "SQLite keeps decimals as text, which has another order",
+                "SQLite stores decimals as text, which is ordered otherwise",
                 key="version",
                 column=self.version,
-                todo="convert it with the converter `cast`, or name another one",
+                todo="convert it with the converter `cast`, or name another column",
             )
 
     def open_committer(self, context: CommitterContext) -> TableCommitter:

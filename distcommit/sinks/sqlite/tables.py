@@ -1,4 +1,4 @@
-"""The tables that rows go to: found, checked, made and widened in the transaction of the rows."""
+"""Tables of an SQLite file: found, checked, created and widened in the transaction of the rows."""
 
 from __future__ import annotations
 
@@ -9,17 +9,30 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from distcommit.sinks.databases.newest_row import Newer
-from distcommit.sinks.databases.plain_arrays import refused_value
 from distcommit.sinks.databases.table_committer import RefusedError
-from distcommit.sinks.databases.table_loading import missing_columns, tagged, with_tags
-from distcommit.sinks.databases.table_marks import identity_in, new_mark
+from distcommit.sinks.databases.table_loading import (
+    check_keys,
+    identity_in,
+    left_out,
+    missing_columns,
+    new_mark,
+    tagged,
+    with_tags,
+)
 from distcommit.sinks.sqlite.columns import Column, check_fits, column_type, values
 
 
 @dataclass
 class Table:
-    """A table; while the transaction lasts nobody else writes to its file. `tags`: what each row says in columns beside
-    its own; `identity`: of the mark in its definition."""
+    """A table. No other session writes to its file until the transaction ends.
+
+    Attributes:
+        connection: connection with the transaction.
+        shown: the table's name.
+        columns: the table's columns by name.
+        tags: values of the columns that each row has beside its own.
+        identity: the mark in the table's definition; 0 if it has none.
+    """
 
     connection: sqlite3.Connection
     shown: str
@@ -28,25 +41,23 @@ class Table:
     identity: int = 0
 
     def fit(self, schema: pa.Schema, *, add_columns: bool) -> None:
-        """Makes sure that rows of that schema, with tags, can go into it. Raises as `table_loading.Table`."""
+        """Check that the table takes rows of that schema with their tags. Raises as `table_loading.Table`."""
         whole = with_tags(schema, self.tags)
         missing = missing_columns(whole, self.columns, self.shown, add_columns=add_columns)
         for each in missing:
-            made = f"{quoted(each.name)} {column_type(each)}"
-            self.connection.execute(f"ALTER TABLE {quoted(self.shown)} ADD COLUMN {made}")
+            definition = f"{quoted(each.name)} {column_type(each)}"
+            self.connection.execute(f"ALTER TABLE {quoted(self.shown)} ADD COLUMN {definition}")
         if missing:
             self.columns = _columns(self.connection, self.shown)
         check_fits(whole, self.columns)
 
     def copy(self, batches: Sequence[pa.RecordBatch]) -> None:
-        """Adds batches, all of one schema. Raises as `table_loading.Table`."""
+        """Insert batches of one schema. Raises as `table_loading.Table`."""
         self._insert(batches, "")
 
     def upsert(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> None:
-        """Puts each row in the place of the one with the same keys. Raises as `table_loading.Table`."""
-        for key in keys:
-            if any(batch.column(key).null_count for batch in batches):
-                raise refused_value(key, self.columns[key].shown, "null in a key, which is never the same as another")
+        """Replace rows with the same keys by newer ones. Raises as `table_loading.Table`."""
+        check_keys(batches, keys, self.columns)
         others = [quoted(name) for name in batches[0].schema.names if name not in keys]
         is_newer = newer.condition(lambda name: f"excluded.{quoted(name)}", self._there)
         changed = ", ".join(
@@ -59,48 +70,46 @@ class Table:
         return f"{quoted(self.shown)}.{quoted(name)}"
 
     def _insert(self, batches: Sequence[pa.RecordBatch], on_conflict: str) -> None:
-        """By OR ABORT, whatever the table's constraints say of conflicts: else they may leave out rows in silence."""
+        """Insert with OR ABORT: the conflict clauses of the table's constraints might drop rows silently."""
         names = tagged(batches[0], self.tags).schema.names
         listed, placeholders = ", ".join(map(quoted, names)), ", ".join("?" * len(names))
         into = f"INSERT OR ABORT INTO {quoted(self.shown)} ({listed}) VALUES ({placeholders}){on_conflict}"
         for batch in batches:
             sent = values(tagged(batch, self.tags), self.columns)
-            found = self.connection.executemany(into, sent).rowcount
-            if sent and found != len(sent):
-                raise RefusedError(
-                    f"a trigger of table {self.shown} leaves out rows: {len(sent)} were sent, {found} came in; take it"
-                    " away, then release the dataset with retry"
-                )
+            inserted = self.connection.executemany(into, sent).rowcount
+            if sent and inserted != len(sent):
+                raise left_out(self.shown, len(sent), inserted)
 
     def delete(self, tags: Mapping[str, int]) -> int:
-        """Deletes the rows with these tags, all if there are none; how many there were."""
+        """Delete the rows with these tags, or all rows if there are no tags; return their number."""
         where = " AND ".join(f"{quoted(name)} = ?" for name in tags)
-        made = f"DELETE FROM {quoted(self.shown)}" + (f" WHERE {where}" if tags else "")
-        return self.connection.execute(made, (*tags.values(),)).rowcount
+        statement = f"DELETE FROM {quoted(self.shown)}" + (f" WHERE {where}" if tags else "")
+        return self.connection.execute(statement, (*tags.values(),)).rowcount
 
 
 def find(connection: sqlite3.Connection, name: str, tags: Mapping[str, int]) -> Table | None:
-    """The table; None if there is none.
+    """Return the table; None if it does not exist.
 
     Raises:
-        RefusedError: if what is there is no table that keeps rows.
+        RefusedError: if it is a view or a virtual table.
     """
     where = "name = ? COLLATE NOCASE AND type IN (?, ?)"
     asked = f"SELECT type = 'table' AND rootpage > 0, sql FROM sqlite_master WHERE {where}"
-    found = connection.execute(asked, (name, "table", "view")).fetchone()
-    if found is None:
+    row = connection.execute(asked, (name, "table", "view")).fetchone()
+    if row is None:
         return None
-    if not found[0]:
+    if not row[0]:
         raise RefusedError(
-            f"{name} is no ordinary table but a view or a virtual one; make it one, then release the dataset with retry"
+            f"{name} must be an ordinary table, not a view or virtual table; replace it, then release the dataset with"
+            " retry"
         )
-    return Table(connection, name, _columns(connection, name), tags, identity_in(found[1]))
+    return Table(connection, name, _columns(connection, name), tags, identity_in(row[1]))
 
 
 def make(
     connection: sqlite3.Connection, name: str, rows: pa.Schema, keys: Sequence[str], tags: Mapping[str, int]
 ) -> Table:
-    """Makes the table for rows of that schema."""
+    """Create the table for rows of that schema."""
     whole = with_tags(rows, tags)
     columns = [f"{quoted(each.name)} {column_type(each)}" for each in whole]
     if keys:
@@ -111,11 +120,11 @@ def make(
 
 
 def quoted(name: str) -> str:
-    """A name in a statement. What stands in double quotes would be a text where there is no such column."""
+    """Quote a name. In double quotes it would be a text if there is no such column."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def _columns(connection: sqlite3.Connection, name: str) -> dict[str, Column]:
-    """Those that rows can have values in, which generated ones are not."""
-    found = connection.execute("SELECT name, type, pk FROM pragma_table_xinfo(?) WHERE hidden = 0", (name,))
-    return {column: Column(column, declared, key > 0) for column, declared, key in found}
+    """Return the columns that can have values in rows: all but generated ones."""
+    rows = connection.execute("SELECT name, type, pk FROM pragma_table_xinfo(?) WHERE hidden = 0", (name,))
+    return {column: Column(column, declared, key > 0) for column, declared, key in rows}

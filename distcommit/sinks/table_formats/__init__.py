@@ -1,4 +1,4 @@
-"""What sinks share that put data files into tables of Iceberg or Delta.
+"""Base of the sinks of Iceberg and Delta tables: settings, writers, committers and ledgers.
 
-Must not know their clients. Start reading at `data_files`.
+Must not import a table format's client. Start reading at `committer`.
 """

@@ -1,4 +1,4 @@
-"""What the sections of sinks have in common whose data files lie where a table has its own."""
+"""Base classes of the settings of sinks that add data files to tables."""
 
 from __future__ import annotations
 
@@ -9,22 +9,21 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import ConfigDict, Field, field_validator
 
 from distcommit.core.interfaces.sink import Abilities, SinkSettings
-from distcommit.sinks.base.stored_names import StoredName
-from distcommit.sinks.base.table_groups import GroupsByTable
+from distcommit.sinks.base.committer_sink import GroupsByTable, StoredName
 from distcommit.sinks.base.table_names import DATASET
 
 Evolution = Literal["none", "add_columns"]
 
 
 class DataFileTables(StoredName):
-    """Which tables records go to, and how these are made.
+    """The tables of datasets, and how missing ones are created.
 
     Attributes:
-        table: the table's name; `{dataset}` stands for the dataset's, in letters, digits and `_`. Without it all
+        table: the table's name, of letters, digits and `_`; `{dataset}` stands for the dataset's name. Without it all
             datasets share a table.
-        create: whether tables that are missing are made, of the records' columns.
-        properties: of tables that are made.
-        target_file_bytes: a data file of this size is closed.
+        create: whether missing tables are created, with the records' columns.
+        properties: properties of created tables.
+        target_file_bytes: size at which a data file is closed, in bytes.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -41,12 +40,14 @@ class DataFileTables(StoredName):
     @classmethod
     def _check_table(cls, value: str) -> str:
         if not re.fullmatch(r"[A-Za-z0-9_]+", value.replace(DATASET, "d")):
-            raise ValueError(f"letters, digits and _, and {DATASET} for the dataset's name; found {value!r}")
+            raise ValueError(
+                f"must be of letters, digits and _, and {DATASET} for the dataset's name, but is {value!r}"
+            )
         return value
 
     @property
     def name(self) -> str:
-        """What commits are stored with."""
+        """The name that commits are stored with."""
         return self.name_of(self.type)
 
     @property
@@ -56,11 +57,11 @@ class DataFileTables(StoredName):
 
 
 class DataFileSink(DataFileTables, GroupsByTable, SinkSettings):
-    """A sink of such tables."""
+    """Base class of such sinks."""
 
     discards: ClassVar[bool] = True
     abilities: ClassVar[Abilities] = Abilities(audit=True)
 
     def asked_columns(self) -> Sequence[str]:
-        """None: by `partition_by` and `sort_by` tables are made, and those that are there have their own."""
+        """Return none: `partition_by` and `sort_by` apply to created tables only."""
         return ()

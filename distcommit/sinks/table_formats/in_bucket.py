@@ -1,5 +1,5 @@
-"""Data files in buckets that speak S3, by this package's own client: it can take away what a killed writer had begun to
-send, which no other client here does."""
+"""Data files in buckets with the S3 protocol, by this package's own client. Unlike the table formats' clients, it can
+delete the parts of an upload that a killed writer has begun."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ if TYPE_CHECKING:
 
 
 def requests_to(bucket: str, extra: str, options: Mapping[str, str] | None = None) -> S3Requests:
-    """Requests to a bucket, one client in each process.
+    """Return the client of a bucket, one in each process.
 
     Args:
-        bucket: its name.
-        extra: what pip installs of this package for those who ask.
-        options: endpoint, region and credentials as boto3's client takes them; those that are not there come from the
-            environment.
+        bucket: the bucket's name.
+        extra: this package's extra of the calling sink, for the message.
+        options: endpoint, region and credentials as boto3's client takes them; missing ones come from the environment.
 
     Raises:
         ConfigurationError: if the client is not installed.
@@ -38,15 +37,15 @@ def _requests_to(
         from distcommit.fs.object_stores.s3_requests import S3Requests  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise ConfigurationError(
-            "tables' data files on S3 need its client",
+            "the client of S3, which tables' data files there need, is not installed",
             found=str(error),
-            todo=f"pip install 'distcommit[{extra},s3]', also where the executors run",
+            todo=f"run pip install 'distcommit[{extra},s3]' on the driver and on all executors",
         ) from error
     return S3Requests(bucket, options)
 
 
 def take_away(requests: S3Requests, key: str) -> None:
-    """Deletes a data file, and what its writer has left of it if it died; nothing happens if there is none."""
+    """Delete a data file, and the parts of an upload that its writer has begun. A missing file is no error."""
     from distcommit.fs.object_stores.s3_stream import abandoned  # noqa: PLC0415 - an extra
 
     abandoned(requests, key)

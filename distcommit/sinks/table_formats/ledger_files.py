@@ -1,10 +1,10 @@
-"""A table's ledger: what of a store's datasets is committed to it, as a text that changes in one commit with the data.
+"""A table's ledger: one row for each dataset and branch, in a text that changes in one commit with the data.
 
-A small ledger is in the text; a larger one is in files of the job's output, which the text names by their SHA-256: a
-base, and at most 16 deltas that rows of later commits came with. Not in the table's folder, from which removing orphan
-files would take them. Where the text is, the sink says: in a property of an Iceberg table, in a file that a Delta
-table's transaction names. Files that no text names any more are deleted once the commit that took their place is known
-to be done; one that is named and gone is never guessed.
+A small ledger is in the text itself. A larger one is in files, which the text names by their SHA-256: a base, and at
+most 16 deltas with the rows of later commits. The files are in the job's output and not in the table's folder, where
+removing orphan files would delete them. The text is a property of an Iceberg table, or a file that a Delta table's
+transaction names. Files that no text names any more are deleted once the commit that replaced them is known to be done.
+If a named file is missing, the ledger is damaged, and its content is never guessed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,14 @@ _MOST_DELTAS = 16
 
 
 class _Named(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The text: the rows, or the names of the files that they are in."""
+    """The text: the rows, or the names of the files with the rows.
+
+    Attributes:
+        version: format version.
+        rows: all rows, if there are no files.
+        base: file with all rows at some time; empty if there are no files.
+        deltas: files with rows that have changed since, oldest first.
+    """
 
     version: int = _VERSION
     rows: tuple[LedgerRow, ...] = ()
@@ -41,7 +48,15 @@ class _Named(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows as a file. `nonce`: so that no two files have a name, and none comes back that was deleted."""
+    """A file of rows.
+
+    Attributes:
+        version: format version.
+        table: identity of the table.
+        store: id of the job's store.
+        nonce: random, so that no two files have the same name, and no deleted name is used again.
+        rows: the rows.
+    """
 
     version: int = _VERSION
     table: str
@@ -52,11 +67,11 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """As a table's text has it.
+    """A table's ledger.
 
     Attributes:
-        rows: by dataset and branch.
-        files: what the text names.
+        rows: rows by dataset and branch.
+        files: names of the files that the text names.
     """
 
     rows: Mapping[Key, LedgerRow]
@@ -65,7 +80,13 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What the text becomes. `put`: the file that was put for it; `superseded`: those that it names no more."""
+    """A new text of a ledger.
+
+    Attributes:
+        text: the text.
+        put: name of the file that was written for it; empty if none was.
+        superseded: names of the files that it does not name any more.
+    """
 
     text: str
     put: str = ""
@@ -73,12 +94,12 @@ class Change:
 
 
 class Ledgers:
-    """The ledgers that tables keep for one store.
+    """Reads and changes the ledgers of tables for one store.
 
     Args:
-        fs: of the job's output.
-        output_root: the job's output.
-        store_id: the store's.
+        fs: file system of the job's output.
+        output_root: folder of the job's output.
+        store_id: id of the job's store.
     """
 
     def __init__(self, fs: FileSystem, output_root: str, store_id: str) -> None:
@@ -87,14 +108,14 @@ class Ledgers:
 
     @property
     def name(self) -> str:
-        """What this store's ledger is called at a table."""
+        """The name of this store's ledger at a table."""
         return f"distcommit.{self._store}"
 
     def read(self, text: str | None, table_uuid: str) -> Ledger:
-        """The ledger of a table whose text is this; None: it has none.
+        """Return the ledger with this text; empty if the table has no text.
 
         Raises:
-            CorruptError: if a file that it names is gone or another one, or the text is not one of ours.
+            CorruptError: if the text is not valid, or a file that it names is missing or damaged.
             OSError: if a file can't be read now.
         """
         if text is None:
@@ -114,7 +135,7 @@ class Ledgers:
         return Ledger(rows, files)
 
     def changed(self, ledger: Ledger, changed: Iterable[LedgerRow], table_uuid: str) -> Change:
-        """The ledger with these rows in place of those that it has, durable as far as it is in files."""
+        """Return a new text with these rows changed. Its files are durable; the caller commits the text."""
         new = _by_key(changed)
         rows = {**ledger.rows, **new}
         inline = msgspec.json.encode(_Named(rows=tuple(rows.values())))
@@ -128,9 +149,9 @@ class Ledgers:
         return Change(msgspec.json.encode(_Named(base=put)).decode(), put, ledger.files)
 
     def delete(self, names: Iterable[str]) -> None:
-        """Deletes files that no text names, and none will."""
+        """Delete files that no text names or will name."""
         for name in names:
-            with contextlib.suppress(OSError):  # it costs a few bytes
+            with contextlib.suppress(OSError):  # a file that stays costs a few bytes
                 self._fs.delete(f"{self._folder}/{name}")
 
     def _put(self, rows: Mapping[Key, LedgerRow], table_uuid: str) -> str:
@@ -142,17 +163,17 @@ class Ledgers:
         return name
 
     def put(self, name: str, data: bytes) -> None:
-        """Puts a file beside those of the ledgers, durably."""
+        """Write a file durably into the ledgers' folder."""
         if self._fs.status(self._folder) is None:
             self._fs.make_folders(self._folder)
             self._fs.sync([self._folder], self._root)
         self._fs.put_if_absent(f"{self._folder}/{name}", data)
 
     def get(self, name: str) -> bytes:
-        """Its bytes.
+        """Return the bytes of a file.
 
         Raises:
-            CorruptError: if there is none.
+            CorruptError: if it does not exist.
             OSError: if it can't be read now.
         """
         try:
@@ -164,20 +185,20 @@ class Ledgers:
         data = self.get(name)
         if name != _name_of(data):
             raise self.corrupt(f"other bytes in {self._folder}/{name}")
-        found = from_json(data, _File)
-        if (found.table, found.store) != (table_uuid, self._store):
-            raise self.corrupt(f"{self._folder}/{name} of the table {found.table} and the store {found.store}")
-        return found.rows
+        file = from_json(data, _File)
+        if (file.table, file.store) != (table_uuid, self._store):
+            raise self.corrupt(f"{self._folder}/{name} of the table {file.table} and the store {file.store}")
+        return file.rows
 
     def corrupt(self, found: str) -> CorruptError:
-        """The error that says so."""
+        """Return the error of a damaged ledger; `found`: the damage."""
         return CorruptError(
-            "what is committed to the table can't be told: its ledger is damaged or gone",
+            "the table's commits are unknown: its ledger is damaged or gone",
             ledger=self.name,
-            expected="what the table says, and the files that it names, as they were written",
+            expected="the ledger's text and files as they were written",
             found=found,
-            todo="restore the file from a copy of the output, or, if the table was put back from a copy, the newest"
-            " one; nothing was written",
+            todo="restore the file from a copy of the output; if the table was restored from a copy, restore its newest"
+            " version instead. Nothing was written",
         )
 
 

@@ -1,4 +1,4 @@
-"""A row check of values that can't be those of a partition: a record that has one is rejected by itself."""
+"""A row check that rejects single records whose values can't be those of a partition."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from distcommit.core.interfaces.constructs import RowChecker
 
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
-"""Stands for null in the names of partition folders, and readers take the text itself for null."""
+"""The name of null in partition folders. Readers take this text itself for null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +20,8 @@ class PartitionValues(RowChecker):
 
     Attributes:
         fields: the columns; one that a batch does not have is not checked here.
-        is_possible: says of a text whether it can be a partition's value.
-        rule: what it asks for, in a few words.
+        is_possible: returns whether a partition by a field can have a text.
+        rule: the requirement in a few words.
     """
 
     fields: tuple[str, ...]

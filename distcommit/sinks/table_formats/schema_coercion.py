@@ -1,30 +1,33 @@
-"""Making of batches of records what a table stores, column by column, or refusing them."""
+"""Convert batches of records to the columns of a table's data files, or refuse them."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import pyarrow as pa
 
 from distcommit.core.errors import ConfigurationError
 
-_AS_THEY_ARE = (
+ALWAYS_CHANGED = "other writers changed the table during each try"
+_STORED_ALIKE = (
     pa.types.is_boolean,
     pa.types.is_string,
     pa.types.is_large_string,
     pa.types.is_binary,
     pa.types.is_large_binary,
 )
-"""Types that Parquet stores in one way, whichever of Arrow's holds them."""
+"""Types that Parquet stores in one way, whichever of Arrow's types has them."""
 
 
 class Fitting:
-    """Makes of batches of one schema what is written to a table's files.
+    """Converts batches of one schema to rows of a table's files.
 
     Args:
-        targets: the table's columns, with names as they are in files; those that may not be null want a value.
+        targets: the table's columns, with the names that they have in files.
         batches: the schema of the batches.
 
     Raises:
-        ConfigurationError: if the table wants a column that batches have not.
+        ConfigurationError: if a column of the table that requires values is missing in the batches.
     """
 
     def __init__(self, targets: pa.Schema, batches: pa.Schema) -> None:
@@ -34,20 +37,20 @@ class Fitting:
             index = batches.get_field_index(target.name)
             if index < 0 and not target.nullable:
                 raise ConfigurationError(
-                    "the table wants a value where records have no column",
+                    "the table requires a value in a column that the records do not have",
                     column=target.name,
-                    todo="make the column optional, or have a converter add it",
+                    todo="make the column optional, or add it with a converter",
                 )
             self._indices.append(index)
-            kept = index >= 0 and any(same(batches.field(index).type) for same in _AS_THEY_ARE)
-            fields.append(target.with_type(batches.field(index).type) if kept else target)
+            is_kept = index >= 0 and any(is_type(batches.field(index).type) for is_type in _STORED_ALIKE)
+            fields.append(target.with_type(batches.field(index).type) if is_kept else target)
         self.schema = pa.schema(fields)
 
     def fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch as the table stores it.
+        """Return the batch in the table's columns.
 
         Raises:
-            ConfigurationError: if a value does not fit into the column's type.
+            ConfigurationError: if a value does not fit into its column.
         """
         columns = [
             pa.nulls(batch.num_rows, field.type) if index < 0 else _cast(batch.column(index), field)
@@ -56,10 +59,21 @@ class Fitting:
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
+def misfit(table: str, columns: str, problems: Sequence[str], todo: str) -> ConfigurationError:
+    """Return the error of records that a table's columns do not take."""
+    return ConfigurationError(
+        "records do not fit into the table",
+        table=table,
+        expected=columns[:500],
+        found="; ".join(problems[:5]),
+        todo=todo,
+    )
+
+
 def _cast(values: pa.Array, field: pa.Field) -> pa.Array:
     if not field.nullable and values.null_count:
         raise ConfigurationError(
-            "the table wants a value where a record has none",
+            "the table requires a value in a column that is null in a record",
             column=field.name,
             todo="make the column optional, or reject such records with the row checker not_null",
         )
@@ -73,5 +87,5 @@ def _cast(values: pa.Array, field: pa.Field) -> pa.Array:
             column=field.name,
             expected=str(field.type),
             found=f"{values.type}: {error}",
-            todo="widen the column, or make it optional; or turn such records away (a row checker)",
+            todo="widen the column, make it optional, or reject such records with a row checker",
         ) from error

@@ -36,7 +36,7 @@ def was_recreated(table: str, request: CommitRequest, wanted: set[str], found: s
 
     Args:
         table: the name.
-        request: what is to be committed.
+        request: the request to commit.
         wanted: identities of the tables that the files were written for.
         found: identity of the present table.
     """
@@ -49,22 +49,22 @@ def was_recreated(table: str, request: CommitRequest, wanted: set[str], found: s
 def was_emptied(
     table: str, request: CommitRequest, row: LedgerRow | None, *, has_ledger: bool, has_rows: Callable[[], bool]
 ) -> FailedForGood | None:
-    """Refuse to go on in a table that knows nothing of the dataset's earlier commits.
+    """Refuse to commit to a table without a record of the dataset's earlier commits.
 
     Args:
-        table: its name.
-        request: what is to be committed.
-        row: the dataset's row of the table's ledger, if it has one.
+        table: the table's name.
+        request: the request to commit.
+        row: the dataset's row of the table's ledger, if there is one.
         has_ledger: whether the table has a ledger of this store.
-        has_rows: finds whether any rows are in the table; asked only where that matters, as it may take long.
+        has_rows: returns whether the table has rows; called only where that matters, as it may take long.
     """
     if row is not None or not request.bases or 0 in request.bases:
         return None
-    what = f"table {table} has no ledger row of the dataset, and the store knows that it committed to the table before"
+    what = f"table {table} has no ledger row of the dataset, although the store has committed to the table before"
     if not has_ledger and has_rows():
         return FailedForGood(
-            f"{what}. The table has rows, which may be the dataset's. Nothing was written. To do: put the old table or"
-            " its ledger back, and release the dataset with retry; if that can't be, drop the table, and release the"
+            f"{what}. The table has rows, which may be the dataset's. Nothing was written. To do: restore the old table"
+            " or its ledger, and release the dataset with retry; if that is impossible, drop the table, and release the"
             " dataset with restart"
         )
     return FailedForGood(f"{what}: it was dropped and recreated. {_way_out(request)}")
@@ -75,6 +75,6 @@ def _way_out(request: CommitRequest) -> str:
         return f"Nothing was written. To do: {_READ_AGAIN}"
     branches = _BRANCHES if request.branch != MAIN_BRANCH else ""
     return (
-        "Nothing was written. If the old table can be put back, do so, and release the dataset with retry. To do:"
+        "Nothing was written. If the old table can be restored, do so, and release the dataset with retry. To do:"
         f" {_RESTART}{branches}"
     )

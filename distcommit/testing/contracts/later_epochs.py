@@ -5,7 +5,6 @@ A suite beside `contracts.sink`: `class TestMySink(SinkContract, LaterEpochs)`.
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -29,7 +28,7 @@ class LaterEpochs(TriedSink):
         """At some of the lines that a commit executes, in the committer's folder and in the shared folders."""
         whole = tmp_path / "whole"
         requests = self._later(whole)
-        places = [os.path.dirname(self.committers_file(whole)), *SHARED]
+        places = [*self.committers_folders(whole), *SHARED]
         chosen = random.Random(f"{type(self).__name__} later")
         with nursery(self.preloaded) as processes:
             lines = processes.lines_of(places, commit_all, self.sink(whole), self.context(whole), requests)

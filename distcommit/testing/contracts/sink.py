@@ -190,7 +190,7 @@ class SinkContract(KnownBases, TakenBack):
             for line in itertools.count(1, apart):
                 place = tmp_path / str(line)
                 place.mkdir(parents=True)
-                places = [module or self.committers_file(place)]
+                places = [module] if module else [self.committers_file(place), *self.committer_bases]
                 if not self._is_committed_after_a_kill(processes, line, place, places):
                     assert line > 1, "no line of the committer's module was executed"
                     break
@@ -203,7 +203,7 @@ class SinkContract(KnownBases, TakenBack):
         class."""
         whole = folder / "whole"
         whole.mkdir(parents=True)
-        places = [os.path.dirname(self.committers_file(whole)), *SHARED]
+        places = [*self.committers_folders(whole), *SHARED]
         requests = tuple(self._to_commit(whole))
         lines = processes.lines_of(places, commit_all, self.sink(whole), self.context(whole), requests)
         assert self.seen(whole) == _SEEN

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import pickle
 import uuid
 from abc import ABC, abstractmethod
@@ -31,6 +32,9 @@ class TriedSink(ABC):
 
     preloaded: ClassVar[Sequence[str]] = ()
     """Slow modules that committers import, so that killed processes need not import them each time."""
+
+    committer_bases: ClassVar[Sequence[str]] = ()
+    """Files of base classes of the committer, before whose lines it is killed as well."""
 
     branches_share_a_target: ClassVar[bool] = True
     """Whether two branches of a dataset may write to one target."""
@@ -82,6 +86,10 @@ class TriedSink(ABC):
         committer = self.sink(place).open_committer(self.context(place).for_committers)
         committer.close()
         return inspect.getsourcefile(type(committer)) or ""
+
+    def committers_folders(self, place: Path) -> list[str]:
+        """Return the folder of that file, and the folders in it."""
+        return [folder for folder, *_ in os.walk(os.path.dirname(self.committers_file(place)))]
 
     def writer(
         self,

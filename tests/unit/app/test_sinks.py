@@ -232,7 +232,7 @@ def test_a_store_is_refused_with_another_rule_for_groups(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("name", ["Unsaid", "Undone", "Unwritten"])
 def test_a_sink_that_does_not_say_how_it_groups_is_refused_before_anything_is_done(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ConfigurationError, match="does not say how it groups datasets"):
+    with pytest.raises(ConfigurationError, match="must have both or none of commit_group and grouped_by"):
         Job(config(tmp_path, OWN % (name, tmp_path / "rows.db"))).run()
     assert not (tmp_path / "store").exists()
 

@@ -86,7 +86,7 @@ def test_of_a_whole_one_that_is_refused_alone_holds_the_others() -> None:
 
 def test_of_a_whole_that_only_the_commit_refuses_nobody_knows_who_is_to_blame() -> None:
     tables = Tables(bad=frozenset({"a.2"}))
-    why = FailedForGood("one of 3 that are committed all or none: a.2 does not fit")
+    why = FailedForGood("one of 3 requests that are committed together was refused: a.2 does not fit")
     assert tables.commit_whole(requests("a.1", "a.2", "a.3")) == [why] * 3
     assert (tables.tries, tables.commits) == (1, [])
 

@@ -119,7 +119,7 @@ def test_other_extensions_are_not_ours(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_bytes(b"garbage")
     assert read_footer(LocalFileSystem(), str(path)) is None
-    with pytest.raises(ValueError, match="a name that ends as those of published files"):
+    with pytest.raises(ValueError, match="must have the ending of a published file"):
         read_records(LocalFileSystem(), str(path))
 
 

@@ -108,7 +108,7 @@ def test_what_policy_forbids_is_left_to_the_writer_that_meets_it(target: Target)
     fixed.announce(NAMES, WIDE, "run-2")
     assert target.table("t0").schema().column_names == ["id"]
     assert not (target.folder / "warehouse" / "n" / "t2").exists()
-    with pytest.raises(ConfigurationError, match="there is no such table"):
+    with pytest.raises(ConfigurationError, match="the table does not exist"):
         target.prepare(fixed, "t2", 2, ids(1))
     evolving = target.sink(evolve="add_columns")
     evolving.announce(NAMES[:3], pa.schema([("id", pa.string())]), "run-3")

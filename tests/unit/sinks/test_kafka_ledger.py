@@ -49,7 +49,7 @@ def test_it_is_waited_for_as_sinks_wait_for_everything(monkeypatch: pytest.Monke
 def test_one_that_does_not_come_is_told_and_asked_for_again(
     monkeypatch: pytest.MonkeyPatch, waits: list[float]
 ) -> None:
-    with pytest.raises(TransientError, match="was made, and is not there"):
+    with pytest.raises(TransientError, match="does not exist after its creation"):
         made_by(monkeypatch, [], "never")
     assert max(waits) == 2.0
     assert made_by(monkeypatch, ["id"], "never") == "id"

@@ -103,7 +103,7 @@ def test_messages_whose_bytes_have_changed_since_they_were_staged_are_never_sent
     seen, failed = staged.committed(staged.requests)
     assert (seen, list(failed)) == ([], [1]), "nothing of the transaction that they were to be in"
     assert isinstance(failed[1], FailedForGood)
-    assert "are damaged [path=b/messages-0.arrow]; expected the bytes that were staged" in failed[1].reason
+    assert "are damaged [path=b/messages-0.arrow]; expected the staged bytes" in failed[1].reason
     assert staged.committed({0: staged.requests[0]}) == ([b"message of a" * 9], {})
 
 

@@ -325,10 +325,10 @@ def test_bloom_filters_that_orc_can_not_have_are_refused_before_a_record_is_read
 
 @pytest.mark.parametrize("form", [form for form in FORMATS if form not in ("parquet", "orc")])
 def test_only_parquet_and_orc_have_settings_of_columns(form: FileFormat) -> None:
-    with pytest.raises(ValidationError, match="columns says how Parquet and ORC encode"):
+    with pytest.raises(ValidationError, match="columns goes with format: parquet and orc only"):
         sink_of(format=form, columns={"n": {"bloom_filter": True}})
 
 
 def test_of_orc_a_bloom_filter_is_all_that_can_be_set() -> None:
-    with pytest.raises(ValidationError, match="only bloom_filter can be set, and not compression, dictionary"):
+    with pytest.raises(ValidationError, match="can have bloom_filter only, not compression, dictionary"):
         sink_of(format="orc", columns={"n": {"dictionary": False, "compression": "zstd", "bloom_filter": True}})

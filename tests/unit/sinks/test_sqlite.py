@@ -185,7 +185,7 @@ def test_upsert_of_keys_alone_and_beside_another_unique_index(target: Target) ->
 def test_what_is_no_table_is_refused(target: Target) -> None:
     target.sql("CREATE VIEW bad AS SELECT 1 AS n")
     sink = target.sink()
-    refused(target.beside_others(sink, target.prepare(sink, "bad", 1)), "no ordinary table")
+    refused(target.beside_others(sink, target.prepare(sink, "bad", 1)), "must be an ordinary table")
 
 
 def test_a_trigger_that_leaves_rows_out_is_found(target: Target) -> None:

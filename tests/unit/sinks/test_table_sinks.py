@@ -16,10 +16,10 @@ SERVER = "mariadb://loader@db.example:3307/shop"
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"url": "mariadb://loader:secret@db/shop"}, "no password"),
-        ({"url": "mariadb://loader@db"}, "names a database"),
-        ({"url": "postgresql://loader@db/shop"}, "begins with mariadb://"),
-        ({"url": "mariadb:///shop"}, "begins with mariadb://"),
+        ({"url": "mariadb://loader:secret@db/shop"}, "must not contain a password"),
+        ({"url": "mariadb://loader@db"}, "must name a database"),
+        ({"url": "postgresql://loader@db/shop"}, "must begin with mariadb://"),
+        ({"url": "mariadb:///shop"}, "must begin with mariadb://"),
         ({"url": f"{SERVER}?local_infile=1"}, "no setting 'local_infile'"),
         ({"mode": "upsert"}, "`keys` names"),
         ({"mode": "upsert", "keys": ["a"], "tags": True}, "`tags` goes with append"),

@@ -554,7 +554,7 @@ class TwoPhaseCases:
                 target.sink(**settings)
 
     def test_an_attempt_of_no_store_is_refused(self, target: PreparingTarget) -> None:
-        with pytest.raises(ConfigurationError, match="names none"):
+        with pytest.raises(ConfigurationError, match="must name its store"):
             target.writer(target.sink(), 1, "attempt", store="")
 
     def test_a_sink_of_one_kind_does_not_take_up_what_the_other_one_has_sealed(self, target: PreparingTarget) -> None:
@@ -575,5 +575,7 @@ def prepare_one(sink: TableSink, folder: Path, attempt: str) -> None:
     writer.prepare_commit()
 
 
-SHARED: tuple[str, ...] = (str(Path(two_phase.__file__)), str(Path(two_phase.__file__).with_name("prepared_rows.py")))
+SHARED: tuple[str, ...] = tuple(
+    str(Path(two_phase.__file__).with_name(name)) for name in ("two_phase.py", "proofs.py", "prepared_rows.py")
+)
 """Modules that writers go through, whichever database it is."""

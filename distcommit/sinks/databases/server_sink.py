@@ -1,0 +1,154 @@
+"""Base class of the settings of sinks whose database a server has."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from contextlib import closing
+from functools import lru_cache
+from typing import ClassVar
+from urllib.parse import parse_qs, urlsplit
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.interfaces.committer import CommitterContext
+from distcommit.core.interfaces.sink import Abilities, AttemptIdentity, Origin, SinkWriter, StagingArea
+from distcommit.fs.database_tls import Tls
+from distcommit.fs.posix_calls.local import LocalFileSystem
+from distcommit.fs.secret_files import check_absolute, with_secret_files
+from distcommit.sinks.databases.prepared_rows import PreparedRows, Preparing
+from distcommit.sinks.databases.table_sink import TableSink
+
+CONNECT_TIMEOUT_S = 10
+"""How long opening a connection may take."""
+LOCK_TIMEOUT_S = 10
+"""How long a statement waits for a lock of another session. Then it fails, and is repeated by a later call."""
+IDLE_TIMEOUT_S = 60
+"""After this time the server ends the session of a committer that was stopped, which releases its locks."""
+
+
+class ServerSink(TableSink):
+    """Tables of a server's database, in which the ledger is as well.
+
+    Attributes:
+        url: the database as `TYPE://USER@HOST:PORT/DATABASE`, with the driver's options behind `?`; without a password.
+        password: the user's password. `${file:/path}` is replaced by the content of that file on each machine.
+        tls: `verify` requires a valid certificate with the host's name from a remote server, and from any server if the
+            URL has an option of TLS. `insecure` accepts any certificate, and servers without TLS.
+        two_phase: whether writers insert rows in transactions that they prepare, which the commit then commits. Each
+            work unit has a transaction of its own: readers may see part of a commit of several. Requires mode `append`.
+    """
+
+    schemes: ClassVar[tuple[str, ...]]
+    """Schemes that a URL of this type may have."""
+    requires_host: ClassVar[bool] = False
+    """Whether the URL must name a host; without one the driver uses its default."""
+
+    url: str
+    password: SecretStr = Field(default=SecretStr(""))
+    tls: Tls = "verify"
+    two_phase: bool = False
+
+    @field_validator("url")
+    @classmethod
+    def _check_url(cls, url: str) -> str:
+        parts = urlsplit(url)
+        if parts.password is not None or any("pass" in key.lower() for key in parse_qs(parts.query)):
+            raise ValueError("must not contain a password; set sink.password instead")
+        if parts.port == 0 or not parts.path.strip("/"):
+            raise ValueError("must name a database, as TYPE://USER@HOST:PORT/DATABASE")
+        if parts.scheme not in cls.schemes or (cls.requires_host and not parts.hostname):
+            raise ValueError(f"must begin with {' or '.join(f'{scheme}://' for scheme in cls.schemes)} and a host")
+        return url
+
+    @field_validator("password")
+    @classmethod
+    def _is_absolute(cls, password: SecretStr) -> SecretStr:
+        check_absolute(password.get_secret_value(), "password")
+        return password
+
+    @model_validator(mode="after")
+    def _check_options(self) -> ServerSink:
+        self.check_options()
+        return self
+
+    @model_validator(mode="after")
+    def _can_be_prepared(self) -> ServerSink:
+        if self.two_phase and self.mode != "append":
+            raise ValueError(
+                "`two_phase` goes with mode `append` only: a prepared transaction holds locks until it is committed, so"
+                " that work units that change the same rows would wait for each other"
+            )
+        if self.two_phase and self.evolve != "none":
+            raise ValueError(
+                "`two_phase` goes with `evolve: none` only: a table can't be altered while a transaction is prepared"
+            )
+        return self
+
+    @abstractmethod
+    def check_options(self) -> None:
+        """Check the URL's options.
+
+        Raises:
+            ValueError: if an option is unknown, or contradicts `tls`.
+        """
+
+    @property
+    def server(self) -> str:
+        """Host and port, as the URL has them."""
+        return urlsplit(self.url).netloc.rpartition("@")[2]
+
+    @property
+    def password_text(self) -> str:
+        """The password, with the content of files that it names."""
+        return with_secret_files(self.password.get_secret_value())
+
+    @property
+    def name(self) -> str:
+        return self.name_of(f"{self.type}-two-phase:{self.table}") if self.two_phase else super().name
+
+    @property
+    def writes_to(self) -> str:
+        return f"tables {self.table} of {self.url}"
+
+    @property
+    def abilities(self) -> Abilities:
+        return Abilities(audit=True, atomic=not self.two_phase)
+
+    @property
+    def discards(self) -> bool:
+        return self.two_phase
+
+    @property
+    def leaves_in_doubt(self) -> bool:
+        return self.two_phase
+
+    def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
+        """Open a writer, once the server is known to accept it.
+
+        Raises:
+            ConfigurationError: if the server can't prepare transactions, or the attempt has no store's id.
+            FencedError: if a newer run writes to the database.
+        """
+        if not self.two_phase:
+            return super().open_writer(attempt, area, origin)
+        if not attempt.store_id:
+            raise ConfigurationError(
+                "the attempt must name its store, which prepared transactions are recorded for",
+                dataset=attempt.dataset_urn,
+                attempt=attempt.attempt,
+                todo="give the flow, or the attempt's identity, its `store_id`",
+            )
+        _begun(self, attempt.store_id, attempt.run_id, attempt.epoch)
+        return PreparedRows(self.open_two_phase, attempt, area, origin, self.ledger_of(attempt), self.check_schema)
+
+    @abstractmethod
+    def open_two_phase(self, context: CommitterContext) -> Preparing:
+        """Open a committer that also prepares transactions. Raises as `open_committer`."""
+
+
+@lru_cache(maxsize=64)
+def _begun(sink: ServerSink, store_id: str, run_id: str, epoch: int) -> None:
+    """Announce a run to the server before its writers prepare anything, once in each process."""
+    with closing(sink.open_two_phase(CommitterContext(LocalFileSystem(), "", "", store_id))) as preparing:
+        preparing.begin(epoch)

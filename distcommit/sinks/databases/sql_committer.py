@@ -1,0 +1,167 @@
+"""Base class of committers whose ledger is a table of the same database, read and written by SQL.
+
+Statements here have `%s` for each value, `{ledger}` for the ledger and `{proofs}` for the proofs of two-phase commit. A
+database's own committer executes them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from abc import abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any, ClassVar, Protocol
+
+import msgspec
+
+from distcommit.core.errors import TransientError
+from distcommit.core.interfaces.committer import CommitOutcome, RetryLater
+from distcommit.core.interfaces.ledger import LedgerRow
+from distcommit.sinks.databases.table_committer import Key
+from distcommit.sinks.databases.table_loading import LEDGER_COLUMNS, LoadingCommitter, as_row
+from distcommit.sinks.databases.table_sink import tag_of
+
+_PROBED_BYTES = 32_768
+
+
+class Cursor(Protocol):
+    """A cursor of a database's driver that has executed a statement."""
+
+    @property
+    def rowcount(self) -> int:
+        """How many rows the statement has changed."""
+        ...
+
+    def fetchone(self) -> Any:
+        """Return the next row; None if there is none."""
+        ...
+
+    def fetchall(self) -> Iterable[Any]:
+        """Return all further rows."""
+        ...
+
+
+class _UndoneError(Exception):
+    """Rolls back the transaction of a probe."""
+
+
+class SqlCommitter(LoadingCommitter):
+    """Has one connection. A ledger row is one row of the ledger's table; the row without a store has the identity.
+
+    Attributes:
+        driver_error: base class of the errors that the driver raises.
+        identity_column: the ledger's column with `Table.identity` of the table that rows were committed to.
+        now: the present time as SQL.
+        row_columns: columns that identify a ledger row, as an INSERT names them.
+        row_condition: the condition of one ledger row, with `%s` for each value of `row_values`.
+    """
+
+    driver_error: ClassVar[type[Exception]]
+    identity_column: ClassVar[str] = "target_mark"
+    now: ClassVar[str]
+    row_columns: ClassVar[str] = "store, dataset, branch"
+    row_condition: ClassVar[str] = "store = %s AND dataset = %s AND branch = %s"
+
+    # -- the database
+
+    @abstractmethod
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> Cursor:
+        """Execute a statement on the connection."""
+
+    @abstractmethod
+    def outcome_of_rows(self, error: Any) -> CommitOutcome | None:
+        """Return the outcome of the request at whose savepoint the driver raised an error; None if the error concerns
+        more than this request."""
+
+    @abstractmethod
+    def count_rows(self, table: str, tag: int) -> int:
+        """Return how many rows of a table have that tag `OF`."""
+
+    def row_values(self, store: str, key: Key) -> tuple[Any, ...]:
+        """Return the values of `row_condition`."""
+        return (store, *key)
+
+    def row_inserted(self, store: str, key: Key) -> tuple[Any, ...]:
+        """Return the values of `row_columns`."""
+        return (store, *key)
+
+    def as_json(self, covered: Any) -> Any:
+        """Return what is covered as the driver sends JSON."""
+        return msgspec.json.encode(covered).decode()
+
+    # -- the ledger
+
+    def identity(self) -> str:
+        asked = f"SELECT commit_id FROM {{ledger}} WHERE {self.row_condition}"
+        row = self.execute(asked, self.row_values("", ("", ""))).fetchone()
+        return "" if row is None else str(row[0])
+
+    def take_rows(self, found: Iterable[Sequence[Any]]) -> dict[Key, LedgerRow]:
+        """Return locked rows, and remember the tables that they are of.
+
+        Args:
+            found: of each row `LEDGER_COLUMNS`, the table's name, and `identity_column`.
+        """
+        rows: dict[Key, LedgerRow] = {}
+        self._targets.clear()
+        for row in found:
+            key, target, identity = (row[0], row[1]), row[7], row[8]
+            is_forgotten = (identity if self.forgotten == self.identity_column else target) is None
+            self._targets[key] = (target, None if is_forgotten else identity or 0)
+            if row[2] or row[4]:
+                rows[key] = as_row(row)
+        return rows
+
+    def record(self, row: LedgerRow) -> None:
+        key = (row.dataset_urn, row.branch)
+        written = self.execute(
+            "UPDATE {ledger} SET epoch = %s, base = %s, revoked = %s, commit_id = %s, covered = %s, target = %s,"
+            f" {self.identity_column} = %s, tag = %s, changed_at = {self.now} WHERE {self.row_condition}",
+            (*self.recorded(row), *self.row_values(self._context.store_id, key)),
+        ).rowcount
+        if written != 1:  # another client has deleted the row, whose transaction the lock had waited for
+            raise TransientError("a row of the ledger was not written", dataset=key[0], found=f"{written} rows")
+
+    def recorded(self, row: LedgerRow) -> tuple[Any, ...]:
+        """Return the values of a ledger row, from its epoch to its tag."""
+        key = (row.dataset_urn, row.branch)
+        target, identity = self._targets.get(key, (None, None))
+        commit = (row.epoch, row.base, row.revoked, row.commit_id, self.as_json(row.covered))
+        return (*commit, target, identity, tag_of(self._context.store_id, *key))
+
+    def ledger(self) -> Iterator[LedgerRow]:
+        asked = f"SELECT {LEDGER_COLUMNS} FROM {{ledger}} WHERE store = %s AND (epoch > 0 OR revoked > 0)"
+        return map(as_row, self.execute(asked, (self._context.store_id,)).fetchall())
+
+    def was_there(self, target: str) -> bool:
+        condition = f"target = %s AND epoch > 0 AND {self.forgotten} IS NOT NULL"
+        (rows,) = self.execute(f"SELECT count(*) FROM {{ledger}} WHERE {condition}", (target,)).fetchone()
+        return bool(rows)
+
+    def visible_rows(self, dataset_urn: str, branch: str) -> int | None:
+        """Return the number of rows with the dataset's tag; None if rows have no tags, or others may replace them."""
+        if not self._settings.takes_back:
+            return None
+        tag = tag_of(self._context.store_id, dataset_urn, branch)
+        return self.count_rows(self._settings.table_of(dataset_urn), tag)
+
+    def outcome_of(self, error: Exception) -> CommitOutcome | None:
+        if isinstance(error, self.driver_error):
+            return self.outcome_of_rows(error)
+        return RetryLater(f"{type(error).__name__}: {error}") if isinstance(error, OSError) else None
+
+    def probe(self) -> None:
+        """Insert a ledger row with as many bytes as the probe of a file system has, and roll it back."""
+        row = self.row_inserted("", (uuid.uuid4().hex, ""))
+        with contextlib.suppress(_UndoneError), self.transaction():
+            self.execute(
+                f"INSERT INTO {{ledger}} ({self.row_columns}, covered) VALUES ({places(row)}, %s)",
+                (*row, self.as_json(os.urandom(_PROBED_BYTES).hex())),
+            )
+            raise _UndoneError
+
+
+def places(values: Collection[Any]) -> str:
+    """Return a `%s` for each value."""
+    return ", ".join(["%s"] * len(values))

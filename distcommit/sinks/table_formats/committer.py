@@ -1,0 +1,253 @@
+"""Base class of committers that add data files and the table's ledger as one version of a table.
+
+This module decides which requests are committed, which are refused, and which files are taken back. A table format
+loads its tables, and commits on exactly the version that was loaded. If another writer has changed a table meanwhile,
+the table is loaded again and every decision is repeated.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic
+
+from distcommit.core.errors import ConflictError, CorruptError
+from distcommit.core.interfaces.committer import (
+    CommitOutcome,
+    CommitRequest,
+    CommitterContext,
+    FailedForGood,
+    HeldBack,
+    SinkCommitter,
+)
+from distcommit.core.interfaces.ledger import LedgerRow
+from distcommit.sinks.base.error_collection import OneByOne
+from distcommit.sinks.base.ledgers import allowed_again, answered, committed, taken_back
+from distcommit.sinks.base.offset_coverage import covered_in
+from distcommit.sinks.base.retries import tries
+from distcommit.sinks.table_formats.data_file_sink import DataFileTables
+from distcommit.sinks.table_formats.ledger_files import Key, Ledger
+from distcommit.sinks.table_formats.schema_coercion import ALWAYS_CHANGED
+from distcommit.sinks.table_formats.table_access import NameT, TableAccess, TableT
+from distcommit.sinks.table_formats.table_changes import was_emptied, was_recreated
+
+MOST_FAILURES = 3
+"""Number of failed tries after which a commit is left to the next call."""
+
+
+@dataclass(slots=True)
+class Batch(Generic[NameT]):
+    """The requests of one call for one table.
+
+    Attributes:
+        name: the table's name.
+        requests: requests without an outcome, by their index in the call.
+        whole: whether all of them are committed or none.
+        answers: outcomes of the current try, by the same index.
+        taken: indices of the requests that the current try commits.
+    """
+
+    name: NameT
+    requests: dict[int, CommitRequest]
+    whole: bool = False
+    answers: dict[int, CommitOutcome] = field(default_factory=dict)
+    taken: list[int] = field(default_factory=list)
+
+
+class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter):
+    """Commits requests whose commit infos name data files in a table's folder.
+
+    Attributes:
+        id_key: key of a commit info under which the identity of the table is.
+        ledger_can_be_unset: whether users can remove the ledger and keep the table's data files.
+    """
+
+    id_key: ClassVar[str]
+    ledger_can_be_unset: ClassVar[bool] = False
+
+    def __init__(self, settings: DataFileTables, context: CommitterContext) -> None:
+        self._settings, self._context = settings, context
+
+    # -- committing
+
+    @abstractmethod
+    def commit_all(self, requests: Sequence[CommitRequest], *, whole: bool) -> Sequence[CommitOutcome]:
+        """Commit requests of any tables; `whole`: all requests of a table or none."""
+
+    def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
+        return self.commit_all(requests, whole=False)
+
+    def commit_whole(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
+        return self.commit_all(requests, whole=True)
+
+    def by_table(self, requests: Sequence[CommitRequest]) -> dict[NameT, dict[int, CommitRequest]]:
+        """Return the requests of each table by their index."""
+        grouped: dict[NameT, dict[int, CommitRequest]] = {}
+        for index, request in enumerate(requests):
+            name = self.name_in(request.infos[0]) if request.infos else self.name_for(request.dataset_urn)
+            grouped.setdefault(name, {})[index] = request
+        return grouped
+
+    def decide(self, batch: Batch[NameT], table: TableT, ledger: Ledger) -> list[LedgerRow]:
+        """Set the answers of requests that are not to be committed, and `batch.taken` to the others.
+
+        Returns:
+            the ledger rows of the requests in `batch.taken`, in the same order.
+        """
+        batch.taken = []
+        rows: list[LedgerRow] = []
+        live = self._live_without_row(table, ledger, batch.requests.values())
+        for index, request in batch.requests.items():
+            row = ledger.rows.get(_key(request))
+            answer: CommitOutcome | None = self._recreated(batch.name, table, request)
+            answer = answer or self._emptied(batch.name, table, request, row)
+            answer = answer or answered(row, request)
+            answer = answer or _without_row(request, live) or self._missing(table, request)
+            answer = answer or self.altered(batch.name, table, request)
+            if answer is not None:
+                batch.answers[index] = answer
+                continue
+            batch.taken.append(index)
+            rows.append(committed(row, request, covered_in(request.infos)))
+        refused = next((index for index, answer in batch.answers.items() if isinstance(answer, FailedForGood)), None)
+        if batch.whole and refused is not None:
+            batch.answers |= dict.fromkeys(batch.taken, HeldBack(batch.requests[refused].dataset_urn))
+            batch.taken, rows = [], []
+        return rows
+
+    def trace(self, **values: int) -> dict[str, str]:
+        """Return the properties that a commit has for operators: the store, and these values."""
+        named = {f"distcommit.{name.replace('_', '-')}": str(value) for name, value in values.items()}
+        return {"distcommit.store": self._context.store_id, **named}
+
+    def _recreated(self, name: NameT, table: TableT, request: CommitRequest) -> FailedForGood | None:
+        wanted = {info[self.id_key] for info in request.infos}
+        return was_recreated(shown(name), request, wanted, self.table_id(table))
+
+    def _emptied(
+        self, name: NameT, table: TableT, request: CommitRequest, row: LedgerRow | None
+    ) -> FailedForGood | None:
+        has_ledger = self.has_ledger(table)
+        return was_emptied(shown(name), request, row, has_ledger=has_ledger, has_rows=lambda: self.has_rows(table))
+
+    def _missing(self, table: TableT, request: CommitRequest) -> FailedForGood | None:
+        missing = self.missing_files(table, request)
+        return FailedForGood(f"data files are gone, or were replaced: {', '.join(missing[:3])}") if missing else None
+
+    def _live_without_row(self, table: TableT, ledger: Ledger, requests: Iterable[CommitRequest]) -> set[str]:
+        """Return data files of the table whose dataset and branch have no ledger row: the row was removed after their
+        commit. The table's files are listed only for requests without a row, because listing takes long."""
+        if not self.ledger_can_be_unset:
+            return set()
+        unknown = [request for request in requests if _key(request) not in ledger.rows]
+        return self.live_files(table, {file["path"] for request in unknown for file in files_of(request)})
+
+    # -- taking back
+
+    def abort(self, requests: Sequence[CommitRequest]) -> None:
+        self._change_tables(requests, takes_back=True)
+
+    def allow(self, requests: Sequence[CommitRequest]) -> None:
+        self._change_tables(requests, takes_back=False)
+
+    def _change_tables(self, requests: Sequence[CommitRequest], *, takes_back: bool) -> None:
+        """Change the ledger rows of each table, again from the newest version if the table has changed meanwhile."""
+        for name, asked in self.by_table(requests).items():
+            for _ in tries():
+                table = self.load(name)
+                if table is None:
+                    break
+                try:
+                    if self._change_rows(name, table, list(asked.values()), takes_back=takes_back):
+                        break
+                except CorruptError:
+                    if not self.has_changed(name, table):
+                        raise
+            else:
+                raise ConflictError(ALWAYS_CHANGED, table=shown(name))
+
+    def _change_rows(self, name: NameT, table: TableT, requests: Sequence[CommitRequest], *, takes_back: bool) -> bool:
+        """Take requests back from this version of the table, or allow them to be committed to it again.
+
+        Returns:
+            False if the table has changed meanwhile.
+        """
+        requests = [request for request in requests if self._recreated(name, table, request) is None]
+        ledger = self.read_ledger(table)
+        old = [ledger.rows.get(_key(request)) for request in requests]
+        new = [
+            taken_back(row, request, covered_in(request.infos)) if takes_back else allowed_again(row, request)
+            for row, request in zip(old, requests, strict=True)
+        ]
+        if new == old:
+            self.make_durable(name)
+            return True
+        rows = [row for row in new if row is not None]
+        if not takes_back:
+            return self.put(name, table, ledger, rows, [], self.trace(allowed=requests[0].epoch))
+        live = self._live_without_row(table, ledger, requests)
+        removed = [
+            file
+            for row, request in zip(old, requests, strict=True)
+            for file in files_of(request)
+            if (row is not None and row.epoch == request.epoch) or file["path"] in live
+        ]
+        return self.put(name, table, ledger, rows, removed, self.trace(taken_back=requests[0].epoch))
+
+    # -- reading
+
+    def visible_rows(self, dataset_urn: str, branch: str) -> int | None:
+        table = None if self._settings.shares_tables else self.load(self.name_for(dataset_urn))
+        return None if table is None else self.count(table)
+
+    def ledger(self) -> Iterator[LedgerRow]:
+        errors = OneByOne("the ledgers of some tables can't be read")
+        for name, load in self.tables():
+            rows: Iterable[LedgerRow] = ()
+            with errors.to(shown(name)):
+                table = load()
+                rows = () if table is None else self.rows_of(name, table)
+            yield from rows
+        errors.tell()
+
+    def rows_of(self, name: NameT, table: TableT) -> Iterable[LedgerRow]:
+        """Return the rows of a table's ledger, from the newest version if the table has changed meanwhile.
+
+        Raises:
+            CorruptError: if a ledger file is missing or damaged.
+        """
+        try:
+            return self.read_ledger(table).rows.values()
+        except CorruptError:
+            if not self.has_changed(name, table):
+                raise
+        now = self.load(name)
+        return () if now is None else self.rows_of(name, now)
+
+
+def shown(name: str | tuple[str, ...]) -> str:
+    """Return a table's name as text."""
+    return name if isinstance(name, str) else ".".join(name)
+
+
+def files_of(request: CommitRequest) -> list[dict[str, Any]]:
+    """Return the data files of a request, as its commit infos describe them."""
+    return [file for info in request.infos for file in info["files"]]
+
+
+def _key(request: CommitRequest) -> Key:
+    return request.dataset_urn, request.branch
+
+
+def _without_row(request: CommitRequest, live: AbstractSet[str]) -> FailedForGood | None:
+    """Refuse a request whose data files are in the table although its ledger row was removed."""
+    present = [file["path"] for file in files_of(request) if file["path"] in live]
+    if not present:
+        return None
+    return FailedForGood(
+        f"the table has data files of this commit, but its ledger has no row of the dataset: the ledger was removed."
+        f" Nothing was written. Present: {', '.join(present[:3])}. Release the dataset with accept to keep these files;"
+        " or with abandon, which removes them, and the next run reads the records again"
+    )

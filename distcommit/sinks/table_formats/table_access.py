@@ -1,0 +1,108 @@
+"""Interface of a table format: load tables, read their ledgers and files, and change them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, Generic, TypeVar
+
+from distcommit.core.interfaces.committer import CommitRequest, FailedForGood
+from distcommit.core.interfaces.ledger import LedgerRow
+from distcommit.sinks.table_formats.ledger_files import Ledger
+
+NameT = TypeVar("NameT", bound="str | tuple[str, ...]")
+TableT = TypeVar("TableT")
+
+
+class TableAccess(ABC, Generic[NameT, TableT]):
+    """The tables of one format, by name; a table is a version of it that was loaded."""
+
+    @abstractmethod
+    def name_in(self, info: Mapping[str, Any]) -> NameT:
+        """Return the name of the table of a commit info."""
+
+    @abstractmethod
+    def name_for(self, dataset_urn: str) -> NameT:
+        """Return the name of a dataset's table."""
+
+    @abstractmethod
+    def load(self, name: NameT) -> TableT | None:
+        """Load the current version of a table; None if the table does not exist."""
+
+    @abstractmethod
+    def has_changed(self, name: NameT, table: TableT) -> bool:
+        """Return whether the table is gone, or has another version than the one that was loaded.
+
+        A commit deletes the ledger files that it replaces. So a missing ledger file is damage only if this is False.
+        """
+
+    @abstractmethod
+    def table_id(self, table: TableT) -> str:
+        """Return the table's identity, which a recreated table of the same name does not have."""
+
+    @abstractmethod
+    def read_ledger(self, table: TableT) -> Ledger:
+        """Return the ledger that this version of the table names.
+
+        Raises:
+            CorruptError: if a ledger file is missing or damaged.
+        """
+
+    @abstractmethod
+    def has_ledger(self, table: TableT) -> bool:
+        """Return whether the table names a ledger of this store."""
+
+    @abstractmethod
+    def has_rows(self, table: TableT) -> bool:
+        """Return whether the table has data files."""
+
+    @abstractmethod
+    def count(self, table: TableT) -> int:
+        """Return the number of rows in the table."""
+
+    @abstractmethod
+    def live_files(self, table: TableT, paths: AbstractSet[str]) -> set[str]:
+        """Return those of the paths that are data files of this version of the table."""
+
+    @abstractmethod
+    def missing_files(self, table: TableT, request: CommitRequest) -> Sequence[str]:
+        """Return the locations of the request's data files that do not exist as they were written."""
+
+    @abstractmethod
+    def altered(self, name: NameT, table: TableT, request: CommitRequest) -> FailedForGood | None:
+        """Refuse data files that do not fit the table's present columns and partitions."""
+
+    @abstractmethod
+    def tables(self) -> Iterable[tuple[NameT, Callable[[], TableT | None]]]:
+        """Return all tables that may have a ledger, each with a function that loads it."""
+
+    @abstractmethod
+    def put(
+        self,
+        name: NameT,
+        table: TableT,
+        ledger: Ledger,
+        rows: Sequence[LedgerRow],
+        removed: Sequence[Mapping[str, Any]],
+        trace: Mapping[str, str],
+    ) -> bool:
+        """Change ledger rows and remove data files durably, on the version that was loaded.
+
+        Args:
+            name: the table's name.
+            table: the version that was loaded.
+            ledger: its ledger.
+            rows: the changed rows.
+            removed: data files as their commit infos describe them.
+            trace: properties of the commit, for operators.
+
+        Returns:
+            False if another writer has changed the table meanwhile; nothing was changed then.
+
+        Raises:
+            ConflictError: if one of the data files is not in the table any more.
+        """
+
+    def make_durable(self, name: NameT) -> None:
+        """Make the table's present version durable, which another process may have committed. By default it is."""

@@ -1,0 +1,281 @@
+"""Base classes of writers that put data files into a table's folder. Only a commit makes a version name them."""
+
+from __future__ import annotations
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from distcommit.core.interfaces.sink import (
+    AttemptIdentity,
+    Filtered,
+    Origin,
+    Origins,
+    Prepared,
+    SinkWriter,
+    StagingArea,
+)
+from distcommit.core.work import SkippedRange
+from distcommit.sinks.base.clients import Connection
+from distcommit.sinks.base.offset_coverage import Covering
+from distcommit.sinks.base.target_files import data_file_name
+from distcommit.sinks.table_formats.data_file_sink import DataFileTables
+from distcommit.sinks.table_formats.data_files import leave_note, sync_locations
+from distcommit.sinks.table_formats.schema_coercion import Fitting
+
+_WAITING_BYTES = 64 << 20
+_OPEN_FILES = 32
+
+PartitionT = TypeVar("PartitionT")
+TableT = TypeVar("TableT")
+FilesT = TypeVar("FilesT", bound="DataFiles[Any]")
+
+
+class Stream(Connection, Protocol):
+    """An output stream of a table's file system."""
+
+    def tell(self) -> int:
+        """Return the number of bytes written so far."""
+        ...
+
+
+@dataclass(slots=True)
+class OpenFile(Generic[PartitionT]):
+    """A data file that is being written.
+
+    Attributes:
+        path: the file's location.
+        partition: the partition of all its rows.
+        stream: the stream that the writer writes to.
+        writer: the Parquet writer.
+        rows: number of rows so far.
+        row_groups: number of row groups so far.
+    """
+
+    path: str
+    partition: PartitionT
+    stream: Stream
+    writer: pq.ParquetWriter
+    rows: int = 0
+    row_groups: int = 0
+
+
+class DataFiles(ABC, Generic[PartitionT]):
+    """Data files of one schema of a table, at most one open for each partition and 32 in all.
+
+    A note of each file is left in staging before the file is begun. If the attempt dies, its files are found by these.
+
+    Args:
+        sink: the sink's name and the size at which files are closed.
+        schema_id: the schema of the table that the files are written by.
+        attempt: the attempt whose identity is in the files' names.
+        area: the attempt's staging folder.
+        begun: how many files the attempt has begun before.
+        options: options of the Parquet writer.
+    """
+
+    def __init__(
+        self,
+        sink: DataFileTables,
+        schema_id: str | int,
+        attempt: AttemptIdentity,
+        area: StagingArea,
+        begun: int,
+        **options: Any,
+    ) -> None:
+        self.schema_id, self.begun = schema_id, begun
+        self._sink_name, self._target_bytes = sink.name, sink.target_file_bytes
+        self._attempt, self._area, self._options = attempt, area, options
+        self._open: dict[Hashable, OpenFile[PartitionT]] = {}
+        self._finished: list[dict[str, Any]] = []
+        self._paths: list[str] = []
+
+    @abstractmethod
+    def split(self, rows: pa.Table) -> Iterator[tuple[Hashable, PartitionT, pa.Table]]:
+        """Yield the rows of each partition, with a key of the partition and the partition itself."""
+
+    @abstractmethod
+    def path_of(self, name: str, partition: PartitionT) -> str:
+        """Return the location of a new file of that name."""
+
+    @abstractmethod
+    def create(self, path: str) -> Stream:
+        """Create a file."""
+
+    @abstractmethod
+    def remove(self, path: str) -> None:
+        """Delete a file."""
+
+    @abstractmethod
+    def described(self, file: OpenFile[PartitionT], size_bytes: int) -> dict[str, Any]:
+        """Return a finished file as the commit info has it."""
+
+    def note(self) -> tuple[str, ...]:
+        """Return the lines that a file's note has beside its location."""
+        return ()
+
+    def write(self, rows: pa.Table) -> None:
+        """Write rows as one row group for each partition."""
+        for key, partition, part in self.split(rows):
+            file = self._open.pop(key, None) or self._begin(partition, part.schema)
+            self._open[key] = file  # the file that was written to last comes last
+            file.writer.write_table(_as_in_file(part, file.writer.schema), row_group_size=part.num_rows)
+            file.rows += part.num_rows
+            file.row_groups += 1
+            if file.stream.tell() >= self._target_bytes:
+                self._finish(self._open.pop(key))
+            elif len(self._open) > _OPEN_FILES:
+                self._finish(self._open.pop(next(iter(self._open))))
+
+    def close(self) -> list[dict[str, Any]]:
+        """Finish all files, and return them as the commit info has them."""
+        while self._open:
+            self._finish(self._open.popitem()[1])
+        return self._finished
+
+    def delete(self) -> None:
+        """Close and delete all files. A file that can't be deleted is left to the committer's `discard`."""
+        for file in self._open.values():
+            _close_quietly(file.writer, file.stream)
+        for path in self._paths:
+            with contextlib.suppress(Exception):
+                self.remove(path)
+
+    def _begin(self, partition: PartitionT, schema: pa.Schema) -> OpenFile[PartitionT]:
+        name = data_file_name(self._attempt.epoch, self._attempt.attempt, self.begun)
+        self.begun += 1
+        path = self.path_of(name, partition)
+        leave_note(self._area, self._sink_name, name, path, *self.note())
+        self._paths.append(path)
+        stream = self.create(path)
+        try:
+            return OpenFile(path, partition, stream, pq.ParquetWriter(stream, schema, **self._options))
+        except BaseException:
+            _close_quietly(stream)
+            raise
+
+    def _finish(self, file: OpenFile[PartitionT]) -> None:
+        with contextlib.closing(file.stream):
+            file.writer.close()
+            size_bytes = file.stream.tell()
+        self._finished.append(self.described(file, size_bytes))
+
+
+class DataFileWriter(SinkWriter, Generic[TableT, FilesT]):
+    """Collects rows in memory up to 64 MB, and writes them as one row group of each of their partitions."""
+
+    groups_schemas: ClassVar[bool] = True
+
+    def __init__(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> None:
+        self._attempt, self._area = attempt, area
+        self._covering = Covering(origin)
+        self._schema: pa.Schema | None = None
+        self._files: FilesT | None = None
+        self._fitting: Fitting | None = None
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_bytes = 0
+        self._older: list[FilesT] = []
+
+    @abstractmethod
+    def table_for(self, schema: pa.Schema) -> TableT:
+        """Return the table, created or widened so that it takes records of this schema.
+
+        Raises:
+            ConfigurationError: if the table can't take them, or may not be created.
+        """
+
+    @abstractmethod
+    def schema_id(self, table: TableT) -> str | int:
+        """Return the id of the table's present schema."""
+
+    @abstractmethod
+    def new_files(self, table: TableT, begun: int) -> FilesT:
+        """Return data files of the table's present schema; `begun`: how many files the attempt has begun before."""
+
+    @abstractmethod
+    def fitting(self, files: FilesT, schema: pa.Schema) -> Fitting:
+        """Return the conversion of records of a schema to rows of the files."""
+
+    @abstractmethod
+    def table_info(self, files: FilesT) -> tuple[dict[str, Any], str]:
+        """Return the table's part of the commit info, and the folder below which its data files are."""
+
+    def write(self, batch: pa.RecordBatch, origins: Origins | None = None) -> None:
+        """Take records of the dataset.
+
+        Raises:
+            ConfigurationError: if the table does not take them, or does not exist and may not be created.
+            SourceError: if a row has no origin.
+        """
+        if not batch.num_rows:
+            return
+        self._covering.add(batch, origins)
+        if self._schema is None or not batch.schema.equals(self._schema):
+            self._flush()
+            self._fitting = self._adapt(batch.schema)
+            self._schema = batch.schema
+        assert self._fitting is not None
+        fitted = self._fitting.fitted(batch)
+        self._waiting.append(fitted)
+        self._waiting_bytes += fitted.nbytes
+        if self._waiting_bytes >= _WAITING_BYTES:
+            self._flush()
+
+    def note_holes(self, holes: Iterable[SkippedRange]) -> None:
+        self._covering.note_holes(holes)
+
+    def note_filtered(self, filtered: Filtered) -> bool:
+        return self._covering.note_filtered(filtered)
+
+    def prepare_commit(self) -> Prepared:
+        self._flush()
+        written = [file for files in self._all() for file in files.close()]
+        if not self._covering.rows:
+            return Prepared(holes=self._covering.holes_left)
+        assert self._files is not None
+        table, location = self.table_info(self._files)
+        sync_locations(self._area.fs, [location])
+        return Prepared([{**table, "files": written, "covered": self._covering.covered()}])
+
+    def abort(self) -> None:
+        """Close and delete all files, which no commit info will name."""
+        for files in self._all():
+            files.delete()
+
+    def _adapt(self, schema: pa.Schema) -> Fitting:
+        """Have the table take records of another schema; if its schema has changed, begin new files."""
+        table, files = self.table_for(schema), self._files
+        if files is None or files.schema_id != self.schema_id(table):
+            if files is not None:
+                self._older.append(files)
+            files = self._files = self.new_files(table, files.begun if files is not None else 0)
+        return self.fitting(files, schema)
+
+    def _all(self) -> list[FilesT]:
+        return [*self._older, *([self._files] if self._files is not None else [])]
+
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        assert self._files is not None
+        rows = pa.Table.from_batches(self._waiting)
+        self._waiting, self._waiting_bytes = [], 0
+        self._files.write(rows)
+
+
+def _as_in_file(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return rows in the schema of a file. Arrow has several types for one Parquet type, and the file's earlier rows
+    may have had another one, for instance if these rows come from records without a column."""
+    return rows if rows.schema.equals(schema) else rows.cast(schema)
+
+
+def _close_quietly(*opened: Connection) -> None:
+    """Close parts of a file that is about to be deleted, whatever errors they raise."""
+    for each in opened:
+        with contextlib.suppress(Exception):
+            each.close()
