@@ -30,7 +30,7 @@ class Phase:
 
         Raises:
             FencedError: if a newer run has fenced this one.
-            StaleStoreError: if the output is newer than the store.
+            StaleStoreError: if the output is older than the store.
         """
         left_out: Counter[str] = Counter()
         for report in reports:

@@ -78,7 +78,7 @@ class Report(msgspec.Struct, Generic[PhaseCounts_co], frozen=True):
         worker_pid: process id of the Python worker.
         daemon_pid: process id of the worker's parent.
         happened: the first events of each kind.
-        stale: the error text if the output is newer than the store.
+        stale: the error text if the output is older than the store.
         heads: durable log heads of the reported buckets.
         flow: counts of the constructs.
         seen: snapshot entries of the reported buckets.

@@ -149,7 +149,7 @@ def run(
     Raises:
         ConfigurationError: if the store was filled with other settings, or from another source; nothing is planned.
         FencedError: if a newer run has begun. It replays what this run has sealed.
-        StaleStoreError: if the output is newer than the store; nothing is planned.
+        StaleStoreError: if the output is older than the store; nothing is planned.
         SourceUnavailableError, TransientError: if no partition could plan anything. Pending sequences are replayed.
     """
     phases = Phases(settings.clock, observer)
