@@ -1,4 +1,5 @@
-"""The drain: what ingest has left in the buckets is sealed, executed and closed, whoever began it."""
+"""The drain: commit work that ingest has left in the buckets is sealed, executed and closed, whichever task began
+it."""
 
 from __future__ import annotations
 
@@ -28,12 +29,12 @@ logger = logging.getLogger(__name__)
 
 
 def drain_partition(settings: RunSettings, partition: int) -> Report[DrainCounts]:
-    """After ingest: seals, executes and closes what is left in the partition's buckets, whoever began it."""
+    """After ingest: seal, execute and close what is left in the partition's buckets."""
     return _finish(settings, partition, seal=True)
 
 
 def publish_partition(settings: RunSettings, partition: int) -> Report[DrainCounts]:
-    """After the driver's decision: executes and closes the held sequences of the partition's buckets."""
+    """After the driver's decision: execute and close the held sequences of the partition's buckets."""
     return _finish(settings, partition, seal=False)
 
 
@@ -46,28 +47,28 @@ def _finish(settings: RunSettings, partition: int, *, seal: bool) -> Report[Drai
     times = TaskTimes(settings, phase, partition)
     try:
         manifest = read_manifest(settings.store.fs, settings.store.roots.store, settings.run_id)
-        left = [bucket for bucket in settings.buckets_of(partition) if bucket in manifest.files]
+        buckets = [bucket for bucket in settings.buckets_of(partition) if bucket in manifest.files]
         job_fold = settings.store.job_log(settings.epoch).refresh()
-        anchor = _Anchor(job_fold, root_to_go_on(settings.store, job_fold))
+        anchor = _SnapshotBase(job_fold, root_to_go_on(settings.store, job_fold))
         plans = PlanReader(settings.store.fs, settings.store.roots.store, manifest)
         ended = ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
-        tables = _Tables(plans, settings.task_states({*left}), ended)
+        tables = _PartitionInputs(plans, settings.task_states({*buckets}), ended)
         with ProgressFile(settings, "drain", partition, lambda: _progress_of(tally.counts)) as progress:
             for attempt in range(_TRIES):
-                works = [_finish_bucket(settings, tables, bucket, anchor, times, seal=seal) for bucket in left]
+                drains = [_finish_bucket(settings, tables, bucket, anchor, times, seal=seal) for bucket in buckets]
                 with times.committing():
-                    found = dict(zip(left, in_step(works, settings.store.fs.parallel_buckets), strict=True))
+                    results = dict(zip(buckets, in_step(drains, settings.store.fs.parallel_buckets), strict=True))
                 is_last = attempt == _TRIES - 1
-                again = [bucket for bucket, finish in found.items() if not (finish.whole or is_last)]
-                for bucket, finish in found.items():
-                    tally.include(finish.work)
-                    if bucket not in again:
-                        tally.include(finish.outcome)
-                        rows += finish.rows
+                to_retry = [bucket for bucket, result in results.items() if not (result.whole or is_last)]
+                for bucket, result in results.items():
+                    tally.include(result.work)
+                    if bucket not in to_retry:
+                        tally.include(result.outcome)
+                        rows += result.rows
                 progress.tick()
-                if not again:
+                if not to_retry:
                     break
-                left = again
+                buckets = to_retry
                 settings.clock.sleep(0.2 * 4**attempt)
         with suppress(OSError):  # the next run sweeps it
             remove_empty_epoch(settings.store.fs, settings.store.roots.staging, settings.epoch)
@@ -81,9 +82,15 @@ def _finish(settings: RunSettings, partition: int, *, seal: bool) -> Report[Drai
 
 
 @dataclass(frozen=True, slots=True)
-class _Finish:
-    """One try at finishing a bucket: what was done in it, what became of each dataset, and whether all is finished that
-    this run can finish."""
+class _BucketResult:
+    """One try at draining a bucket.
+
+    Attributes:
+        work: what this try did.
+        outcome: outcomes of the bucket's datasets.
+        whole: whether nothing is left that this run can finish.
+        rows: rows of the run's table of datasets.
+    """
 
     work: Report[DrainCounts]
     outcome: Report[DrainCounts]
@@ -92,16 +99,17 @@ class _Finish:
 
 
 @dataclass(frozen=True, slots=True)
-class _Anchor:
-    """What a partition goes by as it tells where its buckets are: the job log, and the root of the cut before."""
+class _SnapshotBase:
+    """The job log, and the manifest of the previous snapshot, on which reported log heads and snapshots are based."""
 
     job_fold: Fold
     before: CutRoot | None
 
 
 @dataclass(frozen=True, slots=True)
-class _Tables:
-    """What a partition reads once for all of its buckets. `ended`: whether ingest has, as read before anything else."""
+class _PartitionInputs:
+    """What a partition reads once for all of its buckets. `ended`: whether ingest has ended, read before anything
+    else."""
 
     plans: PlanReader
     task_states: TaskStateTables
@@ -109,10 +117,10 @@ class _Tables:
 
 
 def _finish_bucket(
-    settings: RunSettings, tables: _Tables, bucket: int, anchor: _Anchor, times: TaskTimes, *, seal: bool
-) -> Work[_Finish]:
-    """Seals and publishes what is left of a bucket, and tells where its log is then, if that still has its last
-    head."""
+    settings: RunSettings, tables: _PartitionInputs, bucket: int, anchor: _SnapshotBase, times: TaskTimes, *, seal: bool
+) -> Work[_BucketResult]:
+    """Seal and publish what is left of a bucket. Report its log head, unless the log lacks the head that the job log
+    recorded."""
     last = anchor.job_fold.heads.get(bucket)
     store, committer = settings.store, None
     work, outcome = Tally(DrainCounts()), Tally(DrainCounts())
@@ -143,13 +151,13 @@ def _finish_bucket(
         whole = False
     else:
         whole = not outcome.counts.sequences_left
-    if committer is not None:  # what became of its datasets is counted apart: others may have had a part in it
+    if committer is not None:  # outcomes are counted apart, as other tasks may have committed datasets
         done = committer.tally.counts
         counts = DrainCounts(
             datasets_committed=done.datasets_committed, files_swept=done.files_swept, **done.executed()
         )
         work.add(counts)
-    return _Finish(work.report(), outcome.report(), whole, rows)
+    return _BucketResult(work.report(), outcome.report(), whole, rows)
 
 
 def _progress_of(counts: DrainCounts) -> Progress:
