@@ -12,8 +12,8 @@ ATTEMPTS = (
         (
             "engine.committing.committer",
             "BucketCommitter._steps_of",
-            "made is not None and made[0] == sequence",
-            "made is not None",
+            "built is not None and built[0] == sequence",
+            "built is not None",
         ),
         (
             "engine.committing.committer",
