@@ -1,4 +1,4 @@
-"""Deleting a folder with all that is in it: the one way in which anything of ours goes as a whole."""
+"""Deletion of a folder with its content."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from distcommit.core.ports import FileSystem, FolderEntry
 
 
 def delete_tree(fs: FileSystem, folder: str) -> int:
-    """Deletes a folder with what is in it, from below; returns how many files went. A missing one is fine.
+    """Delete a folder with its content, bottom up. Return the number of deleted files. A missing folder is ignored.
 
-    Nothing is synced: who needs the deletion to last syncs the folder above. A crash leaves part of the tree, which the
-    next call deletes; what has to go first or last (a marker that makes the rest count) is the caller's to delete,
-    with a sync between. What others add meanwhile may stay, and the folders above it with it.
+    Nothing is synced: to make the deletion durable, sync the parent folder. After a crash the next call deletes the
+    rest. A file that must be deleted first or last (a marker that makes the rest valid) is deleted by the caller, with
+    a sync between. Files that others add meanwhile may stay, and so do the folders above them.
     """
-    if fs.delete_folder(folder):  # the usual case: all that was in it has been moved away
+    if fs.delete_folder(folder):  # usually its content has been moved away
         return 0
     files = sum(delete_entry(fs, folder, entry) for entry in fs.list_folder(folder))
     fs.delete_folder(folder)
@@ -20,7 +20,7 @@ def delete_tree(fs: FileSystem, folder: str) -> int:
 
 
 def delete_entry(fs: FileSystem, folder: str, entry: FolderEntry) -> int:
-    """As `delete_tree`, for something that a listing of `folder` has shown, be it a folder or a file."""
+    """Delete an entry of `folder`, a file or a folder. As `delete_tree`."""
     path = f"{folder}/{entry.name}"
     if entry.is_folder:
         return delete_tree(fs, path)

@@ -1,4 +1,4 @@
-"""What lies below a folder."""
+"""Recursive listing of a folder."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from distcommit.core.ports import FileSystem
 
 
 def files_below(fs: FileSystem, folder: str) -> Iterator[str]:
-    """All files below a folder, in the order of their names."""
+    """Yield all files below a folder, sorted by name."""
     for entry in sorted(fs.list_folder(folder), key=lambda entry: entry.name):
         if entry.is_folder:
             yield from files_below(fs, f"{folder}/{entry.name}")
