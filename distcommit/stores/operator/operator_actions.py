@@ -316,7 +316,7 @@ def _require_published_tombstone(store: JobStore, sequence: SealedSequence) -> N
                     dataset=sequence.dataset_urn,
                     epoch=sequence.epoch,
                     found=repr(step),
-                    todo="release the dataset with abandon: its records are read again. After accept both would be read",
+                    todo="release the dataset with abandon: its records are read again; accept would leave both",
                 )
 
 
@@ -338,7 +338,7 @@ def _act(
 
 _REMEDIES = {
     DatasetStatus.IDLE: "nothing: the dataset has no sequence that is not done",
-    DatasetStatus.PENDING: "commit it: the next run does, or `distcommit recover`; if that can never succeed, quarantine it",
+    DatasetStatus.PENDING: "commit it: the next run does, or `distcommit recover`; if it never can be, quarantine it",
     DatasetStatus.QUARANTINED: "release it with retry, accept or abandon",
     DatasetStatus.REVOKING: "release it with abandon, which resumes; or with accept, if that can never succeed",
 }

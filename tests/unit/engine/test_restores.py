@@ -125,7 +125,7 @@ def test_a_part_put_back_to_any_moment_is_refused_or_named_or_nothing_was_lost(r
 def test_an_output_that_is_emptied_or_elsewhere_is_refused() -> None:
     machine = before()
     elsewhere = replace(WORLD.store(machine), roots=replace(ROOTS, output="/job/elsewhere"))
-    with pytest.raises(StaleStoreError, match="nobody has claimed"):
+    with pytest.raises(StaleStoreError, match="an unclaimed output"):
         require_newest(elsewhere)
     assert not files_below(machine, "/job/elsewhere")
     replace_files(machine, ROOTS.output, {})

@@ -203,7 +203,7 @@ def test_where_the_record_can_not_be_written_the_run_stands_and_says_so(
     with caplog.at_level(logging.WARNING):
         result = go(WORLD, machine, data)
     assert result.succeeded
-    assert "the run leaves no record of itself" in caplog.text
+    assert "the record of the run was not written" in caplog.text
     machine.restart()
     status = read_status(WORLD.store(machine))
     assert (status.last_run, status.unreadable) == (None, {})
@@ -350,7 +350,7 @@ def test_a_table_that_can_not_be_written_costs_no_record(caplog: pytest.LogCaptu
     machine = Machine()
     machine.faults.append(fails(errno.ENOSPC, "create", "/run_datasets/"))
     assert go(WORLD, machine, source(a=3)).succeeded
-    assert "what became of datasets can't be kept" in caplog.text
+    assert "outcomes of datasets were not written" in caplog.text
 
 
 def test_a_table_of_datasets_that_is_damaged_or_of_another_version_is_told() -> None:

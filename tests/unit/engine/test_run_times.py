@@ -95,7 +95,7 @@ def test_times_that_can_not_be_written_cost_nothing(caplog: pytest.LogCaptureFix
     machine = Machine()
     machine.faults.append(fails(errno.ENOSPC, "create", "/run_times/"))
     assert go(WORLD, machine, source(a=3)).succeeded
-    assert "when a task committed can't be kept" in caplog.text
+    assert "times of a task were not written" in caplog.text
 
 
 def test_a_table_of_times_that_is_damaged_or_of_another_version_is_told() -> None:

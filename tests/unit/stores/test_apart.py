@@ -29,7 +29,7 @@ def job(place: Path, name: str, **moved: Path) -> JobStore:
 def test_a_folder_inside_a_folder_of_another_job_is_refused(tmp_path: Path, inner: str, outer: str, below: str) -> None:
     first = job(tmp_path, "first")
     place = Path(getattr(first.roots, outer)) / below
-    with pytest.raises(ConfigurationError, match="a job's folder is inside a folder of a job"):
+    with pytest.raises(ConfigurationError, match="a job's folder is inside a folder of another job"):
         job(tmp_path, "second", **{inner: place})
     assert not place.exists(), "a refused job makes nothing"
     begin_run(first, "again")

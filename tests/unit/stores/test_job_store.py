@@ -55,7 +55,7 @@ def test_a_store_that_is_there_is_opened_as_it_is_and_never_made_anew() -> None:
 
 def test_a_missing_store_is_not_made_unasked() -> None:
     machine = Machine()
-    with pytest.raises(ConfigurationError, match="there is no store here") as caught:
+    with pytest.raises(ConfigurationError, match="the store does not exist") as caught:
         make(machine, create=False)
     assert caught.value.ids == {"path": "/job/store"}
     assert list(machine.walk("/job")) == []
@@ -121,7 +121,7 @@ def test_a_marker_that_may_not_be_read_is_a_configuration_error() -> None:
 def test_a_folder_that_can_not_be_made_or_written_is_named(folder: str, kind: str, code: int) -> None:
     machine = Machine()
     machine.faults.append(fails(code, kind, f"/job/{folder}"))
-    with pytest.raises(ConfigurationError, match="can't be made or written") as caught:
+    with pytest.raises(ConfigurationError, match="cannot be created or written") as caught:
         make(machine)
     assert f"/job/{folder}" in caught.value.found
     machine.restart()

@@ -246,8 +246,8 @@ def test_while_it_is_half_made_nothing_else_changes_the_job() -> None:
     for command in commands:
         with pytest.raises(ConflictError, match=r"distcommit rebucket JOB.yaml --buckets 3") as caught:
             command()
-        assert caught.value.found == "generation 1, of 3, half made"
-    with pytest.raises(ConflictError, match="another number of buckets than this") as caught:
+        assert caught.value.found == "unfinished generation 1, of 3 buckets"
+    with pytest.raises(ConflictError, match="another change of the number of buckets or of settings") as caught:
         rebucketed(machine, 4)
     assert (caught.value.expected, caught.value.found) == ("3 buckets", "4 buckets")
     assert machine.paths("/job") == before
@@ -371,7 +371,7 @@ def test_a_run_whose_fence_comes_after_the_move_has_begun_ends() -> None:
     epoch = fence_job(store, "moves", moving=True)
     begins = partial(next_record.rebucket, epoch=epoch, generation=1, buckets=3, settings={})
     machine.faults.append(before_record(machine, 0, lambda: store.job_log(epoch).settle(begins)))
-    with pytest.raises(ConflictError, match="on its way to another number"):
+    with pytest.raises(ConflictError, match="a change of the number of buckets is in progress"):
         fence_job(store, "run")
     machine.faults.clear()
     rebucketed(machine)

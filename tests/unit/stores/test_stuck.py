@@ -246,9 +246,9 @@ def test_what_is_being_abandoned_goes_on_or_is_given_up(
     store.quarantine("job", "d")
     with pytest.raises(ConnectionError):
         store.release("job", "d", "abandon")
-    with pytest.raises(ConflictError, match=r"is revoking .*'abandon', which goes on, or 'accept'"):
+    with pytest.raises(ConflictError, match=r"is revoking .*'abandon', which resumes, or 'accept'"):
         store.remove("job", "d")
-    with pytest.raises(ConflictError, match="release it with abandon, which goes on; or with accept"):
+    with pytest.raises(ConflictError, match="release it with abandon, which resumes; or with accept"):
         store.release("job", "d", "retry")
     if how == "abandon":
         path.touch()
