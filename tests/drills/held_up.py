@@ -135,7 +135,7 @@ def watermark_of_a_pending_dataset(folder: Path) -> Drilled:
         return printed.ended()
 
 
-@drill("stores/operator/operator_actions.py:_wrong_status| release it with retry, accept or abandon", quick=True)
+@drill("stores/operator/operator_actions.py:_wrong_status | release it with retry, accept or abandon", quick=True)
 def watermark_of_a_quarantined_dataset(folder: Path) -> Drilled:
     """It is released with retry, and quarantined again, as its cause is still there; then with accept."""
     with quarantined(folder) as situation:
@@ -197,7 +197,7 @@ def accepting_a_replacement_that_is_not_published(folder: Path) -> Drilled:
 
 
 @drill(
-    "stores/operator/operator_actions.py:_wrong_status | release it with retry; or set its watermark past the unreadable records",
+    "stores/operator/operator_actions.py:_wrong_status | release it with retry; or set its watermark past the",
     quick=True,
 )
 def accepting_a_stopped_dataset(folder: Path) -> Drilled:
@@ -210,7 +210,7 @@ def accepting_a_stopped_dataset(folder: Path) -> Drilled:
         return printed.ended(rejected=Counter([b"poison"]))
 
 
-@drill("stores/operator/operator_actions.py:_wrong_status| nothing: the dataset has no sequence that is not done", quick=True)
+@drill("stores/operator/operator_actions.py:_wrong_status | nothing: the dataset has no sequence", quick=True)
 def releasing_a_dataset_that_is_idle(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         printed = Printed(situation)

@@ -210,7 +210,7 @@ def output_without_its_store_and_claim(folder: Path) -> Drilled:
         shutil.rmtree(folder / "output" / ".distcommit")
         shutil.rmtree(folder / "staging" / ".distcommit")
         printed = Printed(situation)
-        printed.refused(f"distcommit run {situation.path}", "the output has published files, and its store does not exist")
+        printed.refused(f"distcommit run {situation.path}", "published files, and its store does not exist")
         printed.type(f"distcommit rebuild {situation.path}")
         return _finished(printed, situation)
 

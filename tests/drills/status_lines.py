@@ -283,7 +283,7 @@ def lost_staging(folder: Path) -> Drilled:
         situation.staging.mkdir()
         unblock(situation, "a")
         printed = Printed(situation)
-        printed.refused(f"distcommit run {situation.path}", "the staging folder is not the one that contains pending staged files", 5)
+        printed.refused(f"distcommit run {situation.path}", "not the one that contains pending staged files", 5)
         printed.type(f"distcommit rebuild {situation.path} --keep-watermarks")
         situation.run(1)
         printed.type(printed.problem("quarantined, as a sealed file is gone")["command"])

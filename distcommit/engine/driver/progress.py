@@ -18,7 +18,7 @@ from distcommit.decoding import from_json
 from distcommit.engine.driver.events import Event, Observer, PhaseBegan, Progress, Progressed
 from distcommit.engine.settings import RunSettings
 from distcommit.protocol.paths.store import PROGRESS, progress_name, progress_task, run_name
-from distcommit.stores.folders.deletion import delete_tree
+from distcommit.stores.folders.trees import delete_tree
 from distcommit.stores.state.documents import UNREADABLE
 
 _EVERY_S = 0.5

@@ -24,7 +24,6 @@ from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.output import REJECTED_FOLDER, is_tombstone, published_folder
 from distcommit.protocol.readiness import Ready
 from distcommit.sinks.files.footer import Footer, read_footer
-from distcommit.stores.folders.listing import files_below
 from distcommit.stores.folders.staging import StagedFiles, make_area
 from distcommit.stores.folders.tombstones import (
     ReplacedRecords,
@@ -36,6 +35,7 @@ from distcommit.stores.folders.tombstones import (
     retired_by,
     stage_tombstone,
 )
+from distcommit.stores.folders.trees import files_below
 
 logger = logging.getLogger(__name__)
 

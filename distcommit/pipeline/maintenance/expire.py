@@ -27,7 +27,6 @@ from distcommit.pipeline.maintenance.input_records import KnownRecords
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.paths.output import is_tombstone, published_folder
 from distcommit.sinks.files.footer import Footer, read_footer
-from distcommit.stores.folders.listing import files_below
 from distcommit.stores.folders.tombstones import (
     RetiredFile,
     Tombstone,
@@ -37,6 +36,7 @@ from distcommit.stores.folders.tombstones import (
     retired_by,
     stage_tombstone,
 )
+from distcommit.stores.folders.trees import files_below
 
 _PROPERTY = "retained"
 

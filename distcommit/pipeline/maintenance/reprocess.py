@@ -30,7 +30,6 @@ from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.paths.output import is_tombstone, published_folder
 from distcommit.sinks.files.footer import Footer, read_batches, read_footer, read_written_schema
 from distcommit.sinks.files.offsets import OffsetSets, parsed
-from distcommit.stores.folders.listing import files_below
 from distcommit.stores.folders.tombstones import (
     TOMBSTONE_VERSION,
     RetiredFile,
@@ -39,6 +38,7 @@ from distcommit.stores.folders.tombstones import (
     retired_by,
     stage_tombstone,
 )
+from distcommit.stores.folders.trees import files_below
 
 _PROPERTY = "fed_again"
 

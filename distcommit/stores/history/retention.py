@@ -23,7 +23,7 @@ from distcommit.protocol.paths.store import (
     run_name,
 )
 from distcommit.protocol.paths.temporary import is_temporary
-from distcommit.stores.folders.deletion import delete_tree
+from distcommit.stores.folders.trees import delete_tree
 from distcommit.stores.state.task_states import PastStates
 
 

@@ -164,10 +164,6 @@ class CommitLog(LogView):
             return fold, record
         return self._decided(decide, refresh=True)
 
-    def checkpoint(self, *, at_least: int = CHECKPOINT_EVERY, decided_from: int = 0) -> None:
-        """As `checkpointing`, for this log alone."""
-        alone(self.checkpointing(at_least=at_least, decided_from=decided_from))
-
     def checkpointing(self, *, at_least: int = CHECKPOINT_EVERY, decided_from: int = 0) -> Work[None]:
         """Write the fold as a checkpoint if at least `at_least` segments are above the newest one. Then delete, listed
         and in ascending order, all segments below the second newest checkpoint. Refreshes only if it writes."""

@@ -153,7 +153,7 @@ def cut_began(store: JobStore, epoch: int, seen: Iterable[Head]) -> None:
 def cut_ended(store: JobStore, epoch: int, seen: Iterable[Head], *, decided_from: int = 0) -> None:
     """Record in the job log that a run has ended, unless a newer one has begun, and checkpoint if that is due.
 
-    Arguments as of `cut_began` and `CommitLog.checkpoint`.
+    Arguments as of `cut_began` and `CommitLog.checkpointing`.
     """
     log = store.job_log(epoch)
     at_least = checkpoint_every(log.refresh())

@@ -24,7 +24,7 @@ from distcommit.core.records.snapshot_names import CutName, SeenBucket
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.store import CUTS, PIECES, cut_name, cut_of, piece_epoch
 from distcommit.protocol.paths.temporary import is_temporary
-from distcommit.stores.folders.deletion import delete_tree
+from distcommit.stores.folders.trees import delete_tree
 from distcommit.stores.snapshots.snapshot_deltas import pieces_of, read_chain
 from distcommit.stores.state.documents import decode_document, encode_document
 from distcommit.stores.state.job_store import JobStore

@@ -24,9 +24,9 @@ from distcommit.core.errors import ConfigurationError, CorruptError, StaleStoreE
 from distcommit.core.ports import FileSystem
 from distcommit.core.support.parallel import in_flight
 from distcommit.protocol.paths.store import GENERATIONS, JOB_LOG, STORE_MARKER, log_folder
-from distcommit.stores.folders.deletion import delete_entry
 from distcommit.stores.folders.nested_roots import first_published, require_apart
 from distcommit.stores.folders.ownership import not_the_owner, read_owner
+from distcommit.stores.folders.trees import delete_entry
 from distcommit.stores.logs.log import CommitLog
 from distcommit.stores.state.documents import decode_document, encode_document
 from distcommit.stores.state.file_system_probe import probe_file_system

@@ -18,6 +18,7 @@ from distcommit.core.errors import (
     StaleStoreError,
 )
 from distcommit.core.records.log_records import Checkpoint, DatasetState
+from distcommit.core.support.io_batching import alone
 from distcommit.core.watermark import Watermark
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
@@ -277,7 +278,7 @@ def test_who_has_opened_what_counts_no_more_is_told_to_open_again() -> None:
     log = old.bucket_log(0, 7)
     with pytest.raises(FencedError, match="another number of buckets"):
         fence_bucket(log, 7, "run")
-    log.checkpoint(at_least=1)
+    alone(log.checkpointing(at_least=1))
     assert machine.paths("/job") == before
     with pytest.raises(ConfigurationError, match="another number of buckets") as caught:
         BEFORE.store(machine)

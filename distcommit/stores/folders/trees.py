@@ -1,6 +1,8 @@
-"""Deletion of a folder with its content."""
+"""Listing and deletion of a folder with everything below it."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from distcommit.core.ports import FileSystem, FolderEntry
 
@@ -25,3 +27,12 @@ def delete_entry(fs: FileSystem, folder: str, entry: FolderEntry) -> int:
     if entry.is_folder:
         return delete_tree(fs, path)
     return 1 if fs.delete(path) else 0
+
+
+def files_below(fs: FileSystem, folder: str) -> Iterator[str]:
+    """Yield all files below a folder, sorted by name."""
+    for entry in sorted(fs.list_folder(folder), key=lambda entry: entry.name):
+        if entry.is_folder:
+            yield from files_below(fs, f"{folder}/{entry.name}")
+        else:
+            yield f"{folder}/{entry.name}"
