@@ -50,7 +50,7 @@ NAMED: dict[str, tuple[str, Sequence[Change]]] = {
             Change(
                 *(_LOG, "CommitLog.settling", "if won"),
                 before="""
-                self._step(number, Segment(self.epoch, self._writer_id, record), fold)
+                self._apply(number, Segment(self.epoch, self._writer_id, record), fold)
                 return fold
                 """,
             )
@@ -145,7 +145,7 @@ NAMED: dict[str, tuple[str, Sequence[Change]]] = {
     ),
     "sweep-whatever-is-pending": (
         "task output of older runs is swept whether or not its sequences are done",
-        [Change(_STAGING, "swept_epochs", "compare older kept", instead="True")],
+        [Change(_STAGING, "swept_epochs", "compare older open_epochs", instead="True")],
     ),
     "lost-is-done": (
         "a step of which neither source nor target is there is taken for done",

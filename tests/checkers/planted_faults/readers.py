@@ -43,7 +43,7 @@ READERS = (
         "files that were replaced go though an older snapshot shows them",
         (
             "stores.snapshots.snapshots",
-            "OldestCut._read",
+            "OldestCut._done_epochs",
             "min((name for name in names if name is not None), default=None)",
             "max((name for name in names if name is not None), default=None)",
         ),
