@@ -73,9 +73,7 @@ def half_made_move(folder: Path) -> Drilled:
         return _finished(printed, situation)
 
 
-@drill(
-    "put the newest job log in its place; or put the store aside, and `distcommit rebuild` makes it anew", quick=True
-)
+@drill("restore the newest job log; or move the store away, and `distcommit rebuild` recreates it", quick=True)
 def job_log_of_before_a_move(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         shutil.copytree(folder / "store" / "log" / "job", folder / "job-log-backup")
