@@ -171,7 +171,7 @@ def retry_of_a_dataset_that_is_being_abandoned(folder: Path) -> Drilled:
         return printed.ended()
 
 
-@drill("stores/operator/operator_actions.py:_require_published_tombstone | release the dataset with abandon", quick=True)
+@drill("stores/operator/operator_actions.py:_require_published_tombstone | release the dataset with", quick=True)
 def accepting_a_replacement_that_is_not_published(folder: Path) -> Drilled:
     """Seal the reprocessed records of an error file, and block the tombstone that replaces that file."""
     json = {"type": "json", "fields": {"n": "int64"}}
