@@ -33,7 +33,7 @@ from distcommit.stores.state.task_states import PastStates
 logger = logging.getLogger(__name__)
 
 
-def forget_winners(context: StepContext, bucket: int, loaded: Mapping[SequenceName, Sequence[CommitStep]]) -> None:
+def remove_winner_notes(context: StepContext, bucket: int, loaded: Mapping[SequenceName, Sequence[CommitStep]]) -> None:
     """Remove the notes of attempts contained in these sequences, durably. Must precede the execution of any step.
 
     Raises:
@@ -53,7 +53,7 @@ def forget_winners(context: StepContext, bucket: int, loaded: Mapping[SequenceNa
             make_notes_durable(context.fs, context.staging_root, epoch, bucket)
 
 
-def discard_ended(settings: RunSettings, bucket: int, work_units: Iterable[str]) -> list[str]:
+def discard_aborted(settings: RunSettings, bucket: int, work_units: Iterable[str]) -> list[str]:
     """Discard this run's ended and aborted attempts at work units whose datasets are DONE.
 
     Returns:
@@ -77,7 +77,7 @@ def discard_ended(settings: RunSettings, bucket: int, work_units: Iterable[str])
     return kept_folders
 
 
-def sweep_lost(settings: RunSettings, epoch: int, bucket: int, past_states: PastStates) -> int:
+def sweep_aborted(settings: RunSettings, epoch: int, bucket: int, past_states: PastStates) -> int:
     """Sweep a bucket's attempts of an older run that has nothing pending, quarantined or revoking in it: at targets
     first, then in staging. If a target cannot be reached, everything stays for the next run.
 

@@ -19,14 +19,14 @@ from distcommit.protocol.fold import Fold
 from distcommit.steps.execution import Execution, held_back_by
 
 
-class Whole(NamedTuple):
+class AtomicGroup(NamedTuple):
     """The held sequences of one run in one commit group."""
 
     epoch: int
     group: str
 
 
-def execution_of(
+def build_execution(
     groups: CommitGroups,
     fold: Fold,
     loaded: Mapping[SequenceName, Sequence[CommitStep]],
@@ -46,12 +46,12 @@ def execution_of(
     return Execution(executable, verify_first=verify_first, wholes=groups_by_sequence), held
 
 
-def _groups_by_sequence(groups: CommitGroups, fold: Fold) -> dict[SequenceName, Whole]:
+def _groups_by_sequence(groups: CommitGroups, fold: Fold) -> dict[SequenceName, AtomicGroup]:
     """Return the group of each open held sequence of a bucket; none if the job has no commit groups."""
     if not groups.are_named:
         return {}
     return {
-        SequenceName(urn, state.open.sequence.epoch): Whole(state.open.sequence.epoch, groups.group_of(urn))
+        SequenceName(urn, state.open.sequence.epoch): AtomicGroup(state.open.sequence.epoch, groups.group_of(urn))
         for urn, state in fold.datasets.items()
         if state.open is not None and state.open.held
     }

@@ -22,7 +22,7 @@ from distcommit.stores.logs.log import CommitLog
 logger = logging.getLogger(__name__)
 
 
-def noting_left(log: CommitLog, epoch: int, unfinished: Mapping[SequenceName, Failure]) -> Work[None]:
+def record_pending_reasons(log: CommitLog, epoch: int, unfinished: Mapping[SequenceName, Failure]) -> Work[None]:
     """Record why sequences stay pending although no attempt counts as failed, so that `status` can report it.
 
     A reason that is recorded already is not repeated. If the log cannot be written, the failure is only logged.
@@ -45,7 +45,7 @@ def noting_left(log: CommitLog, epoch: int, unfinished: Mapping[SequenceName, Fa
         logger.warning("reasons of pending sequences could not be recorded: %s", error, extra={"log": log.folder})
 
 
-def noting_failed(
+def record_failed_attempt(
     log: CommitLog, epoch: int, name: SequenceName, failure: Failure, max_attempts: int
 ) -> Work[DatasetStatus]:
     """Record this run's failed attempt at a sequence, once. The last attempt, or a loss, quarantines its dataset.
@@ -70,7 +70,7 @@ def noting_failed(
     return fold.state_of(name.dataset_urn).status
 
 
-def noting_failures(
+def record_failures(
     log: CommitLog,
     settings: RunSettings,
     context: StepContext,
@@ -112,10 +112,10 @@ def noting_failures(
     )
     unfinished: dict[SequenceName, Failure] = {}
     for name, failure in failures.items():
-        tally.explain(name.dataset_urn, failure.kind, failure.reason)
+        tally.add_reason(name.dataset_urn, failure.kind, failure.reason)
         tally.add(CommitCounts(executions_failed=1))
         if failure.lost or (replaying and not failure.outage and not failure.not_for_us):
-            status = yield from noting_failed(log, settings.epoch, name, failure, settings.max_attempts)
+            status = yield from record_failed_attempt(log, settings.epoch, name, failure, settings.max_attempts)
             if status is DatasetStatus.QUARANTINED:
                 tally.add(CommitCounts(datasets_quarantined=1))
                 quarantined = DatasetQuarantined(name.dataset_urn, name.epoch, failure.reason, settings.clock.now_ms())
@@ -125,5 +125,5 @@ def noting_failures(
         elif last:
             unfinished[name] = failure
     if unfinished:
-        yield from noting_left(log, settings.epoch, unfinished)
+        yield from record_pending_reasons(log, settings.epoch, unfinished)
     return {name.dataset_urn: failure for name, failure in failures.items()}

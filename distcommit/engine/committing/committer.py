@@ -18,17 +18,17 @@ from distcommit.core.interfaces.steps import CommitStep
 from distcommit.core.records.log_records import SealedSequence, SequenceName
 from distcommit.core.support.io_batching import Work
 from distcommit.core.work import DatasetPlan, TaskState
-from distcommit.engine.committing.aborted_attempts import forget_winners
-from distcommit.engine.committing.atomic_groups import execution_of
+from distcommit.engine.committing.aborted_attempts import remove_winner_notes
+from distcommit.engine.committing.atomic_groups import build_execution
 from distcommit.engine.committing.clean_up import RemoveProbes, remove_task_output
-from distcommit.engine.committing.commit_failures import noting_failures
-from distcommit.engine.committing.dataset_outcomes import Notes, Outcome, count_held, count_outcomes
+from distcommit.engine.committing.commit_failures import record_failures
+from distcommit.engine.committing.dataset_outcomes import DatasetNotes, Outcome, count_held, count_outcomes
 from distcommit.engine.committing.open_datasets import OpenDatasets
-from distcommit.engine.committing.sealing import name_of, sequence_of, step_context
+from distcommit.engine.committing.sealing import build_sequence, sequence_name, step_context
 from distcommit.engine.driver.counts import CommitCounts, DrainCounts
 from distcommit.engine.driver.reports import Tally
-from distcommit.engine.maintenance.replacing import with_replacements
-from distcommit.engine.reading.read_failures import noting_unread
+from distcommit.engine.maintenance.replacing import stage_replacements
+from distcommit.engine.reading.read_failures import record_read_failures
 from distcommit.engine.reading.task_events import SequenceDone, SequenceSealed, TaskObserver
 from distcommit.engine.settings import RunSettings
 from distcommit.protocol import next_record
@@ -70,21 +70,21 @@ class BucketCommitter:
         self._context = step_context(settings)
         self.log = settings.store.bucket_log(bucket, settings.epoch)
         self._open = OpenDatasets(settings, bucket, plans, tables)
-        self._notes = Notes(self._open.nothing)
+        self._notes = DatasetNotes(self._open.not_committed)
         self._sealed_here: set[SequenceName] = set()
         self._built: dict[SequenceName, tuple[SealedSequence, list[CommitStep]]] = {}
 
-    def know(self, name: str, states: Sequence[TaskState]) -> None:
+    def add_states(self, name: str, states: Sequence[TaskState]) -> None:
         """Add task states that this task has put under that file name, so that they are not read back."""
-        self._open.know(name, states)
+        self._open.add_states(name, states)
 
-    def look(self) -> list[TaskState]:
+    def poll_states(self) -> list[TaskState]:
         """Read the task states put by any task since the last call, and return them.
 
         Raises:
             OSError: if they cannot be read; the next call reads them again.
         """
-        return self._open.look()
+        return self._open.poll_states()
 
     def commit_ready(self, *, ended: bool) -> Work[None]:
         """Seal datasets that are complete; then execute, close and clean up what this committer sealed. With
@@ -103,7 +103,7 @@ class BucketCommitter:
         self._clean_up(fold)  # sequences that others have closed
         if not self._open:
             return
-        self.look()
+        self.poll_states()
         ready = self._ready_sequences(fold, ended)
         if self._settings.at_least_once:
             self._clean_up((yield from self._publish_unsealed(ready)))
@@ -119,8 +119,8 @@ class BucketCommitter:
         """
         fold = self.log.latest()
         own = [each.sequence for each in fold.pending() if each.sequence.epoch == self._settings.epoch]
-        sequences = [each for each in own if take_over or name_of(each) in self._sealed_here]
-        if any(name_of(sequence) not in self._sealed_here for sequence in sequences):
+        sequences = [each for each in own if take_over or sequence_name(each) in self._sealed_here]
+        if any(sequence_name(sequence) not in self._sealed_here for sequence in sequences):
             yield RemoveProbes(self._context, self._bucket)
         fold = yield from self._execute_and_close(sequences, fold, last=take_over)
         self._clean_up(fold)
@@ -133,10 +133,10 @@ class BucketCommitter:
         """
         settings = self._settings
         pending = [each for each in self.log.refresh().pending() if settings.replays(each.sequence)]
-        undecided = [name_of(s.sequence) for s in pending if s.held and s.sequence.epoch not in decided_epochs]
+        undecided = [sequence_name(s.sequence) for s in pending if s.held and s.sequence.epoch not in decided_epochs]
         if undecided:
             yield from self._drop(undecided)
-        to_execute = [each.sequence for each in pending if name_of(each.sequence) not in undecided]
+        to_execute = [each.sequence for each in pending if sequence_name(each.sequence) not in undecided]
         if pending:
             yield RemoveProbes(self._context, self._bucket)
         yield from self._execute_and_close(to_execute, self.log.refresh(), verify_first=True)
@@ -149,9 +149,9 @@ class BucketCommitter:
         """Job-level, after the drain: count the outcomes on which the driver's decision depends, and return them."""
         return count_held(self.log.latest(), self._settings.epoch, plans, self._notes, tally)
 
-    def noting_unread(self, plans: Iterable[DatasetPlan], tally: Tally[DrainCounts]) -> Work[None]:
+    def record_read_failures(self, plans: Iterable[DatasetPlan], tally: Tally[DrainCounts]) -> Work[None]:
         """In the drain: record which datasets of the plan this run failed to read. Raises as `commit_ready`."""
-        yield from noting_unread(self.log, self._settings, plans, self._notes.nothing, tally)
+        yield from record_read_failures(self.log, self._settings, plans, self._notes.not_committed, tally)
 
     # -- sealing
 
@@ -160,19 +160,19 @@ class BucketCommitter:
         self._built.clear()
         sequences = []
         found = self._open.ready(fold, self._context, ended=ended)
-        complete = with_replacements(self._settings, self._bucket, fold, found, self._notes.unpublished)
+        complete = stage_replacements(self._settings, self._bucket, fold, found, self._notes.unpublished)
         for plan, ready, staged, replacement in complete:
             known = fold.state_of(plan.dataset_urn)
-            sequence, steps = sequence_of(self._settings, self._context, known, plan, ready, staged, replacement)
+            sequence, steps = build_sequence(self._settings, self._context, known, plan, ready, staged, replacement)
             if not self._settings.job_level:
-                self._built[name_of(sequence)] = sequence, steps
+                self._built[sequence_name(sequence)] = sequence, steps
             sequences.append(sequence)
         return sequences
 
     def _seal(self, sequences: list[SealedSequence]) -> Work[Fold]:
         """Write the sequences ahead, as one record; with at-least-once the record also closes them. Sequences that
         another committer sealed first are left to it."""
-        own = {name_of(sequence): sequence for sequence in sequences}
+        own = {sequence_name(sequence): sequence for sequence in sequences}
         if not sequences:
             return self.log.latest()
         settings = self._settings
@@ -196,7 +196,7 @@ class BucketCommitter:
     def _publish_unsealed(self, sequences: list[SealedSequence]) -> Work[Fold]:
         """At-least-once: execute unsealed steps, make the effects durable, then move the watermarks. If the process
         dies in between, no record names the files, and the next run reads their records again."""
-        steps = {name_of(sequence): self._built.pop(name_of(sequence))[1] for sequence in sequences}
+        steps = {sequence_name(sequence): self._built.pop(sequence_name(sequence))[1] for sequence in sequences}
         outcomes: Outcomes[SequenceName] = yield Execution(steps)
         self.tally.add(CommitCounts(steps_executed=outcomes.executed.total(), **outcomes.tried()))
         failed = dict(outcomes.failed)
@@ -214,7 +214,7 @@ class BucketCommitter:
             logger.warning(
                 "not published yet: %s", error, extra={"dataset": printable(name.dataset_urn), "epoch": name.epoch}
             )
-        published = [sequence for sequence in sequences if name_of(sequence) not in failed]
+        published = [sequence for sequence in sequences if sequence_name(sequence) not in failed]
         fold = yield from self._seal(published)
         done = [s for s in published if fold.state_of(s.dataset_urn).done_epoch == self._settings.epoch]
         self._count_done(done)
@@ -238,20 +238,20 @@ class BucketCommitter:
         failed: dict[SequenceName, DistcommitError] = {}
         for sequence in sequences:
             try:
-                loaded[name_of(sequence)] = self._steps_of(sequence)
+                loaded[sequence_name(sequence)] = self._steps_of(sequence)
             except DistcommitError as error:
-                failed[name_of(sequence)] = error
-        forget_winners(self._context, self._bucket, loaded)
-        execution, held = execution_of(self._settings.store.groups, fold, loaded, verify_first=verify_first)
+                failed[sequence_name(sequence)] = error
+        remove_winner_notes(self._context, self._bucket, loaded)
+        execution, held = build_execution(self._settings.store.groups, fold, loaded, verify_first=verify_first)
         outcomes: Outcomes[SequenceName] = yield execution
         self.tally.add(CommitCounts(steps_executed=outcomes.executed.total(), **outcomes.tried()))
         failed |= held | outcomes.failed | {name: _lost_error(name, lost) for name, lost in outcomes.lost.items()}
-        done = [name_of(sequence) for sequence in sequences if name_of(sequence) not in failed]
+        done = [sequence_name(sequence) for sequence in sequences if sequence_name(sequence) not in failed]
         fold = yield from self._close(done)
-        self._count_done([sequence for sequence in sequences if name_of(sequence) not in failed])
+        self._count_done([sequence for sequence in sequences if sequence_name(sequence) not in failed])
         if not failed:
             return fold
-        self._notes.unfinished |= yield from noting_failures(
+        self._notes.unfinished |= yield from record_failures(
             self.log,
             self._settings,
             self._context,
@@ -272,7 +272,7 @@ class BucketCommitter:
 
     def _steps_of(self, sequence: SealedSequence) -> list[CommitStep]:
         """Return the steps of a sequence: as built here, if it is the same sequence, else loaded from the log."""
-        built = self._built.pop(name_of(sequence), None)
+        built = self._built.pop(sequence_name(sequence), None)
         if built is not None and built[0] == sequence:
             return built[1]
         return list(load_steps(sequence.steps, self._context))

@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Notes:
+class DatasetNotes:
     """Facts about datasets that a committer knows and the log does not contain, by dataset.
 
     Attributes:
@@ -30,7 +30,7 @@ class Notes:
         unfinished: why its sequence could not be finished.
     """
 
-    nothing: Mapping[str, tuple[str, bool]]
+    not_committed: Mapping[str, tuple[str, bool]]
     unpublished: dict[str, Exception] = field(default_factory=dict)
     unfinished: dict[str, Failure] = field(default_factory=dict)
 
@@ -45,14 +45,14 @@ class Outcome(NamedTuple):
 
 
 def count_outcomes(
-    fold: Fold, epoch: int, plans: Iterable[DatasetPlan], notes: Notes, tally: Tally[DrainCounts]
+    fold: Fold, epoch: int, plans: Iterable[DatasetPlan], notes: DatasetNotes, tally: Tally[DrainCounts]
 ) -> dict[str, Outcome]:
     """After the drain: count the outcome of each dataset of the plan, and return it."""
     return _count({plan.dataset_urn: _outcome_of(plan, fold, epoch, notes) for plan in plans}, tally)
 
 
 def count_held(
-    fold: Fold, epoch: int, plans: Iterable[DatasetPlan], notes: Notes, tally: Tally[DrainCounts]
+    fold: Fold, epoch: int, plans: Iterable[DatasetPlan], notes: DatasetNotes, tally: Tally[DrainCounts]
 ) -> dict[str, Outcome]:
     """Job-level, after the drain: count the outcomes on which the driver's decision depends, and return them."""
     return _count({plan.dataset_urn: _held_of(plan, fold, epoch, notes) for plan in plans}, tally)
@@ -78,12 +78,12 @@ def rows_of(outcomes: Mapping[str, Outcome], bucket: int) -> list[RunDataset]:
 def _count(outcomes: dict[str, Outcome], tally: Tally[DrainCounts]) -> dict[str, Outcome]:
     for urn, outcome in outcomes.items():
         if outcome.kind:
-            tally.explain(urn, outcome.kind, outcome.reason)
+            tally.add_reason(urn, outcome.kind, outcome.reason)
     tally.add(DrainCounts.total(outcome.counts for outcome in outcomes.values()))
     return outcomes
 
 
-def _outcome_of(plan: DatasetPlan, fold: Fold, epoch: int, notes: Notes) -> Outcome:
+def _outcome_of(plan: DatasetPlan, fold: Fold, epoch: int, notes: DatasetNotes) -> Outcome:
     urn = plan.dataset_urn
     state = fold.state_of(urn)
     if state.done_epoch == epoch:
@@ -103,30 +103,32 @@ def _outcome_of(plan: DatasetPlan, fold: Fold, epoch: int, notes: Notes) -> Outc
         counts = DrainCounts(sequences_left=1, datasets_quarantined=1 if quarantined else 0)
         kind = "outage" if failure.outage else f"left {state.status.value}"
         return Outcome(counts, "quarantined" if quarantined else "left", kind, failure.reason)
-    if urn in notes.nothing:
+    if urn in notes.not_committed:
         return _outcome_without_commit(urn, notes)
     if urn in notes.unpublished:
         return Outcome(DrainCounts(sequences_left=1), "left", "left unpublished", str(notes.unpublished[urn]))
     return _WATERMARK_CHANGED
 
 
-def _held_of(plan: DatasetPlan, fold: Fold, epoch: int, notes: Notes) -> Outcome:
+def _held_of(plan: DatasetPlan, fold: Fold, epoch: int, notes: DatasetNotes) -> Outcome:
     urn = plan.dataset_urn
     state = fold.state_of(urn)
     if state.open is not None and state.open.sequence.epoch == epoch:
         if state.status is DatasetStatus.PENDING:
             return Outcome(DrainCounts(datasets_held=1, datasets_sealed=1), "held")
         return Outcome(DrainCounts(datasets_held=1), "held", f"left {state.status.value}", state.open.reason)
-    if urn in notes.nothing:
-        nothing = _outcome_without_commit(urn, notes)  # a dataset with nothing to publish counts as sealed
-        return nothing._replace(counts=nothing.counts + DrainCounts(datasets_sealed=nothing.counts.datasets_unchanged))
+    if urn in notes.not_committed:
+        not_committed = _outcome_without_commit(urn, notes)  # a dataset with nothing to publish counts as sealed
+        return not_committed._replace(
+            counts=not_committed.counts + DrainCounts(datasets_sealed=not_committed.counts.datasets_unchanged)
+        )
     if urn in notes.unpublished:
         return Outcome(DrainCounts(datasets_held=1), "held", "left unpublished", str(notes.unpublished[urn]))
     return _WATERMARK_CHANGED
 
 
-def _outcome_without_commit(urn: str, notes: Notes) -> Outcome:
-    reason, failed = notes.nothing[urn]
+def _outcome_without_commit(urn: str, notes: DatasetNotes) -> Outcome:
+    reason, failed = notes.not_committed[urn]
     if failed:
         return Outcome(DrainCounts(datasets_failed=1), "failed", "failed", reason)
     return Outcome(DrainCounts(datasets_unchanged=1), "unchanged")

@@ -11,7 +11,7 @@ from distcommit.core.errors import DistcommitError, FencedError
 from distcommit.core.support.io_batching import Work, in_step
 from distcommit.engine.committing.committer import BucketCommitter
 from distcommit.engine.committing.dataset_outcomes import rows_of
-from distcommit.engine.committing.snapshot_writer import seen_bucket
+from distcommit.engine.committing.snapshot_writer import write_bucket_snapshot
 from distcommit.engine.driver.counts import DrainCounts
 from distcommit.engine.driver.events import Progress
 from distcommit.engine.driver.progress import ProgressFile
@@ -61,9 +61,9 @@ def _finish(settings: RunSettings, partition: int, *, seal: bool) -> Report[Drai
                 is_last = attempt == _TRIES - 1
                 to_retry = [bucket for bucket, result in results.items() if not (result.whole or is_last)]
                 for bucket, result in results.items():
-                    tally.include(result.work)
+                    tally.merge(result.work)
                     if bucket not in to_retry:
-                        tally.include(result.outcome)
+                        tally.merge(result.outcome)
                         rows += result.rows
                 progress.tick()
                 if not to_retry:
@@ -73,11 +73,11 @@ def _finish(settings: RunSettings, partition: int, *, seal: bool) -> Report[Drai
         with suppress(OSError):  # the next run sweeps it
             remove_empty_epoch(settings.store.fs, settings.store.roots.staging, settings.epoch)
         put_run_datasets(settings.store.fs, settings.store.roots.store, settings.run_id, phase, partition, rows)
-        times.keep()
+        times.write()
     except FencedError as error:
         tally.fenced = str(error)
     except (DistcommitError, OSError) as error:
-        tally.explain(f"partition {partition}", type(error).__name__, str(error))
+        tally.add_reason(f"partition {partition}", type(error).__name__, str(error))
     return tally.report(partition)
 
 
@@ -127,7 +127,7 @@ def _finish_bucket(
     rows: list[RunDataset] = []
     try:
         plans = tables.plans.of(bucket)
-        committer = BucketCommitter(settings, bucket, times.telling(work), plans, tables.task_states)
+        committer = BucketCommitter(settings, bucket, times.recording(work), plans, tables.task_states)
         yield from committer.commit_ready(ended=tables.ended)
         if settings.job_level and seal:
             rows = rows_of(committer.count_held(plans, outcome), bucket)
@@ -136,18 +136,18 @@ def _finish_bucket(
             rows = rows_of(committer.count_outcomes(plans, outcome), bucket)
             remove_empty_bucket(store.fs, store.roots.staging, settings.epoch, bucket)
         if seal:
-            yield from committer.noting_unread(plans, outcome)
+            yield from committer.record_read_failures(plans, outcome)
         yield from committer.log.making_durable()
         if last is None or committer.log.has(last):
             outcome.heads = (committer.log.head(bucket),)
             decided = anchor.job_fold.decided_epochs
-            yield from seen_bucket(store, anchor.before, bucket, committer.log, decided, outcome)
+            yield from write_bucket_snapshot(store, anchor.before, bucket, committer.log, decided, outcome)
     except FencedError:
         raise
     except Exception as error:
         logger.warning("bucket %d could not be drained", bucket, exc_info=True)
         outcome = Tally(DrainCounts())
-        outcome.explain(f"bucket {bucket}", type(error).__name__, str(error))
+        outcome.add_reason(f"bucket {bucket}", type(error).__name__, str(error))
         whole = False
     else:
         whole = not outcome.counts.sequences_left

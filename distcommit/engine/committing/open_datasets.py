@@ -40,16 +40,16 @@ class OpenDatasets:
         self._plans = {plan.dataset_urn: plan for plan in plans}
         self._states: dict[str, list[TaskState]] = {}
         self._unreadable_states = ""
-        self.nothing: dict[str, tuple[str, bool]] = {}
+        self.not_committed: dict[str, tuple[str, bool]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._plans)
 
-    def know(self, name: str, states: Sequence[TaskState]) -> None:
+    def add_states(self, name: str, states: Sequence[TaskState]) -> None:
         """Add task states that this task has put under that file name, so that they are not read back."""
-        self._reader.know(name, states)
+        self._reader.add_states(name, states)
 
-    def look(self) -> list[TaskState]:
+    def poll_states(self) -> list[TaskState]:
         """Read the task states put by any task since the last call, and return them.
 
         Raises:
@@ -104,7 +104,7 @@ class OpenDatasets:
                 case Nothing(reason, failed):
                     del self._plans[urn]
                     self._states.pop(urn, None)
-                    self.nothing[urn] = (reason + self._unreadable_states if failed else reason, failed)
+                    self.not_committed[urn] = (reason + self._unreadable_states if failed else reason, failed)
                 case Ready(winners, high, left_out) if left_out:
                     yield plan, Ready(winners, high, left_out + self._unreadable_states), staged
                 case Ready():

@@ -12,10 +12,10 @@ from distcommit.core.errors import DistcommitError, FencedError, StaleStoreError
 from distcommit.core.ports import OutsideRootError
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.support.io_batching import Work, in_step
-from distcommit.engine.committing.aborted_attempts import sweep_lost
+from distcommit.engine.committing.aborted_attempts import sweep_aborted
 from distcommit.engine.committing.committer import BucketCommitter
 from distcommit.engine.committing.sealing import step_context
-from distcommit.engine.committing.snapshot_writer import seen_bucket
+from distcommit.engine.committing.snapshot_writer import write_bucket_snapshot
 from distcommit.engine.driver.counts import CommitCounts, RecoverCounts
 from distcommit.engine.driver.reports import Report, Tally
 from distcommit.engine.maintenance.superseded_files import delete_retired
@@ -84,15 +84,15 @@ def recover_partition(settings: RunSettings, partition: int) -> RecoverReport:
         with times.committing():
             reports = in_step(recoveries, store.fs.parallel_buckets)
         put_run_datasets(store.fs, store.roots.store, settings.run_id, "recover", partition, rows)
-        times.keep()
+        times.write()
         for bucket in reports:
-            tally.include(bucket.report)
+            tally.merge(bucket.report)
         if partition == 0 and store.generation:
             tally.add(RecoverCounts(files_swept=_sweep_other_generations(settings, recovery)))
     except FencedError as error:
         tally.fenced = str(error)
     except (DistcommitError, OSError) as error:
-        tally.explain(f"partition {partition}", type(error).__name__, str(error))
+        tally.add_reason(f"partition {partition}", type(error).__name__, str(error))
     return RecoverReport(tally.report(partition), oldest_held(reports))
 
 
@@ -185,7 +185,7 @@ def _recover_bucket(
         tally.add(RecoverCounts(buckets=1))
         if fold.pending():
             replayed = _ReplayRecorder(bucket, tally)
-            committer = BucketCommitter(settings, bucket, times.telling(replayed))
+            committer = BucketCommitter(settings, bucket, times.recording(replayed))
             yield from committer.replay(recovery.job_fold.decided_epochs)
             fold = log.refresh()
             replayed.left(fold)
@@ -197,16 +197,16 @@ def _recover_bucket(
         # After a crash the records of dead runs are needed longer: they name what must be in the output.
         yield from log.checkpointing(at_least=checkpoint_every(fold) if ended_normally else CHECKPOINT_EVERY)
         tally.heads = (log.head(bucket),)
-        yield from seen_bucket(store, recovery.before, bucket, log, recovery.job_fold.decided_epochs, tally)
+        yield from write_bucket_snapshot(store, recovery.before, bucket, log, recovery.job_fold.decided_epochs, tally)
     except FencedError:
         raise
     except StaleStoreError as error:
         tally.stale = str(error)
     except Exception as error:
         logger.exception("bucket could not be recovered", extra={"bucket": bucket})
-        tally.explain(f"bucket {bucket}", type(error).__name__, str(error))
+        tally.add_reason(f"bucket {bucket}", type(error).__name__, str(error))
     if committer is not None:
-        tally.include(_as_recovery(committer.tally))
+        tally.merge(_as_recovery(committer.tally))
     return RecoverReport(tally.report(), oldest)
 
 
@@ -222,9 +222,9 @@ def _sweep_other_generations(settings: RunSettings, recovery: _RecoveryContext) 
 
 
 def _sweep(settings: RunSettings, epoch: int, bucket: int, past: PastStates) -> int:
-    """Sweep as `sweep_lost`. A link or mount that leads out of staging stops the sweep of its bucket alone."""
+    """Sweep as `sweep_aborted`. A link or mount that leads out of staging stops the sweep of its bucket alone."""
     try:
-        return sweep_lost(settings, epoch, bucket, past)
+        return sweep_aborted(settings, epoch, bucket, past)
     except OutsideRootError as error:
         logger.warning("orphaned files are not swept: %s", error, extra={"bucket": bucket, "epoch": epoch})
         return 0

@@ -18,7 +18,7 @@ from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores.folders.staging import StagedFiles
 
 
-def name_of(sequence: SealedSequence) -> SequenceName:
+def sequence_name(sequence: SealedSequence) -> SequenceName:
     """Return the sequence's name."""
     return SequenceName(sequence.dataset_urn, sequence.epoch)
 
@@ -40,7 +40,7 @@ def has_outputs(settings: RunSettings, context: StepContext, staged: StagedFiles
     return not any(isinstance(step.verify(), Lost) for step in steps)
 
 
-def sequence_of(
+def build_sequence(
     settings: RunSettings,
     context: StepContext,
     state: DatasetState,

@@ -9,14 +9,14 @@ from distcommit.core.errors import DistcommitError
 from distcommit.core.support.io_batching import Work
 from distcommit.engine.driver.reports import PhaseCounts, Tally
 from distcommit.stores.logs.log import CommitLog
-from distcommit.stores.snapshots.snapshot_deltas import seeing
+from distcommit.stores.snapshots.snapshot_deltas import write_snapshot_entry
 from distcommit.stores.snapshots.snapshots import CutRoot
 from distcommit.stores.state.job_store import JobStore
 
 logger = logging.getLogger(__name__)
 
 
-def seen_bucket(
+def write_bucket_snapshot(
     store: JobStore,
     before: CutRoot | None,
     bucket: int,
@@ -37,7 +37,7 @@ def seen_bucket(
     """
     former = before.buckets.get(bucket) if before is not None else None
     try:
-        entry = yield from seeing(store, former.seen if former else None, bucket, log, decided)
+        entry = yield from write_snapshot_entry(store, former.seen if former else None, bucket, log, decided)
     except (DistcommitError, OSError) as error:
         logger.warning("readers do not see new data: %s", error, extra={"bucket": bucket})
         tally.note(f"bucket {bucket}", "not in the snapshot", str(error))

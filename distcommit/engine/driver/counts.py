@@ -25,7 +25,7 @@ class Counts(msgspec.Struct, frozen=True):
         return cls(*map(sum, zip(*rows, strict=True))) if rows else cls()
 
 
-class Executed(Counts, frozen=True):
+class ExecutionCounts(Counts, frozen=True):
     """Counts of executed commit steps and of requests to committers.
 
     Attributes:
@@ -46,10 +46,10 @@ class Executed(Counts, frozen=True):
 
     def executed(self) -> dict[str, int]:
         """Return these fields alone, by name."""
-        return {name: getattr(self, name) for name in Executed.__struct_fields__}
+        return {name: getattr(self, name) for name in ExecutionCounts.__struct_fields__}
 
 
-class CommitCounts(Executed, frozen=True):
+class CommitCounts(ExecutionCounts, frozen=True):
     """Counts of committers. `executions_failed`: failed attempts to finish a sequence, over all processes."""
 
     datasets_committed: int = 0
@@ -59,7 +59,7 @@ class CommitCounts(Executed, frozen=True):
     files_swept: int = 0
 
 
-class RecoverCounts(Executed, frozen=True):
+class RecoverCounts(ExecutionCounts, frozen=True):
     """Counts of the recover phase: sequences of older runs, and the files of theirs that were swept."""
 
     buckets: int = 0
@@ -79,7 +79,7 @@ class PlanCounts(Counts, frozen=True):
     size_planned: int = 0
 
 
-class IngestCounts(Executed, frozen=True):
+class IngestCounts(ExecutionCounts, frozen=True):
     """Counts of the ingest phase: reading, and commits between work units. Failed commits are counted by the drain."""
 
     work_units_failed: int = 0
@@ -91,7 +91,7 @@ class IngestCounts(Executed, frozen=True):
     files_swept: int = 0
 
 
-class DrainCounts(Executed, frozen=True):
+class DrainCounts(ExecutionCounts, frozen=True):
     """Counts of the drain: the outcome of each planned dataset, whichever task committed it, and the drain's own
     commits.
 

@@ -12,7 +12,7 @@ from distcommit.core.ports import Clock
 from distcommit.core.run_outcome import RunOutcome
 from distcommit.engine.driver.events import Event, Observer, RunBegan, RunEnded
 from distcommit.engine.driver.launch import JobFailedError
-from distcommit.engine.driver.run_recorder import Recorder
+from distcommit.engine.driver.run_recorder import RunRecorder
 from distcommit.engine.settings import RunSettings
 from distcommit.stores.history.run_records import RunFacts
 
@@ -73,16 +73,16 @@ def observed(
     """
     store, clock = settings.store, settings.clock
     began = RunBegan(settings.run_id, settings.epoch, store.job, command, who, clock.now_ms())
-    recorder = Recorder(began, _Guarded(observer or Nobody()))
+    recorder = RunRecorder(began, _Guarded(observer or Nobody()))
     recorder.observe(began)
-    recorder.begin(store, facts)
+    recorder.put_begin(store, facts)
     try:
         yield recorder
     except (Exception, KeyboardInterrupt) as error:
         recorder.observe(_ended_by(error, clock))
-        recorder.keep(store)
+        recorder.put_end(store)
         raise
-    recorder.keep(store)
+    recorder.put_end(store)
 
 
 def _ended_by(error: BaseException, clock: Clock) -> RunEnded:

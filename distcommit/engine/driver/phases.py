@@ -20,7 +20,7 @@ class Phase:
         self.name, self._observer = name, observer
         self.report: Report[Counts] = Report(Counts())
 
-    def heard(self, reports: Sequence[Report[PhaseCounts]], zero: PhaseCounts) -> Report[PhaseCounts]:
+    def collect(self, reports: Sequence[Report[PhaseCounts]], zero: PhaseCounts) -> Report[PhaseCounts]:
         """Report the events of tasks to the observer, and return the sum of the tasks' reports. The last call's sum is
         the phase's result.
 
@@ -34,9 +34,9 @@ class Phase:
         """
         left_out: Counter[str] = Counter()
         for report in reports:
-            for event in report.happened.kept:
+            for event in report.events.kept:
                 self._observer.observe(event)
-            left_out.update(report.happened.left_out)
+            left_out.update(report.events.left_out)
         if left_out:
             self._observer.observe(EventsLeftOut(self.name, dict(left_out)))
         total = add_up(reports, zero)

@@ -15,11 +15,11 @@ from distcommit.core.records.flow_counts import FlowCounts
 from distcommit.core.records.log_records import Head
 from distcommit.core.records.snapshot_names import SeenBucket
 from distcommit.engine.driver.counts import Counts
-from distcommit.engine.reading.task_events import KEPT_EVENTS, Happened, TaskEvent, TaskObserver
+from distcommit.engine.reading.task_events import KEPT_EVENTS, TaskEvent, TaskEvents, TaskObserver
 
 KEPT_REASONS = 20
 """Maximum number of reasons in one report; the others are counted. Keeps the driver's memory O(partitions)."""
-_KEPT_BY_DRIVER = 100
+_MAX_IN_DRIVER = 100
 
 PhaseCounts = TypeVar("PhaseCounts", bound=Counts)
 PhaseCounts_co = TypeVar("PhaseCounts_co", bound=Counts, covariant=True)
@@ -91,7 +91,7 @@ class Report(msgspec.Struct, Generic[PhaseCounts_co], frozen=True):
     partition: int = -1
     worker_pid: int = 0
     daemon_pid: int = 0
-    happened: Happened = Happened()
+    events: TaskEvents = TaskEvents()
     stale: str = ""
     heads: tuple[Head, ...] = ()
     flow: FlowCounts = FlowCounts()
@@ -120,7 +120,7 @@ class Tally(Generic[PhaseCounts]):
         """Add counts."""
         self.counts += counts
 
-    def explain(self, subject: str, kind: str, text: str, remedy: tuple[str, ...] = ()) -> None:
+    def add_reason(self, subject: str, kind: str, text: str, remedy: tuple[str, ...] = ()) -> None:
         """Add a reason, or count it if the report is full."""
         self.reasons += Reasons.of(subject, kind, text, remedy)
 
@@ -138,7 +138,7 @@ class Tally(Generic[PhaseCounts]):
         if self._seen[kind] <= KEPT_EVENTS:
             self._kept.append(event)
 
-    def include(self, report: Report[PhaseCounts]) -> None:
+    def merge(self, report: Report[PhaseCounts]) -> None:
         """Merge another report on a part of the same work."""
         self.counts += report.counts
         self.reasons += report.reasons
@@ -147,9 +147,9 @@ class Tally(Generic[PhaseCounts]):
         self.heads += report.heads
         self.seen += report.seen
         self.flow += report.flow
-        for event in report.happened.kept:
+        for event in report.events.kept:
             self.observe(event)
-        self._seen.update(report.happened.left_out)
+        self._seen.update(report.events.left_out)
 
     def report(self, partition: int = -1) -> Report[PhaseCounts]:
         """Return the report of this process."""
@@ -162,7 +162,7 @@ class Tally(Generic[PhaseCounts]):
             partition,
             os.getpid(),
             os.getppid(),
-            Happened(tuple(self._kept), left_out),
+            TaskEvents(tuple(self._kept), left_out),
             self.stale,
             self.heads,
             self.flow,
@@ -175,8 +175,8 @@ def add_up(reports: Iterable[Report[PhaseCounts]], zero: PhaseCounts) -> Report[
     all_reports = list(reports)
     return Report(
         sum((report.counts for report in all_reports), zero),
-        Reasons.first_of((report.reasons for report in all_reports), _KEPT_BY_DRIVER),
-        Reasons.first_of((report.notes for report in all_reports), _KEPT_BY_DRIVER),
+        Reasons.first_of((report.reasons for report in all_reports), _MAX_IN_DRIVER),
+        Reasons.first_of((report.notes for report in all_reports), _MAX_IN_DRIVER),
         next((report.fenced for report in all_reports if report.fenced), ""),
         stale=next((report.stale for report in all_reports if report.stale), ""),
         heads=tuple(head for report in all_reports for head in report.heads),
@@ -246,8 +246,8 @@ def by_name(counts: Iterable[Counts]) -> dict[str, int]:
 def totals_of(reports: Iterable[Report[Counts]], oldest_held_epoch: int = 0) -> Totals:
     """Return the sums over the phases of a run."""
     phases = list(reports)
-    reasons = Reasons.first_of((phase.reasons for phase in phases), _KEPT_BY_DRIVER)
-    notes = Reasons.first_of((phase.notes for phase in phases), _KEPT_BY_DRIVER)
+    reasons = Reasons.first_of((phase.reasons for phase in phases), _MAX_IN_DRIVER)
+    notes = Reasons.first_of((phase.notes for phase in phases), _MAX_IN_DRIVER)
     totals = Totals(
         oldest_held_epoch=oldest_held_epoch,
         reasons=reasons.kept,

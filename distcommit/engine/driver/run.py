@@ -37,7 +37,7 @@ from distcommit.engine.driver.phases import Phase, Phases
 from distcommit.engine.driver.reports import PhaseCounts, Reasons, Report, Totals, totals_of
 from distcommit.engine.planning.planner import PlanReport, forget_older, plan_partition, share_out
 from distcommit.engine.reading.ingest import ingest_partition, ingest_tasks
-from distcommit.engine.reading.stuck_work_units import stuck_units
+from distcommit.engine.reading.stuck_work_units import total_stuck_units
 from distcommit.engine.settings import RunSettings
 from distcommit.protocol import next_record
 from distcommit.stores.logs.fencing import require_fence
@@ -116,7 +116,7 @@ def _recover(launch: Launch, settings: RunSettings, phases: Phases) -> RecoverRe
     with phases("recover") as phase:
         prepare_cuts(settings.store)
         found = launch(recover_partition, settings, settings.partitions, RecoverReport)
-        report = phase.heard([each.report for each in found], RecoverCounts())
+        report = phase.collect([each.report for each in found], RecoverCounts())
         _put_cut(settings, CutPhase.BEGAN, report.seen)
         cut_began(settings.store, settings.epoch, report.heads)
         forget_cuts(settings.store, settings.epoch, settings.kept_cuts)
@@ -193,7 +193,7 @@ def _plan(
     with phases("plan") as phase:
         plans = launch(plan_partition, settings, settings.partitions, PlanReport)
         reports = _with_missing_reports([plan.report for plan in plans], settings.partitions, "plan")
-        planned = phase.heard(reports, PlanCounts())
+        planned = phase.collect(reports, PlanCounts())
         _require_plans(plans, store)
         record_settings(store, pinned, _source_pins(plans))
         manifest = share_out(settings, plans)
@@ -329,9 +329,9 @@ def _ingest(
         except (JobFailedError, ConfigurationError, ProcessLostError) as caught:
             logger.exception("the ingest job failed")
             error = f"ingest: {str(caught) if isinstance(caught, ConfigurationError) else caught.found}"
-            before, stuck = stuck, stuck_units(launch, settings)
+            before, stuck = stuck, total_stuck_units(launch, settings)
             is_over = stuck <= before
-    phase.heard(reports, IngestCounts())
+    phase.collect(reports, IngestCounts())
     with _fenced_if_swept(settings):
         record_ingest_ended(store.fs, store.roots.store, settings.run_id)
     return reports, error
@@ -349,10 +349,10 @@ def _drain(
     without anything to publish. Return the reports, and False if nothing is published."""
     drained = launch(drain_partition, settings, settings.partitions, Report[DrainCounts])
     if not settings.job_level:
-        phase.heard(drained, DrainCounts())
+        phase.collect(drained, DrainCounts())
         return drained, True
     drained = _with_missing_reports(drained, settings.partitions, "drain")
-    total = phase.heard(drained, DrainCounts())
+    total = phase.collect(drained, DrainCounts())
     if total.counts.datasets_sealed != planned.counts.datasets_planned or total.reasons:
         return drained, False
     if not decide_run(settings.store, settings.epoch):
@@ -360,7 +360,7 @@ def _drain(
         require_fence(log.refresh(), settings.epoch, log.folder)
         return drained, False
     published = launch(publish_partition, settings, settings.partitions, Report[DrainCounts])
-    phase.heard(published, DrainCounts())
+    phase.collect(published, DrainCounts())
     return published, True
 
 

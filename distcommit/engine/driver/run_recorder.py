@@ -17,7 +17,7 @@ from distcommit.engine.driver.reports import Reasons, by_name
 from distcommit.engine.reading.task_events import DatasetQuarantined, SequenceSealed
 from distcommit.stores.history.run_records import (
     BEGINNING_VERSION,
-    KEPT,
+    MAX_ENTRIES,
     RECORD_VERSION,
     RecordedPhase,
     RecordedReason,
@@ -37,7 +37,7 @@ _COUNTED = tuple(by_name([RecoverCounts(), PlanCounts(), IngestCounts(), DrainCo
 _TEXT = 1000
 
 
-class Recorder:
+class RunRecorder:
     """Passes events on to an observer, and collects the run's record from them, in bounded memory.
 
     Args:
@@ -64,7 +64,7 @@ class Recorder:
                 self._ended = event
         self._observer.observe(event)
 
-    def begin(self, store: JobStore, facts: RunFacts) -> None:
+    def put_begin(self, store: JobStore, facts: RunFacts) -> None:
         """Put the record of the run's begin. A failure is only logged."""
         began = self._began
         beginning = RunBeginning(
@@ -79,7 +79,7 @@ class Recorder:
         )
         self._try_to_put(lambda: put_beginning(store, beginning), "the run's begin")
 
-    def keep(self, store: JobStore) -> None:
+    def put_end(self, store: JobStore) -> None:
         """Put the record of an ended run. A failure is only logged: published data is not affected."""
         ended = self._ended
         if ended is not None:
@@ -122,7 +122,7 @@ class Recorder:
 
 
 def _remember(reasons: _ReasonsByDataset, dataset: str, kind: str, text: str) -> None:
-    if len(reasons) < KEPT:
+    if len(reasons) < MAX_ENTRIES:
         reasons[dataset] = RecordedReason(plain_text(dataset, _TEXT), kind, reason_text(text, _TEXT))
 
 
@@ -135,7 +135,7 @@ def _phase(event: PhaseEnded) -> RecordedPhase:
 
 
 def _recorded(parts: Sequence[Reasons]) -> RecordedReasons:
-    reasons = Reasons.first_of(parts, KEPT)
+    reasons = Reasons.first_of(parts, MAX_ENTRIES)
     recorded: Iterable[RecordedReason] = (
         RecordedReason(reason.subject, reason.kind, reason_text(reason.text, _TEXT), reason.remedy)
         for reason in reasons

@@ -40,7 +40,7 @@ from distcommit.stores.folders.trees import files_below
 logger = logging.getLogger(__name__)
 
 
-def with_replacements(
+def stage_replacements(
     settings: RunSettings,
     bucket: int,
     fold: Fold,

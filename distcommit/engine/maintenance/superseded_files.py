@@ -95,7 +95,7 @@ def _delete(fs: FileSystem, output: str, tombstone: Tombstone, files: Sequence[R
         folder = target.rpartition("/")[0]
         folders.check(folder)
         status = fs.status(target)
-        if status is not None and not file.is_it(fs, target, status):
+        if status is not None and not file.matches(fs, target, status):
             foreign.append(file)
             continue
         if status is not None:

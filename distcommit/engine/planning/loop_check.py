@@ -26,11 +26,11 @@ class LoopCheck:
     _facts: list[SourceFact] = field(default_factory=list)
     _shared: dict[str, bool] = field(default_factory=dict)
 
-    def learn(self, fact: SourceFact) -> None:
+    def add_fact(self, fact: SourceFact) -> None:
         """Add a fact that the source reports of its system."""
         self._facts.append(fact)
 
-    def checked(self, planned: DatasetPlan | DatasetProblem | PassedOver) -> DatasetPlan | DatasetProblem | PassedOver:
+    def check(self, planned: DatasetPlan | DatasetProblem | PassedOver) -> DatasetPlan | DatasetProblem | PassedOver:
         """Return what is planned, or a problem if the dataset's sink writes to what the source reads."""
         if not isinstance(planned, DatasetPlan):
             return planned

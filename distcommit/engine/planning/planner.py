@@ -29,9 +29,9 @@ from distcommit.engine.driver.reports import Report, Tally
 from distcommit.engine.maintenance.superseded_files import delete_retired
 from distcommit.engine.planning.loop_check import LoopCheck
 from distcommit.engine.planning.plan_checks import LARGEST_SIZE, checked_plan
-from distcommit.engine.planning.read_priority import with_urgency
-from distcommit.engine.planning.work_distribution import Loads, lent, packed
-from distcommit.engine.reading.read_failures import why_stopped
+from distcommit.engine.planning.read_priority import with_priorities
+from distcommit.engine.planning.work_distribution import Loads, lent_ranges, pack_large_units
+from distcommit.engine.reading.read_failures import stop_reason
 from distcommit.engine.settings import RunSettings
 from distcommit.pipeline.known_schemas import knowing
 from distcommit.protocol.paths.parts import work_unit_name
@@ -86,7 +86,7 @@ class _PartitionPlan:
     def skip(self, bucket: int, urn: str, kind: str, reason: str, remedy: tuple[str, ...] = ()) -> None:
         """Record that a dataset is not planned."""
         self.tally.add(PlanCounts(datasets_skipped=1))
-        self.tally.explain(urn, kind, reason, remedy)
+        self.tally.add_reason(urn, kind, reason, remedy)
         self.rows.append(RunDataset(urn, bucket, "skipped", kind=kind, reason=reason))
 
 
@@ -113,7 +113,7 @@ def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
         tally.fenced = _fenced_reason(settings)
         storage_failure = plain_text(str(error))
     if failure or storage_failure:
-        tally.explain(f"partition {partition}", NOT_PLANNED, failure or storage_failure)
+        tally.add_reason(f"partition {partition}", NOT_PLANNED, failure or storage_failure)
     return PlanReport(
         tally.report(partition),
         planned.files,
@@ -177,9 +177,9 @@ def _plan(
     for found in _plans_of_source(settings, owned, known):
         if isinstance(found, SourceFact):
             result.found[f"source.{found.name}"] = found.pin
-            loops.learn(found)
+            loops.add_fact(found)
             continue
-        planned = loops.checked(checked_plan(found, owned, names, settings.store.groups))
+        planned = loops.check(checked_plan(found, owned, names, settings.store.groups))
         if isinstance(planned, PassedOver):
             tally.note(planned.dataset_urn, planned.kind, planned.reason)
             continue
@@ -221,7 +221,9 @@ def _set_priorities(
 ) -> None:
     """Set the read priority of all work units, if the job has freshness targets."""
     if settings.freshness:
-        prioritized = iter(with_urgency(settings, [plan for listed in plans.values() for plan in listed], known, tally))
+        prioritized = iter(
+            with_priorities(settings, [plan for listed in plans.values() for plan in listed], known, tally)
+        )
         plans |= {bucket: list(islice(prioritized, len(listed))) for bucket, listed in plans.items()}
 
 
@@ -241,8 +243,8 @@ def share_out(settings: RunSettings, reports: Sequence[PlanReport]) -> Manifest:
         settings.run_id,
         settings.epoch,
         files,
-        packed(large, settings.partitions),
-        lent(loads, settings.partitions, largest),
+        pack_large_units(large, settings.partitions),
+        lent_ranges(loads, settings.partitions, largest),
     )
 
 
@@ -257,17 +259,17 @@ def _states(settings: RunSettings, partition: int, planned: _PartitionPlan) -> d
         except FencedError:
             raise
         except (DistcommitError, OSError) as error:
-            planned.tally.explain(f"bucket {bucket}", type(error).__name__, str(error))
+            planned.tally.add_reason(f"bucket {bucket}", type(error).__name__, str(error))
             continue
         if fold.fence_epoch < settings.epoch:
-            planned.tally.explain(f"bucket {bucket}", "not fenced", "its recovery failed; its datasets are skipped")
+            planned.tally.add_reason(f"bucket {bucket}", "not fenced", "its recovery failed; its datasets are skipped")
             continue
         states[bucket] = fold.datasets
         for state in fold.datasets.values():
             if state.open is not None:
                 planned.skip(bucket, state.dataset_urn, f"skipped, {state.status.value}", state.open.reason)
             elif state.is_stopped:
-                planned.skip(bucket, state.dataset_urn, "skipped, stopped", why_stopped(state))
+                planned.skip(bucket, state.dataset_urn, "skipped, stopped", stop_reason(state))
     return states
 
 

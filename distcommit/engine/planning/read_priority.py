@@ -26,17 +26,17 @@ _QUICKLY_READ = 20_000
 """Positions that a partition reads faster than the source answers how old they are."""
 
 
-def urgency_of(unit: WorkUnit) -> float:
+def priority_of(unit: WorkUnit) -> float:
     """Return the read priority: the highest is read first. Below 0 for a backlogged dataset."""
     return float(unit.properties.get(_PROPERTY, 0))
 
 
-def by_urgency(units: Iterable[WorkUnit]) -> list[WorkUnit]:
+def by_priority(units: Iterable[WorkUnit]) -> list[WorkUnit]:
     """Return the work units by descending priority, those of one dataset in their order."""
-    return sorted(units, key=urgency_of, reverse=True)
+    return sorted(units, key=priority_of, reverse=True)
 
 
-def with_urgency(
+def with_priorities(
     settings: RunSettings,
     plans: Sequence[DatasetPlan],
     states: Mapping[str, DatasetState],

@@ -45,7 +45,7 @@ class Loads:
                 heapq.heapreplace(self.largest, entry)
 
 
-def packed(large: Sequence[tuple[int, int, str]], tasks: int) -> tuple[tuple[tuple[int, str], ...], ...]:
+def pack_large_units(large: Sequence[tuple[int, int, str]], tasks: int) -> tuple[tuple[tuple[int, str], ...], ...]:
     """Distribute large work units, given largest first, over at most so many tasks: worst-fit decreasing."""
     heap = [(0, task) for task in range(min(len(large), tasks))]
     groups: list[list[tuple[int, str]]] = [[] for _ in heap]
@@ -56,7 +56,7 @@ def packed(large: Sequence[tuple[int, int, str]], tasks: int) -> tuple[tuple[tup
     return tuple(tuple(group) for group in groups)
 
 
-def lent(loads: Mapping[int, int], partitions: int, largest: int) -> tuple[Lent, ...]:
+def lent_ranges(loads: Mapping[int, int], partitions: int, largest: int) -> tuple[Lent, ...]:
     """Return the ranges that partitions other than a bucket's owner read. Costs O(buckets + partitions).
 
     A partition more than an eighth above its share keeps its share, from its first bucket on. The others are filled up

@@ -19,7 +19,7 @@ def back_off_s(first_s: float, attempt: int, chance: float) -> float:
     return min(longest_s, first_s * 2.0 ** min(attempt - 1, 60)) * (1 - chance / 2)
 
 
-def waited(settings: RunSettings, attempt: int, look: Callable[[], None]) -> bool:
+def wait_before_retry(settings: RunSettings, attempt: int, look: Callable[[], None]) -> bool:
     """Wait before attempt number `attempt`. Return False, at once, if the run's deadline has passed.
 
     Args:

@@ -21,10 +21,10 @@ from distcommit.engine.driver.events import Progress
 from distcommit.engine.driver.progress import ProgressFile
 from distcommit.engine.driver.reports import Report, Tally
 from distcommit.engine.maintenance.replacing import is_maintenance
-from distcommit.engine.planning.read_priority import by_urgency, urgency_of
+from distcommit.engine.planning.read_priority import by_priority, priority_of
 from distcommit.engine.planning.work_distribution import buckets_read, units_read
-from distcommit.engine.reading.back_off import waited
-from distcommit.engine.reading.stuck_work_units import left_of
+from distcommit.engine.reading.back_off import wait_before_retry
+from distcommit.engine.reading.stuck_work_units import units_to_read
 from distcommit.engine.reading.task_events import WorkUnitDone
 from distcommit.engine.reading.task_times import TaskTimes
 from distcommit.engine.settings import RunSettings
@@ -83,7 +83,7 @@ class _IngestTask:
             except (DistcommitError, OSError):  # its datasets fail in the drain, which reads the plan again
                 logger.exception("a bucket's plan can't be read", extra={"bucket": bucket})
         if settings.freshness:
-            self._units = by_urgency(self._units)
+            self._units = by_priority(self._units)
         self._has_read = False
         self._slice_ends_ms = int(self._clock.now_ms() + settings.freshness.slice_s * 1000)
         self._schemas = SchemaStore(self._fs, root, settings.epoch)
@@ -140,7 +140,7 @@ class _IngestTask:
         remaining, permanently_failed = self._units_left_by_earlier_attempts()
         with self._progress, self._watchdog:
             for attempt in range(self._settings.task_attempts):
-                if attempt and not waited(self._settings, attempt, self._commit_all):
+                if attempt and not wait_before_retry(self._settings, attempt, self._commit_all):
                     break
                 failed = self._read(remaining)
                 self._put_states()
@@ -153,7 +153,7 @@ class _IngestTask:
                 self._unsynced.clear()
             self.tally.add(IngestCounts(work_units_failed=len(remaining) + permanently_failed))
             self._commit_all()
-        self._times.keep(len(self._units))
+        self._times.write(len(self._units))
 
     def _units_left_by_earlier_attempts(self) -> tuple[list[WorkUnit], int]:
         """Return the work units that earlier attempts at this task left, and the number of stuck ones, not read
@@ -161,10 +161,10 @@ class _IngestTask:
         states: list[TaskState] = []
         for bucket in self._plans:
             try:
-                states += self._committer(bucket).look()
+                states += self._committer(bucket).poll_states()
             except (DistcommitError, OSError) as error:
                 logger.warning("task states cannot be read, reading again: %s", error, extra={"bucket": bucket})
-        return left_of(self._units, states)
+        return units_to_read(self._units, states)
 
     def _read(self, units: list[WorkUnit]) -> list[WorkUnit]:
         """Read work units, commit in between, and return those that failed. A unit that failed in optional branches
@@ -249,7 +249,7 @@ class _IngestTask:
         """Return when to stop reading. A backlogged unit also ends with the time slice, but for the task's first
         one."""
         ends = [self._settings.deadline_ms]
-        if self._has_read and self._settings.freshness.slice_s and urgency_of(unit) < 0:
+        if self._has_read and self._settings.freshness.slice_s and priority_of(unit) < 0:
             ends.append(self._slice_ends_ms)
         self._has_read = True
         return min(filter(None, ends), default=0)
@@ -304,12 +304,12 @@ class _IngestTask:
             if isinstance(name, OSError):
                 logger.warning("task states could not be written: %s", name, extra={"bucket": bucket})
                 continue
-            self._committer(bucket).know(name, self._finished.pop(bucket))
+            self._committer(bucket).add_states(name, self._finished.pop(bucket))
             self._uncommitted.add(bucket)
 
     def _committer(self, bucket: int) -> BucketCommitter:
         if bucket not in self._committers:
-            observer = self._times.telling(self.tally)
+            observer = self._times.recording(self.tally)
             self._committers[bucket] = BucketCommitter(
                 self._settings, bucket, observer, self._plans[bucket], self._tables
             )

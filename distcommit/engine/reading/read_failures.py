@@ -24,7 +24,7 @@ from distcommit.stores.logs.log import CommitLog
 logger = logging.getLogger(__name__)
 
 
-def noting_unread(
+def record_read_failures(
     log: CommitLog,
     settings: RunSettings,
     plans: Iterable[DatasetPlan],
@@ -62,10 +62,10 @@ def noting_unread(
     for failure in failures:
         state = fold.state_of(failure.dataset_urn)
         if state.is_stopped:
-            tally.explain(failure.dataset_urn, "stopped", why_stopped(state))
+            tally.add_reason(failure.dataset_urn, "stopped", stop_reason(state))
 
 
-def why_stopped(state: DatasetState) -> str:
+def stop_reason(state: DatasetState) -> str:
     """Return why no run plans a dataset, with the remedy; empty if runs plan it."""
     if state.unread is None or not state.unread.stopped:
         return ""

@@ -17,7 +17,7 @@ from distcommit.engine.settings import RunSettings
 logger = logging.getLogger(__name__)
 
 
-def left_of(units: Sequence[WorkUnit], states: Iterable[TaskState]) -> tuple[list[WorkUnit], int]:
+def units_to_read(units: Sequence[WorkUnit], states: Iterable[TaskState]) -> tuple[list[WorkUnit], int]:
     """Return the work units that earlier attempts at the task left to read, and the number of stuck ones, which are
     skipped."""
     states = list(states)
@@ -33,22 +33,22 @@ class StuckUnits(msgspec.Struct, frozen=True):
     number: int
 
 
-def count_stuck(settings: RunSettings, partition: int) -> StuckUnits:
+def count_stuck_units(settings: RunSettings, partition: int) -> StuckUnits:
     """Count the stuck work units of the partition's buckets in this run."""
     buckets = settings.buckets_of(partition)
     tables = settings.task_states(buckets)
     try:
-        states = [state for bucket in buckets for state in tables.take(bucket, anew=True)[0]]
+        states = [state for bucket in buckets for state in tables.take(bucket, from_start=True)[0]]
     except (DistcommitError, OSError) as error:
         logger.warning("task states cannot be read: %s", error, extra={"partition": partition})
         return StuckUnits(0)
     return StuckUnits(len({state.work_unit_id for state in states if has_ended_its_worker(state.error)}))
 
 
-def stuck_units(launch: Launch, settings: RunSettings) -> int:
+def total_stuck_units(launch: Launch, settings: RunSettings) -> int:
     """Return the number of stuck work units in this run; 0 if it is unknown."""
     try:
-        counts = launch(count_stuck, settings, settings.partitions, StuckUnits)
+        counts = launch(count_stuck_units, settings, settings.partitions, StuckUnits)
     except (JobFailedError, ConfigurationError, ProcessLostError) as error:
         logger.warning("stuck work units cannot be counted: %s", error)
         return 0

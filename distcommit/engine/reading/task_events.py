@@ -62,7 +62,7 @@ class TaskObserver(Protocol):
     def observe(self, event: TaskEvent) -> None: ...
 
 
-class Happened(msgspec.Struct, frozen=True):
+class TaskEvents(msgspec.Struct, frozen=True):
     """The first events of each kind, in order, and the number of the others by event type."""
 
     kept: tuple[TaskEvent, ...] = ()

@@ -38,7 +38,7 @@ class TaskTimes:
         self._requests_before = REQUESTS.made
         self._requests: Counter[str] = Counter()
 
-    def telling(self, observer: TaskObserver) -> TaskObserver:
+    def recording(self, observer: TaskObserver) -> TaskObserver:
         """Return an observer that records events here and passes them on. It may be called from several threads."""
         return _RecordingObserver(self, observer)
 
@@ -80,7 +80,7 @@ class TaskTimes:
         self._requests.update(dict.fromkeys(datasets, share))
         self._requests.update(datasets[:rest])
 
-    def keep(self, work_units: int = 0) -> None:
+    def write(self, work_units: int = 0) -> None:
         """Write the rows, if the task had work units or has committed anything. A failure is only logged."""
         sealed_only = [
             RunTime(*self._task_columns, TimeKind.SEALED, dataset, at_ms, at_ms)
@@ -116,4 +116,4 @@ class _RecordingObserver:
     def observe(self, event: TaskEvent) -> None:
         with self.times.one_at_a_time:
             self.times.note(event)
-            self.told.observe(event)
+            self.observer.observe(event)

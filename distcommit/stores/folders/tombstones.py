@@ -45,7 +45,7 @@ class RetiredFile(msgspec.Struct, frozen=True):
     checksum: str
     records: int
 
-    def is_it(self, fs: FileSystem, path: str, found: FileStatus) -> bool:
+    def matches(self, fs: FileSystem, path: str, found: FileStatus) -> bool:
         """Return whether the file at the absolute `path`, with status `found`, is this file."""
         return (
             not found.is_folder
@@ -122,7 +122,7 @@ class Tombstone(msgspec.Struct, frozen=True, omit_defaults=True):
         """Its path below the output."""
         return tombstone_path(folder_of(self.dataset_urn), self.epoch, self.work_unit_id, self.attempt)
 
-    def objection(self) -> str:
+    def rejection_reason(self) -> str:
         """Return why the tombstone must be rejected; empty if all its files belong to its dataset, and are error files
         unless it is a replacement."""
         folder = folder_of(self.dataset_urn)
@@ -193,7 +193,9 @@ def read_tombstone(fs: FileSystem, path: str) -> Tombstone:
         CorruptError: if it cannot be read, is not at its own path, or names files that it must not retire.
     """
     tombstone = decode_document(fs.read(path), Tombstone, TOMBSTONE_VERSION, "a tombstone", path)
-    reason = tombstone.objection() if path.endswith(f"/{tombstone.path}") else f"its own path is {tombstone.path}"
+    reason = (
+        tombstone.rejection_reason() if path.endswith(f"/{tombstone.path}") else f"its own path is {tombstone.path}"
+    )
     if reason:
         raise CorruptError(
             "a tombstone is invalid",

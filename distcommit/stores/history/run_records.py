@@ -23,7 +23,7 @@ from distcommit.stores.state.job_store import JobStore
 
 RECORD_VERSION = 1
 BEGINNING_VERSION = CANCEL_VERSION = 1
-KEPT = 100
+MAX_ENTRIES = 100
 """Maximum number of entries of a kind in a record; the others are counted."""
 NOT_PLANNED = "not planned"
 """Kind of the reason of a dataset that the source could not plan."""

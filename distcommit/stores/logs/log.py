@@ -113,7 +113,7 @@ class CommitLog(LogView):
         """
         number = unknown = refused = 0
         error: OSError | None = None
-        refresh = not self._is_known
+        refresh = not self._is_refreshed
         while True:
             fold, record = self._decided(decide, refresh=refresh)
             refresh = True

@@ -34,7 +34,7 @@ from distcommit.stores.state.job_store import JobStore
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
+class SchemaCopy:
     """The schemas of a dataset under its new name.
 
     Attributes:
@@ -50,7 +50,7 @@ class Carried:
 
 def to_carry(
     store: JobStore, before: Iterable[DatasetState], after: Iterable[DatasetState], named_now: NamedNow, epoch: int
-) -> list[Carried]:
+) -> list[SchemaCopy]:
     """Return the copies that a renaming needs. Reads each schema of the renamed datasets; writes nothing.
 
     Args:
@@ -72,14 +72,14 @@ def to_carry(
                 sources.setdefault(now, set()).add(state.dataset_urn)
     renamed_states = [state for state in after if state.dataset_urn in sources]
 
-    def carried(state: DatasetState) -> Carried:
+    def carried(state: DatasetState) -> SchemaCopy:
         previous = by_urn.get(state.dataset_urn) or DatasetState(state.dataset_urn)
         return _copy_of(store, state, previous, [by_urn[urn] for urn in sorted(sources[state.dataset_urn])], epoch)
 
     return in_flight(store.fs.parallel_calls, carried, renamed_states)
 
 
-def carry(store: JobStore, carried: list[Carried]) -> dict[str, SchemaIds]:
+def carry(store: JobStore, carried: list[SchemaCopy]) -> dict[str, SchemaIds]:
     """Put the copies, durably. Return the schema ids of each dataset by its new name.
 
     Raises:
@@ -95,7 +95,7 @@ def carry(store: JobStore, carried: list[Carried]) -> dict[str, SchemaIds]:
 
 def _copy_of(
     store: JobStore, state: DatasetState, previous: DatasetState, sources: list[DatasetState], epoch: int
-) -> Carried:
+) -> SchemaCopy:
     schemas, documents = dict(state.schemas), dict[str, KeptSchema]()
     for converter in state.schemas:
         unchanged_ids, stored = set(previous.schemas.get(converter, ())), list[tuple[int, str, Mapping[str, Any]]]()
@@ -117,7 +117,7 @@ def _copy_of(
         for number, schema in zip(numbers, newest_schemas, strict=True):
             document = KeptSchema(SCHEMA_VERSION, state.dataset_urn, converter, dict(schema))
             documents[f"{folder}/{numbered_name(number)}"] = document
-    return Carried(state.dataset_urn, schemas, documents)
+    return SchemaCopy(state.dataset_urn, schemas, documents)
 
 
 def _read(store: JobStore, source: DatasetState, converter: str) -> dict[int, Mapping[str, Any] | None]:

@@ -49,7 +49,7 @@ class Piece(msgspec.Struct, frozen=True):
     datasets: dict[str, SeenDataset]
 
 
-def published(fold: Fold) -> dict[str, SeenDataset]:
+def published_datasets(fold: Fold) -> dict[str, SeenDataset]:
     """Return the published datasets of a bucket."""
     return {
         state.dataset_urn: SeenDataset(state.done_epoch, state.watermark)
@@ -58,7 +58,7 @@ def published(fold: Fold) -> dict[str, SeenDataset]:
     }
 
 
-def total_of(datasets: Mapping[str, SeenDataset]) -> str:
+def checksum_of(datasets: Mapping[str, SeenDataset]) -> str:
     """Return a checksum of datasets, independent of their order: 16 hexadecimal digits."""
     total = sum(xxh3_64_intdigest(_ENCODER.encode(each)) for each in datasets.items())
     return f"{total % 2**64:016x}"
@@ -80,9 +80,9 @@ def read_chain(fs: FileSystem, store_root: str, seen: SeenBucket) -> dict[str, S
                 path, f"{'the base' if index == 0 else 'a delta'} of bucket {seen.bucket}", "another delta"
             )
         datasets |= piece.datasets
-    if total_of(datasets) != seen.total:
+    if checksum_of(datasets) != seen.total:
         raise _corrupt_chain(
-            f"{store_root}/{PIECES}", f"a total of {seen.total} in bucket {seen.bucket}", total_of(datasets)
+            f"{store_root}/{PIECES}", f"a total of {seen.total} in bucket {seen.bucket}", checksum_of(datasets)
         )
     return datasets
 
@@ -97,7 +97,7 @@ def _corrupt_chain(path: str, expected: str, found: str) -> CorruptError:
     )
 
 
-def seeing(
+def write_snapshot_entry(
     store: JobStore, former: SeenBucket | None, bucket: int, log: CommitLog, decided: Collection[int]
 ) -> Work[SeenBucket]:
     """Return a bucket's entry in the run's next snapshot; durable, with a new delta if a dataset has changed.
@@ -114,9 +114,9 @@ def seeing(
     """
     fold = log.latest()
     yield from log.making_durable()
-    head, datasets = log.head(bucket), published(fold)
+    head, datasets = log.head(bucket), published_datasets(fold)
     sequences = [state.open for state in fold.datasets.values() if state.open is not None]
-    total = total_of(datasets)
+    total = checksum_of(datasets)
     pieces: tuple[str, ...] = ()
     if former is not None and former.total == total:
         pieces = former.pieces

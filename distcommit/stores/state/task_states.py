@@ -170,7 +170,7 @@ class TaskStateTables:
         self._fs, self._folder, self._buckets = fs, run_folder(store_root, run_id), buckets
         self._owners = [_PartitionFiles(partition_name(owner, partitions)) for owner in range(partitions)]
 
-    def know(self, name: str, bucket: int, states: Sequence[TaskState]) -> None:
+    def add_states(self, name: str, bucket: int, states: Sequence[TaskState]) -> None:
         """Add the rows of one bucket that this process has put in that file, which is then not read back. Each bucket
         in the file must be added before the next read."""
         owner = self._partition_of(bucket)
@@ -178,7 +178,7 @@ class TaskStateTables:
             owner.seen.add(name)
             owner.untaken.setdefault(bucket, []).extend(states)
 
-    def take(self, bucket: int, *, anew: bool) -> tuple[list[TaskState], Sequence[CorruptError]]:
+    def take(self, bucket: int, *, from_start: bool) -> tuple[list[TaskState], Sequence[CorruptError]]:
         """Return the rows of a bucket that were not taken yet, or with `anew` all of them, of all files present when
         this was called; and the errors of corrupt files of the whole partition, from the first on.
 
@@ -193,7 +193,7 @@ class TaskStateTables:
                 self._read_new_files(owner)
                 owner.read_at = read_moment
             rows = owner.untaken.get(bucket, [])
-            if anew and bucket in owner.taken:
+            if from_start and bucket in owner.taken:
                 rows = self._read_again(owner, bucket)
             owner.untaken.pop(bucket, None)
             owner.taken.add(bucket)
@@ -256,9 +256,9 @@ class TaskStateReader:
         self._tables, self._bucket, self._reported, self._has_begun = tables, bucket, 0, False
         self._unpolled: list[TaskState] = []
 
-    def know(self, name: str, states: Sequence[TaskState]) -> None:
+    def add_states(self, name: str, states: Sequence[TaskState]) -> None:
         """Add rows that this process has put itself; the next `poll` returns them."""
-        self._tables.know(name, self._bucket, states)
+        self._tables.add_states(name, self._bucket, states)
 
     def poll(self) -> list[TaskState]:
         """Return the rows of new files.
@@ -267,7 +267,7 @@ class TaskStateReader:
             CorruptError: if a file is corrupt; the next call returns the rows of the others.
             OSError: if files cannot be read; the next call reads them again.
         """
-        states, corrupt = self._tables.take(self._bucket, anew=not self._has_begun)
+        states, corrupt = self._tables.take(self._bucket, from_start=not self._has_begun)
         self._has_begun = True
         self._unpolled += states
         if len(corrupt) > self._reported:

@@ -63,7 +63,7 @@ ATTEMPTS = (
         "a task that is tried again skips work units that an earlier attempt could not read",
         (
             "engine.reading.stuck_work_units",
-            "left_of",
+            "units_to_read",
             "state.outcome is TaskOutcome.SUCCEEDED",
             "state.outcome is not None",
         ),

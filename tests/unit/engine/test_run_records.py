@@ -35,7 +35,7 @@ from distcommit.stores.history.run_datasets import (
     read_run_datasets,
 )
 from distcommit.stores.history.run_records import (
-    KEPT,
+    MAX_ENTRIES,
     RunFacts,
     RunRecord,
     put_record,
@@ -258,14 +258,14 @@ def test_a_recovery_leaves_a_record_too() -> None:
 
 
 def test_a_record_names_so_many_of_a_kind_and_counts_the_others() -> None:
-    machine, number = Machine(), KEPT + 30
+    machine, number = Machine(), MAX_ENTRIES + 30
     datasets = source(**{f"d{place:03d}": 1 for place in range(number)}).datasets
     failing = {urn: replace(dataset, fails=frozenset({"0"})) for urn, dataset in datasets.items()}
     result = go(World(buckets=8, partitions=8), machine, OddSource(failing))
     record = read_record(World(buckets=8).store(machine).fs, ROOTS.store, result.epoch)
     assert record is not None
     assert record.totals["datasets_failed"] == number
-    assert len(record.reasons.kept) == KEPT
+    assert len(record.reasons.kept) == MAX_ENTRIES
     assert len(record.reasons.kept) + record.reasons.left_out == number
 
 
