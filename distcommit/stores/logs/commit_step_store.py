@@ -245,8 +245,8 @@ class LogCommitStepStore(CommitStepStore):
             fold = self._log(opened, opened.store.bucket_of(urn)).refresh()
             if not fold.moved_to:  # else it continues in another generation
                 return fold.state_of(urn)
-        opened = open_store(self._fs, self._roots(store), store, create=False)
-        return opened.bucket_log(opened.bucket_of(urn)).refresh().state_of(urn)
+        job_store = open_store(self._fs, self._roots(store), store, create=False)
+        return job_store.bucket_log(job_store.bucket_of(urn)).refresh().state_of(urn)
 
     def _opened(self, store: str) -> OpenStore:
         if store not in self._open:

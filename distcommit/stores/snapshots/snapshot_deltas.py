@@ -33,7 +33,7 @@ _TRIES = 3
 _ENCODER = msgspec.msgpack.Encoder(order="deterministic")
 
 
-class Piece(msgspec.Struct, frozen=True):
+class SnapshotDelta(msgspec.Struct, frozen=True):
     """A snapshot delta of a bucket.
 
     Attributes:
@@ -74,7 +74,7 @@ def read_chain(fs: FileSystem, store_root: str, seen: SeenBucket) -> dict[str, S
     datasets: dict[str, SeenDataset] = {}
     for index, name in enumerate(seen.pieces):
         path = f"{store_root}/{PIECES}/{name}"
-        piece = decode_document(fs.read(path), Piece, PIECE_VERSION, "a snapshot delta", path)
+        piece = decode_document(fs.read(path), SnapshotDelta, PIECE_VERSION, "a snapshot delta", path)
         if piece.bucket != seen.bucket or piece.is_base != (index == 0):
             raise _corrupt_chain(
                 path, f"{'the base' if index == 0 else 'a delta'} of bucket {seen.bucket}", "another delta"
@@ -141,9 +141,9 @@ def write_snapshot_entry(
 
 def _next_piece(
     store: JobStore, former: SeenBucket | None, bucket: int, datasets: dict[str, SeenDataset]
-) -> tuple[Piece, tuple[str, ...]]:
+) -> tuple[SnapshotDelta, tuple[str, ...]]:
     """Return the next delta, and the names of the deltas before it. An unreadable chain is replaced by a new base."""
-    base = Piece(PIECE_VERSION, bucket, True, datasets)
+    base = SnapshotDelta(PIECE_VERSION, bucket, True, datasets)
     if former is None or not former.pieces or len(former.pieces) >= _MAX_CHAIN:
         return base, ()
     try:
@@ -154,7 +154,7 @@ def _next_piece(
     if earlier.keys() - datasets.keys():
         return base, ()
     changed = {urn: seen for urn, seen in datasets.items() if earlier.get(urn) != seen}
-    return Piece(PIECE_VERSION, bucket, False, changed), former.pieces
+    return SnapshotDelta(PIECE_VERSION, bucket, False, changed), former.pieces
 
 
 def _put_delta(store: JobStore, name: str, data: bytes) -> Work[None]:

@@ -310,7 +310,7 @@ def test_a_file_of_a_run_that_died_must_be_there_and_of_one_that_ended_need_not(
     other = machine.after_kill()
     other.unlink(of_died)
     for _ in range(2):
-        with pytest.raises(StaleStoreError, match="older than what was published into it"):
+        with pytest.raises(StaleStoreError, match="the output is older than its store"):
             WORLD.run(other, AFTER)
     assert keep_store(WORLD.store(other), "kept", "person").written
     assert WORLD.run(other, AFTER).succeeded

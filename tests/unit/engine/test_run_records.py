@@ -188,7 +188,7 @@ def test_a_fenced_run_leaves_its_record_under_its_own_epoch() -> None:
     assert recorded(machine, newer.epoch).outcome is RunOutcome.SUCCEEDED
     after = machine.paths(FOLDER)
     assert {path: after[path] for path in before} == before
-    with pytest.raises(ConflictError, match="left this before"):
+    with pytest.raises(ConflictError, match="has this record already"):
         put_record(old.store, structs.replace(record, who="another"))
     assert machine.paths(FOLDER) == after
 

@@ -103,5 +103,5 @@ def test_others_that_are_there_are_told(tmp_path: Path) -> None:
     store = store_in(tmp_path)
     put(store, 2, "t", {"a": "int64"})
     put(store, MOVED_AT, "t@0", {"z": "int64"})
-    with pytest.raises(CorruptError, match=r"can't be put.*000000009000\.json"):
+    with pytest.raises(CorruptError, match=r"cannot be copied.*000000009000\.json"):
         moved(store, "partition", state("t", "0", {"json": (2000,)}))
