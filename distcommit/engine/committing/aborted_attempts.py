@@ -1,4 +1,4 @@
-"""Aborted attempts: the sink's committer discards what they left at a target, once no sequence can contain them.
+"""Aborted attempts: the sink's committer discards their data at a target, once no sequence can contain them.
 
 For sinks that leave something at the target before the commit, each attempt is noted durably beside its staging folder
 before its writers open. The note is removed before the first step of a sequence that contains the attempt is executed.
@@ -85,7 +85,7 @@ def sweep_aborted(settings: RunSettings, epoch: int, bucket: int, past_states: P
         settings: the run.
         epoch: of the older run.
         bucket: the bucket.
-        past: past task states, shared by all buckets of the caller.
+        past_states: task states of past runs, shared by all buckets of the caller.
 
     Returns:
         the number of deleted files.

@@ -87,7 +87,7 @@ class BucketCommitter:
         return self._open.poll_states()
 
     def commit_ready(self, *, ended: bool) -> Work[None]:
-        """Seal datasets that are complete; then execute, close and clean up what this committer sealed. With
+        """Seal datasets that are complete; then execute, close and clean up the sequences sealed here. With
         at-least-once, complete datasets are published first, then sealed and closed by one record.
 
         Args:

@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 def drain_partition(settings: RunSettings, partition: int) -> Report[DrainCounts]:
-    """After ingest: seal, execute and close what is left in the partition's buckets."""
+    """After ingest: seal, execute and close the remaining sequences of the partition's buckets."""
     return _finish(settings, partition, seal=True)
 
 
@@ -86,7 +86,7 @@ class _BucketResult:
     """One try at draining a bucket.
 
     Attributes:
-        work: what this try did.
+        work: report of this try.
         outcome: outcomes of the bucket's datasets.
         whole: whether nothing is left that this run can finish.
         rows: rows of the run's table of datasets.
@@ -108,8 +108,8 @@ class _SnapshotBase:
 
 @dataclass(frozen=True, slots=True)
 class _PartitionInputs:
-    """What a partition reads once for all of its buckets. `ended`: whether ingest has ended, read before anything
-    else."""
+    """Inputs that a partition reads once for all of its buckets. `ended`: whether ingest has ended, read before
+    anything else."""
 
     plans: PlanReader
     task_states: TaskStateTables
@@ -119,8 +119,8 @@ class _PartitionInputs:
 def _finish_bucket(
     settings: RunSettings, tables: _PartitionInputs, bucket: int, anchor: _SnapshotBase, times: TaskTimes, *, seal: bool
 ) -> Work[_BucketResult]:
-    """Seal and publish what is left of a bucket. Report its log head, unless the log lacks the head that the job log
-    recorded."""
+    """Seal and publish the remaining sequences of a bucket. Report its log head, unless the log lacks the head that the
+    job log recorded."""
     last = anchor.job_fold.heads.get(bucket)
     store, committer = settings.store, None
     work, outcome = Tally(DrainCounts()), Tally(DrainCounts())

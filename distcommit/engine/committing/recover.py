@@ -1,4 +1,4 @@
-"""The recover job: each partition fences its own buckets, replays what older runs sealed, and sweeps their staging."""
+"""The recover job: each partition fences its own buckets, replays sequences of older runs, and sweeps their staging."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 class _ReplayRecorder:
-    """Records what a bucket's committer replays for the run's table of datasets, and passes its events on."""
+    """Records the datasets that a bucket's committer replays, and passes its events on."""
 
     def __init__(self, bucket: int, observer: TaskObserver) -> None:
         self._bucket, self._observer = bucket, observer
@@ -125,7 +125,7 @@ def oldest_held(reports: Iterable[RecoverReport]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _RecoveryContext:
-    """What a partition reads once, before its buckets.
+    """Inputs that a partition reads once, before its buckets.
 
     Attributes:
         job_fold: view of the job log, with this run's own fence.

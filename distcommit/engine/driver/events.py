@@ -18,7 +18,7 @@ from distcommit.engine.reading.task_events import TaskEvent
 
 
 class RunBegan(msgspec.Struct, frozen=True):
-    """The run has its epoch. `command`: what the run was asked to do; `who`: the user or service that asked."""
+    """The run has its epoch. `command`: the command that started it; `who`: the user or service that gave it."""
 
     run_id: str
     epoch: int

@@ -31,7 +31,7 @@ class ProgressFile:
         settings: the run.
         job: name of the Spark job.
         task: number of the task in it.
-        so_far: returns what the task has done; its `tasks_*` fields and rates are ignored.
+        so_far: returns the task's progress; its `tasks_*` fields and rates are ignored.
     """
 
     def __init__(self, settings: RunSettings, job: str, task: int, so_far: Callable[[], Progress]) -> None:
@@ -96,7 +96,7 @@ def read_progress(fs: FileSystem, folder: str) -> Progress:
 
 @contextlib.contextmanager
 def watched(settings: RunSettings, observer: Observer, *, look: bool = True) -> Iterator[Observer]:
-    """Own the run's progress folder, and report what tasks write there to the observer about twice a second.
+    """Own the run's progress folder, and report the tasks' progress to the observer about twice a second.
 
     Args:
         settings: the run.

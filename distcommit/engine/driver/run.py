@@ -96,7 +96,7 @@ def new_run_id() -> str:
 
 
 def recover(launch: Launch, settings: RunSettings, observer: Observer = _NULL_OBSERVER) -> RecoverResult:
-    """Run without ingest: fence all buckets, replay what older runs sealed, and delete superseded files.
+    """Run without ingest: fence all buckets, replay sequences of older runs, and delete superseded files.
 
     Raises:
         FencedError: if a newer run has begun.
@@ -315,7 +315,7 @@ def _fenced_if_swept(settings: RunSettings) -> Iterator[None]:
 def _ingest(
     launch: Launch, settings: RunSettings, manifest: Manifest, phase: Phase
 ) -> tuple[list[Report[IngestCounts]], str]:
-    """Launch the ingest job, and record durably that it has ended. If it fails, what was read is committed anyway.
+    """Launch the ingest job, and record durably that it has ended. If it fails, complete datasets are committed anyway.
 
     A job fails if work units have killed the workers of one task as often as Spark tries a task. It is then launched
     again and skips these work units. Each further launch needs a newly recorded stuck work unit.

@@ -1,8 +1,8 @@
 """Publishers that replace: determine the published files which a sequence about to be sealed replaces.
 
-The committer reads what is published of the dataset at its done epoch, and stages a tombstone
-(`stores.folders.tombstones`) that names it. The tombstone's step is sealed with the steps of the new files. The record
-is valid only if nothing else of the dataset was published meanwhile, so that the tombstone is never outdated.
+The committer lists the published files of the dataset at its done epoch, and stages a tombstone
+(`stores.folders.tombstones`) that names them. The tombstone's step is sealed with the steps of the new files. The
+record is valid only if nothing else of the dataset was published meanwhile, so that the tombstone is never outdated.
 `tests/spec/replace_model.py` is its model.
 """
 
@@ -47,15 +47,15 @@ def stage_replacements(
     ready_datasets: Iterable[tuple[DatasetPlan, Ready, StagedFiles]],
     failures: dict[str, Exception],
 ) -> list[tuple[DatasetPlan, Ready, StagedFiles, StagedFile | None]]:
-    """Return the datasets with the staged tombstone that retires what their new files replace, durably staged; None for
+    """Return the datasets with the staged tombstone that retires the files they replace, durably staged; None for
     datasets to which files are only added. A dataset whose tombstone cannot be made is left out, for a later try.
 
     Args:
         settings: the run.
         bucket: bucket of the datasets.
         fold: view of its log, in which they may be sealed.
-        found: datasets that are ready, their winning attempts and staged files.
-        untold: gets the error of each dataset that is left out.
+        ready_datasets: datasets that are ready, their winning attempts and staged files.
+        failures: gets the error of each dataset that is left out.
 
     Raises:
         OSError: if staged tombstones cannot be made durable.

@@ -1,4 +1,4 @@
-"""Detection of loops: datasets whose sink writes to what the source reads are left out of the run before any write."""
+"""Detection of loops: datasets whose sink writes to their own source are left out of the run before any write."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LoopCheck:
         self._facts.append(fact)
 
     def check(self, planned: DatasetPlan | DatasetProblem | PassedOver) -> DatasetPlan | DatasetProblem | PassedOver:
-        """Return what is planned, or a problem if the dataset's sink writes to what the source reads."""
+        """Return the plan, or a problem if the dataset's sink writes to its own source."""
         if not isinstance(planned, DatasetPlan):
             return planned
         urn = planned.dataset_urn

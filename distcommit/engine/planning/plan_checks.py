@@ -1,4 +1,4 @@
-"""Checks of what a source plans: an invalid plan stops its own dataset alone."""
+"""Checks of a source's plans: an invalid plan stops its own dataset alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def checked_plan(
     """Return the plan as it is stored, or the problem or the skip that replaces it.
 
     Args:
-        planned: what the source returned.
+        planned: the value that the source returned.
         owned: returns whether a dataset belongs to the caller's buckets.
         before: datasets that are planned already.
         groups: the job's commit-group rule; a dataset must have a commit group.

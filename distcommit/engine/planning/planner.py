@@ -139,7 +139,7 @@ def forget_older(settings: RunSettings, partition: int, partitions: int) -> str:
 
 
 def _plans_of_source(settings: RunSettings, owned: Callable[[str], bool], known: SourceState) -> Iterator[Planned]:
-    """Yield what the source plans.
+    """Yield the source's plans.
 
     Raises:
         SourceUnavailableError: if the source raises anything.

@@ -29,7 +29,7 @@ def load_of(unit: WorkUnit) -> int:
 
 @dataclass(slots=True)
 class Loads:
-    """What is to be read: the load of each bucket, and a heap of the largest work units (load, bucket, id)."""
+    """The amount to read: the load of each bucket, and a heap of the largest work units (load, bucket, id)."""
 
     by_bucket: dict[int, int] = field(default_factory=dict)
     largest: list[tuple[int, int, str]] = field(default_factory=list)

@@ -39,7 +39,7 @@ def record_read_failures(
         log: log of the bucket, as the drain has read it.
         settings: the run.
         plans: plans of the bucket's datasets.
-        nothing: by dataset, why this run commits nothing, and whether that is a failure.
+        not_committed: by dataset, why this run commits nothing, and whether that is a failure.
         tally: gets a reason for each stopped dataset.
 
     Raises:

@@ -18,7 +18,7 @@ from distcommit.stores.history.run_times import RunTime, TimeKind, put_run_times
 
 
 class TaskTimes:
-    """Records what one attempt at a task commits, and writes it to the store when the attempt ends.
+    """Records the commits of one attempt at a task, and writes them to the store when the attempt ends.
 
     Args:
         settings: the run.

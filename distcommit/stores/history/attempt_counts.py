@@ -89,7 +89,7 @@ def attempts_of(
         fs: file system of the store.
         store_root: folder of the store.
         run_id: the run's id.
-        noted: called with each attempt.
+        on_attempt: called with each attempt.
 
     Raises:
         CorruptError: if a file of task states is corrupt.

@@ -63,8 +63,8 @@ class RunBeginning(msgspec.Struct, frozen=True):
         job: name of the job.
         run_id: the run's id.
         epoch: the run's epoch.
-        command: what the run was asked to do.
-        who: user or service that asked.
+        command: the command that started the run.
+        who: user or service that gave it.
         began_ms: time of its begin, in milliseconds since 1970.
         facts: facts known before it began.
     """
@@ -142,8 +142,8 @@ class RunRecord(msgspec.Struct, frozen=True):
         job: name of the job.
         run_id: the run's id.
         epoch: the run's epoch.
-        command: what the run was asked to do.
-        who: user or service that asked.
+        command: the command that started the run.
+        who: user or service that gave it.
         began_ms: its begin.
         ended_ms: its end.
         outcome: its outcome.

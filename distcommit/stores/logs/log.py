@@ -56,7 +56,7 @@ class MakeDurable(Request):
 
 
 def checkpoint_every(fold: Fold) -> int:
-    """Return after how many segments to checkpoint a log whose older records nobody needs. Each task reads every
+    """Return after how many segments to checkpoint a log whose older records are not needed. Each task reads every
     segment above the newest checkpoint, and the driver reads those of the job log about ten times, so that a checkpoint
     of few datasets soon pays off."""
     return min(CHECKPOINT_EVERY, max(_CHEAP_EVERY, len(fold.datasets) // _DATASETS_A_SEGMENT))

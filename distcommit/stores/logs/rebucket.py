@@ -77,7 +77,7 @@ def rebucket(store: JobStore, move: Move, run_id: str, report_step: Callable[[st
         store: the store in its current generation, with the new grouping of datasets.
         move: the target.
         run_id: unique id of this command.
-        tell: called with each step as it begins.
+        report_step: called with each step as it begins.
 
     Returns:
         the result, with the store in its new generation; durable.

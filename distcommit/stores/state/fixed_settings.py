@@ -105,9 +105,9 @@ def change_settings(store: JobStore, settings: Mapping[str, str], require_owners
     Args:
         store: the job's store.
         settings: new values by name.
-        still_ours: called after the newest document was read and before another is put; raises if another process has
-            taken over the move. A process that completed the move has put the number that this one would put, so that a
-            late put of a paused process is never the newest.
+        require_ownership: called after the newest document was read and before another is put; raises if another
+            process has taken over the move. A process that completed the move has put the number that this one would
+            put, so that a late put of a paused process is never the newest.
 
     Raises:
         DistcommitError: if they cannot be recorded; or as `still_ours`.

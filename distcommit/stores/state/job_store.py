@@ -171,7 +171,7 @@ def open_store(
 
 
 def _in_current_generation(store: JobStore) -> JobStore:
-    """Return the store with the generation and number of buckets that its job log says are current."""
+    """Return the store with the generation and number of buckets that are current in its job log."""
     if not store.fs.list_folder(f"{store.roots.store}/{GENERATIONS}"):
         return store
     fold = store.job_log().refresh()

@@ -179,7 +179,7 @@ class TaskStateTables:
             owner.untaken.setdefault(bucket, []).extend(states)
 
     def take(self, bucket: int, *, from_start: bool) -> tuple[list[TaskState], Sequence[CorruptError]]:
-        """Return the rows of a bucket that were not taken yet, or with `anew` all of them, of all files present when
+        """Return the rows of a bucket that were not taken yet, or all of them `from_start`, of all files present when
         this was called; and the errors of corrupt files of the whole partition, from the first on.
 
         Raises:
