@@ -248,7 +248,7 @@ def store_from_a_backup(folder: Path) -> Drilled:
         shutil.rmtree(folder / "store")
         (folder / "store-backup").rename(folder / "store")
         printed = Printed(situation)
-        printed.refused(f"distcommit run {situation.path}", "the store is older than what was published from it", 5)
+        printed.refused(f"distcommit run {situation.path}", "the store is older than its published output", 5)
         printed.type(f"distcommit rebuild {situation.path}")
         more(situation)
         return _finished(printed, situation)

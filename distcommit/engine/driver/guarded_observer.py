@@ -63,7 +63,7 @@ def observed(
 
     Args:
         settings: the run.
-        command: what the run was asked to do.
+        command: the command that started the run.
         who: the user or service that asked.
         observer: the observer; None for none.
         facts: further facts for the record of the beginning.

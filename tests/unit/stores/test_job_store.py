@@ -112,7 +112,7 @@ def test_a_marker_that_may_not_be_read_is_a_configuration_error() -> None:
     machine = Machine()
     make(machine)
     machine.faults.append(fails(errno.EACCES, "read", "store.json"))
-    with pytest.raises(ConfigurationError, match="can't be read"):
+    with pytest.raises(ConfigurationError, match="cannot be read"):
         make(machine)
 
 

@@ -163,7 +163,7 @@ def test_who_has_recorded_settings_has_them_after_a_power_loss_whoever_put_them(
 def test_a_put_whose_answer_is_an_error_is_read_back(kind: str) -> None:
     machine = Machine()
     machine.faults.append(fails(errno.EIO, kind, "/job/store/settings"))
-    with pytest.raises(TransientError, match="can't be recorded"):
+    with pytest.raises(TransientError, match="cannot be recorded"):
         record_settings(store(machine), TOPIC)
     machine.faults.clear()
     record_settings(store(machine), TOPIC)

@@ -276,7 +276,7 @@ def test_who_has_opened_what_counts_no_more_is_told_to_open_again() -> None:
         with pytest.raises(ConflictError, match="opens the store again"):
             command()
     log = old.bucket_log(0, 7)
-    with pytest.raises(FencedError, match="another number of buckets"):
+    with pytest.raises(FencedError, match="number of buckets was changed"):
         fence_bucket(log, 7, "run")
     alone(log.checkpointing(at_least=1))
     assert machine.paths("/job") == before
@@ -307,7 +307,7 @@ def test_what_lies_where_a_new_log_is_to_begin_is_not_taken_for_it() -> None:
     foreign = Segment(9, "f" * 32, Checkpoint(9, "foreign", (), (state,), 0))
     machine.put(f"/job/store/{log_folder(1, 2)}/000000000001.seg", encode_segment(foreign))
     for _ in range(2):
-        with pytest.raises(CorruptError, match="is another one"):
+        with pytest.raises(CorruptError, match="exists with other content"):
             rebucketed(machine)
     assert ANY.store(machine).generation == 0
     machine.remove(f"/job/store/{log_folder(1, 2)}/000000000001.seg")
@@ -359,7 +359,7 @@ def test_a_fold_of_a_log_that_has_ended_stops_its_run() -> None:
     old: JobStore = BEFORE.store(machine)
     rebucketed(machine)
     log = old.bucket_log(0)
-    with pytest.raises(FencedError, match="goes on in generation 1"):
+    with pytest.raises(FencedError, match="continues in generation 1"):
         require_fence(log.refresh(), 9, log.folder)
     assert log.settle(partial(next_record.fence, epoch=9, run_id="late")).fence_epoch == 5
     assert next_record.move(log.refresh(), 4, 2) is None
@@ -400,5 +400,5 @@ def test_a_backup_of_before_is_told(command: Callable[[Machine], object]) -> Non
         machine.remove(path)
     for path, data in backup.items():
         machine.put(path, data)
-    with pytest.raises(StaleStoreError, match="older than what was published"):
+    with pytest.raises(StaleStoreError, match="older than its published output"):
         BEFORE.run(machine, SECOND)
