@@ -142,7 +142,7 @@ def test_staging_on_another_file_system_is_refused_by_name(tmp_path: Path) -> No
     staging = other / f"distcommit-{os.getpid()}"
     places = Roots(str(tmp_path / "store"), str(staging), str(tmp_path / "output"))
     try:
-        with pytest.raises(ConfigurationError, match="can't do what exactly-once needs") as caught:
+        with pytest.raises(ConfigurationError, match="lacks an ability that exactly-once needs") as caught:
             open_store(LocalFileSystem(), places, "job", 1, create=True)
         assert str(staging) in str(caught.value)
         assert list(staging.iterdir()) == []
@@ -170,7 +170,7 @@ class ReplacingCalls(RealPosixCalls):
 )
 def test_a_file_system_whose_rename_replaces_is_refused_by_name(tmp_path: Path, between: bool, what: str) -> None:
     fs = LocalFileSystem(ReplacingCalls(only_between_folders=between))
-    with pytest.raises(ConfigurationError, match="this file file system can't do") as caught:
+    with pytest.raises(ConfigurationError, match="this file file system lacks an ability") as caught:
         open_store(fs, roots(tmp_path), "job", 1, create=True)
     assert what in str(caught.value)
     assert not (tmp_path / "store" / "store.json").exists()
