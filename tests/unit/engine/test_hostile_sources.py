@@ -97,7 +97,7 @@ def test_a_dataset_that_is_planned_twice_or_by_somebody_else_does_not_take_the_p
     watermarks = world.watermarks(machine)
     assert (watermarks["good"], watermarks["other"]) == (Watermark({"0": 3}), Watermark({"0": 2}))
     texts = sorted(reason.text.partition("found ")[2].partition(".")[0] for reason in result.totals.reasons[:3])
-    assert [text.split()[:3] for text in texts] == [["`owned`", "says", "no"]] * 2 + [["it", "was", "planned"]]
+    assert [text.split()[:3] for text in texts] == [["`owned`", "is", "false"]] * 2 + [["it", "was", "planned"]]
 
 
 @dataclass
