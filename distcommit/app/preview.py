@@ -19,7 +19,7 @@ from distcommit.core.ports import FileSystem
 from distcommit.engine.driver.events import Observer
 from distcommit.engine.driver.run import RunResult
 from distcommit.sinks.files.footer import read_batches
-from distcommit.stores.folders.deletion import delete_tree
+from distcommit.stores.folders.trees import delete_tree
 
 _TABLES = 20
 """How many are shown; the rest is counted."""

@@ -1,6 +1,7 @@
-"""The engine: what one run does, phase by phase, as plain functions that each process calls with its own share.
+"""The engine: the phases of one run, as plain functions that each process calls for its own partition.
 
-Owns recovery, planning, ingest, committing and the drain, and the run that puts them in order. It must not know what
-launches its functions on many machines: that is a `Launch`, such as `distcommit.spark`. Start reading at `run`, then
-`committer`.
+Owns recovery, planning, ingest, committing, the drain, and the run that orders them. Must not know how its functions
+are
+launched on many machines: that is a `Launch`, such as `distcommit.spark`. Start reading at `driver.run`, then
+`committing.committer`.
 """

@@ -1,4 +1,4 @@
-"""The clock of production."""
+"""The system clock."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 
 
 class SystemClock:
-    """This machine's time."""
+    """The clock of this machine."""
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000

@@ -1,4 +1,4 @@
-"""What every executor function is given: one frozen, picklable value."""
+"""The settings of one run: the single frozen, picklable argument of every executor function."""
 
 from __future__ import annotations
 
@@ -19,19 +19,33 @@ from distcommit.stores.state.task_states import TaskStateTables
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """One run of a job.
+    """The settings of one run of a job.
 
-    `partitions` is the number of Spark partitions that own buckets: bucket b belongs to partition b mod partitions, in
-    every Spark job of the run. `policies`: of datasets whose whole names match these regular expressions, instead of
-    `policy`; the first that does counts. `job_level`: publish nothing unless every task of the whole job succeeded.
-    `at_least_once`: publish without writing ahead, then move the watermarks.
-    `retry_wait_s`: how long a task waits before its second attempt; `retry_across_runs`: whether what could not be
-    read is read again by itself first; `stop_after_failed_runs`: after so many runs in a row that could not read it, no
-    run plans a dataset (0: each does). `kept_cuts`: how many cuts stay, and with them what their readers need.
-    `deadline_ms`: when tasks stop reading (milliseconds since 1970), 0 for never; pacing only. `kept`: of how many
-    older runs what they have left is kept. `replays_only`: the one dataset that is replayed, all if empty.
-    `freshness`: what is read first, and how much of what has a backlog. `refused`: buckets that this run could not
-    recover, once that is known.
+    Attributes:
+        store: the job's store.
+        run_id: the run's id.
+        epoch: the run's fencing number.
+        partitions: number of Spark partitions that own buckets. Bucket b belongs to partition b mod `partitions`, in
+            every Spark job of the run.
+        flow: source, constructs and sinks of the job.
+        policy: condition under which a dataset is committed.
+        job_level: publish nothing unless every dataset of the whole job can be published.
+        min_interval_s: shortest time between two commits of one ingest task.
+        max_attempts: failed replays, one a run, after which a sequence is quarantined.
+        task_attempts: attempts at a work unit within one task.
+        deadline_ms: when tasks stop reading, in milliseconds since 1970; 0 for never. Pacing only.
+        policies: (regular expression, policy) pairs. The first whose expression matches a dataset's whole name applies
+            instead of `policy`.
+        at_least_once: publish without writing ahead, then move the watermarks.
+        retry_wait_s: wait before a task's second attempt.
+        retry_across_runs: for which policies the ranges that a run failed to read are first read again alone.
+        stop_after_failed_runs: consecutive failed runs after which a dataset is not planned any more; 0 for never.
+        kept: how many older runs keep their history.
+        kept_cuts: how many snapshots are retained, with the files that their readers need.
+        replays_only: the one dataset that is replayed; all if empty.
+        freshness: what is read first, and how much of a dataset with a backlog.
+        refused: buckets that this run failed to recover; empty before recovery has ended.
+        clock: the clock.
     """
 
     store: JobStore
@@ -59,22 +73,22 @@ class RunSettings:
 
     @property
     def gate(self) -> Gate:
-        """How this run seals."""
+        """Return the gate under which this run seals."""
         return Gate.HELD if self.job_level else Gate.PASSED if self.at_least_once else Gate.OPEN
 
     def replays(self, sequence: SealedSequence) -> bool:
-        """Whether this run finishes that one, if it is pending: an older run sealed it, and it is asked for."""
+        """Return whether this run replays a pending sequence: an older run sealed it, and `replays_only` allows it."""
         return sequence.epoch < self.epoch and self.replays_only in ("", sequence.dataset_urn)
 
     def policy_of(self, dataset_urn: str) -> CommitPolicy:
-        """What that dataset needs to be committed."""
+        """Return the commit policy of a dataset."""
         matching = (policy for pattern, policy in self.policies if re.fullmatch(pattern, dataset_urn))
         return next(matching, self.policy)
 
     def task_states(self, buckets: Container[int]) -> TaskStateTables:
-        """What is reported in this run of these buckets."""
+        """Return the task states that this run reports for these buckets."""
         return TaskStateTables(self.store.fs, self.store.roots.store, self.run_id, self.partitions, buckets)
 
     def buckets_of(self, partition: int) -> range:
-        """The buckets that a partition owns."""
+        """Return the buckets that a partition owns."""
         return range(partition, self.store.buckets, self.partitions)

@@ -1,4 +1,5 @@
-"""What is durable of a job: its commit logs, task states, plans, marks, lock and task output, on any file system.
+"""Durable state of a job on any file system: commit logs, task states, plans, marks, lock and task output.
 
-Must not know sources, sinks or steps' effects. Start reading at `log`, then `job_store`, `fencing` and `task_states`.
+Must not know sources, sinks or the effects of steps. Start reading at `logs.log`, then `state.job_store`,
+`logs.fencing` and `state.task_states`.
 """

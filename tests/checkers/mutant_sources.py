@@ -68,7 +68,7 @@ _NEUTRAL: dict[str, tuple[str, str]] = {
     "rename_folder": (_ANY, "False"),
     "check": (r"(self\._sources|self\._folders|GuardedFolders.*)$", "None"),
     "create": (r".*log.*$", "None"),
-    **dict.fromkeys(("checkpoint", "checkpointing"), (r".*log.*$", "None")),
+    "checkpointing": (r".*log.*$", "None"),
     **dict.fromkeys(("settle", "settling"), (_LOG, "{receiver}.refresh()")),
     **dict.fromkeys(("fence_bucket", "fencing_bucket"), ("", "{argument}.refresh()")),
     "put_all_if_absent": (_ANY, "[True] * len({argument})"),

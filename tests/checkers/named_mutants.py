@@ -50,7 +50,7 @@ NAMED: dict[str, tuple[str, Sequence[Change]]] = {
             Change(
                 *(_LOG, "CommitLog.settling", "if won"),
                 before="""
-                self._step(number, Segment(self.epoch, self._writer_id, record), fold)
+                self._apply(number, Segment(self.epoch, self._writer_id, record), fold)
                 return fold
                 """,
             )
@@ -90,7 +90,7 @@ NAMED: dict[str, tuple[str, Sequence[Change]]] = {
         "task output of a dataset is cleaned up as soon as it is sealed",
         [
             Change(
-                *(_COMMITTER, "BucketCommitter._execute_and_close", "call execution_of"),
+                *(_COMMITTER, "BucketCommitter._execute_and_close", "call build_execution"),
                 before="remove_task_output(self._settings, self._bucket, list(self._open._plans.values()))",
             )
         ],
@@ -99,8 +99,8 @@ NAMED: dict[str, tuple[str, Sequence[Change]]] = {
         "sequences are closed before their steps are executed",
         [
             Change(
-                *(_COMMITTER, "BucketCommitter._execute_and_close", "call execution_of"),
-                before="yield from self._close([name_of(sequence) for sequence in sequences])",
+                *(_COMMITTER, "BucketCommitter._execute_and_close", "call build_execution"),
+                before="yield from self._close([sequence_name(sequence) for sequence in sequences])",
             )
         ],
     ),
@@ -145,7 +145,7 @@ NAMED: dict[str, tuple[str, Sequence[Change]]] = {
     ),
     "sweep-whatever-is-pending": (
         "task output of older runs is swept whether or not its sequences are done",
-        [Change(_STAGING, "swept_epochs", "compare older kept", instead="True")],
+        [Change(_STAGING, "swept_epochs", "compare older open_epochs", instead="True")],
     ),
     "lost-is-done": (
         "a step of which neither source nor target is there is taken for done",

@@ -185,7 +185,7 @@ def step_without_undo(folder: Path) -> Drilled:
         printed = Printed(situation)
         for topic, how in (("a", "retry"), ("b", "accept")):
             release = f"distcommit release {situation.path} {topic}"
-            printed.refused(f"{release} abandon", "this kind of commit step can't be abandoned", 3)
+            printed.refused(f"{release} abandon", "this kind of commit step cannot be abandoned", 3)
             printed.type(f"{release} {how}")
         situation.run(0)
         return printed.ended()

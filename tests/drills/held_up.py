@@ -103,14 +103,14 @@ def stopped_dataset(folder: Path) -> Drilled:
         return printed.ended(rejected=Counter([b"poison"]))
 
 
-@drill("`distcommit release JOB.yaml DATASET retry`, and run it as it was configured before", quick=True)
+@drill("`distcommit release JOB.yaml DATASET retry`, run it with its former configuration", quick=True)
 def stopped_dataset_that_gets_another_name(folder: Path) -> Drilled:
     with stopped(folder) as situation:
         before = situation.config["source"]
         situation.write(source={**before, "dataset": "partition"}, on_rejected="divert")
         printed = Printed(situation)
         again = f"distcommit rebucket {situation.path}"
-        printed.refused(again, "datasets that are stopped can't get other names")
+        printed.refused(again, "stopped datasets cannot be renamed")
         situation.write(source=before)
         printed.type(f"distcommit release {situation.path} a retry")
         situation.run(0)
@@ -135,7 +135,7 @@ def watermark_of_a_pending_dataset(folder: Path) -> Drilled:
         return printed.ended()
 
 
-@drill("stores/operator/operator_actions.py:_not | release it with retry, accept or abandon", quick=True)
+@drill("stores/operator/operator_actions.py:_wrong_status | release it with retry, accept or abandon", quick=True)
 def watermark_of_a_quarantined_dataset(folder: Path) -> Drilled:
     """It is released with retry, and quarantined again, as its cause is still there; then with accept."""
     with quarantined(folder) as situation:
@@ -152,7 +152,7 @@ def watermark_of_a_quarantined_dataset(folder: Path) -> Drilled:
         return printed.ended(gone=sealed)
 
 
-@drill("stores/operator/operator_actions.py:_not | release it with abandon, which goes on", quick=True)
+@drill("stores/operator/operator_actions.py:_wrong_status | release it with abandon, which resumes", quick=True)
 def retry_of_a_dataset_that_is_being_abandoned(folder: Path) -> Drilled:
     with quarantined(folder) as situation:
         unblock(situation, "a")
@@ -171,7 +171,7 @@ def retry_of_a_dataset_that_is_being_abandoned(folder: Path) -> Drilled:
         return printed.ended()
 
 
-@drill("stores/operator/operator_actions.py:_require_replaced | release the dataset with abandon", quick=True)
+@drill("stores/operator/operator_actions.py:_require_published_tombstone | release the dataset with", quick=True)
 def accepting_a_replacement_that_is_not_published(folder: Path) -> Drilled:
     """Seal the reprocessed records of an error file, and block the tombstone that replaces that file."""
     json = {"type": "json", "fields": {"n": "int64"}}
@@ -187,7 +187,7 @@ def accepting_a_replacement_that_is_not_published(folder: Path) -> Drilled:
         situation.run(1)
         printed = Printed(situation)
         release = f"distcommit release {situation.path} a"
-        printed.refused(f"{release} accept", "this sequence takes the place of files", 3)
+        printed.refused(f"{release} accept", "the sequence replaces files, and its tombstone is not published", 3)
         put_back(folder, "output/_rejected")
         printed.type(f"{release} abandon")
         situation.run(0)
@@ -197,7 +197,7 @@ def accepting_a_replacement_that_is_not_published(folder: Path) -> Drilled:
 
 
 @drill(
-    "stores/operator/operator_actions.py:_not | release it with retry; or set its watermark past what can't be read",
+    "stores/operator/operator_actions.py:_wrong_status | release it with retry; or set its watermark past the",
     quick=True,
 )
 def accepting_a_stopped_dataset(folder: Path) -> Drilled:
@@ -210,7 +210,7 @@ def accepting_a_stopped_dataset(folder: Path) -> Drilled:
         return printed.ended(rejected=Counter([b"poison"]))
 
 
-@drill("stores/operator/operator_actions.py:_not | nothing: the dataset has no sequence that is not done", quick=True)
+@drill("stores/operator/operator_actions.py:_wrong_status | nothing: the dataset has no sequence", quick=True)
 def releasing_a_dataset_that_is_idle(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         printed = Printed(situation)

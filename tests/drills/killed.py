@@ -97,7 +97,7 @@ def _killed_in_mid_replay(situation: KafkaSituation, staged: list[Path]) -> bool
     return False
 
 
-@drill("quarantined, as a sealed file is gone", "restore what is named and release the dataset with retry")
+@drill("quarantined, as a sealed file is gone", "restore the missing data and release the dataset with retry")
 def lost_staged_file(folder: Path) -> Drilled:
     with _job(folder) as situation:
         _killed_in_mid_commit(situation)

@@ -180,23 +180,23 @@ def trigger_of_a_job_without_schedule(folder: Path) -> Drilled:
         return printed.ended()
 
 
-@drill("set commit.buckets to …, or leave it out; to have …", quick=True)
+@drill("set commit.buckets to …, or remove it; for … buckets, run", quick=True)
 def another_number_of_buckets(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         situation.write(commit={"buckets": 4})
         printed = Printed(situation)
-        printed.refused(f"distcommit run {situation.path}", "this store has another number of buckets")
+        printed.refused(f"distcommit run {situation.path}", "the store has another number of buckets")
         printed.type(f"distcommit rebucket {situation.path} --buckets 4")
         return _finished(printed, situation)
 
 
-@drill("`distcommit recover` it, or release what is quarantined, then give this again", quick=True)
+@drill("`distcommit recover` it, or release quarantined datasets, then repeat this", quick=True)
 def rebucket_with_a_pending_dataset(folder: Path) -> Drilled:
     with pending(folder) as situation:
         printed = Printed(situation)
         situation.write(commit={})
         command = f"distcommit rebucket {situation.path} --buckets=4"
-        printed.refused(command, "can't be moved to other logs while sequences are not done")
+        printed.refused(command, "cannot be moved to other logs while sequences are not done")
         unblock(situation, "a")
         printed.type(f"distcommit recover {situation.path}")
         printed.type(command)
@@ -210,7 +210,7 @@ def output_without_its_store_and_claim(folder: Path) -> Drilled:
         shutil.rmtree(folder / "output" / ".distcommit")
         shutil.rmtree(folder / "staging" / ".distcommit")
         printed = Printed(situation)
-        printed.refused(f"distcommit run {situation.path}", "no store for an output that has published files")
+        printed.refused(f"distcommit run {situation.path}", "published files, and its store does not exist")
         printed.type(f"distcommit rebuild {situation.path}")
         return _finished(printed, situation)
 
@@ -240,7 +240,7 @@ def store_marker_and_claims_emptied(folder: Path) -> Drilled:
         return _finished(printed, situation)
 
 
-@drill("put the newest store in its place; if it is lost", quick=True)
+@drill("restore the newest store; if it is lost", quick=True)
 def store_from_a_backup(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         shutil.copytree(folder / "store", folder / "store-backup")
@@ -248,7 +248,7 @@ def store_from_a_backup(folder: Path) -> Drilled:
         shutil.rmtree(folder / "store")
         (folder / "store-backup").rename(folder / "store")
         printed = Printed(situation)
-        printed.refused(f"distcommit run {situation.path}", "the store is older than what was published from it", 5)
+        printed.refused(f"distcommit run {situation.path}", "the store is older than its published output", 5)
         printed.type(f"distcommit rebuild {situation.path}")
         more(situation)
         return _finished(printed, situation)

@@ -58,24 +58,22 @@ def _half_moved(situation: KafkaHere) -> None:
 @drill(
     "a move to … buckets is half made, and until it is finished no run begins",
     "finishes it; nothing else may change the job until then",
-    "with these settings in the job file, finishes it; then give this again",
+    "with these settings in the job file, finishes it; then repeat this command",
     quick=True,
 )
 def half_made_move(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         _half_moved(situation)
         printed = Printed(situation)
-        printed.refused(f"distcommit run {situation.path}", "on its way to another number of buckets")
+        printed.refused(f"distcommit run {situation.path}", "a change of the number of buckets is in progress")
         again = f"distcommit rebucket {situation.path} --buckets 8"
-        printed.refused(again, "on its way to another number of buckets than this")
+        printed.refused(again, "another change of the number of buckets or of settings is in progress")
         printed.type(printed.problem("a move to 4 buckets is half made")["command"])
         printed.type(again)
         return _finished(printed, situation)
 
 
-@drill(
-    "put the newest job log in its place; or put the store aside, and `distcommit rebuild` makes it anew", quick=True
-)
+@drill("restore the newest job log; or move the store away, and `distcommit rebuild` recreates it", quick=True)
 def job_log_of_before_a_move(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         shutil.copytree(folder / "store" / "log" / "job", folder / "job-log-backup")
@@ -162,7 +160,7 @@ def whole_job_that_is_held_back(folder: Path) -> Drilled:
 def quarantine_of_a_dataset_that_was_held_back(folder: Path) -> Drilled:
     with _held_back(folder) as situation:
         printed = Printed(situation)
-        printed.refused(f"distcommit quarantine {situation.path} b", "this dataset was held back with its whole run")
+        printed.refused(f"distcommit quarantine {situation.path} b", "the dataset was held back with its whole run")
         printed.type(f"distcommit recover {situation.path}")
         return _finished(printed, situation)
 
@@ -248,7 +246,7 @@ def output_from_a_backup(folder: Path) -> Drilled:
         return _finished(printed, situation)
 
 
-@drill("put the newest output back, with its folder .distcommit", quick=True)
+@drill("restore the newest output with its folder .distcommit", quick=True)
 def lost_output(folder: Path) -> Drilled:
     """All files are lost: the job goes on in an empty output, and its watermarks are set back."""
     with a_job(folder) as situation:
@@ -276,14 +274,14 @@ def staging_that_is_not_mounted(folder: Path) -> Drilled:
         return _finished(printed, situation)
 
 
-@drill("see that what paths.staging is on is mounted", quick=True)
+@drill("mount the disk of paths.staging", quick=True)
 def lost_staging(folder: Path) -> Drilled:
     with pending(folder) as situation:
         shutil.rmtree(situation.staging)
         situation.staging.mkdir()
         unblock(situation, "a")
         printed = Printed(situation)
-        printed.refused(f"distcommit run {situation.path}", "the staging folder is another one", 5)
+        printed.refused(f"distcommit run {situation.path}", "not the one that contains pending staged files", 5)
         printed.type(f"distcommit rebuild {situation.path} --keep-watermarks")
         situation.run(1)
         printed.type(printed.problem("quarantined, as a sealed file is gone")["command"])

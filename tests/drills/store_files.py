@@ -85,7 +85,7 @@ def missing_segment_of_bucket_log(folder: Path) -> Drilled:
         return _rebuilt(Printed(situation), situation)
 
 
-@drill("put the newest segments back; if they are lost", quick=True)
+@drill("restore the newest segments; if they are lost", quick=True)
 def lost_tail_of_bucket_log(folder: Path) -> Drilled:
     with a_job(folder, runs=2) as situation:
         for segment in sorted(situation.folder.glob("store/log/bucket=00001/*.seg"))[-3:]:

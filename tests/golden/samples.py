@@ -67,7 +67,7 @@ from distcommit.stores.logs.segment import Segment
 from distcommit.stores.operator.schedule_requests import ScheduleRequest
 from distcommit.stores.schemas.schema_history import KeptSchema
 from distcommit.stores.snapshots.expiry_cutoffs import RetentionHorizon
-from distcommit.stores.snapshots.snapshot_deltas import Piece
+from distcommit.stores.snapshots.snapshot_deltas import SnapshotDelta
 from distcommit.stores.snapshots.snapshots import BucketInCut, CutRoot
 from distcommit.stores.state.fixed_settings import RecordedSettings
 from distcommit.stores.state.job_lock import LockRecord
@@ -481,7 +481,7 @@ KEPT_SCHEMA = KeptSchema(
     },
 )
 
-PIECE = Piece(
+PIECE = SnapshotDelta(
     version=1,
     bucket=3,
     is_base=True,

@@ -26,7 +26,7 @@ from distcommit.steps.sink import SinkCommitStep
 from distcommit.stores.history.run_datasets import decode_run_datasets, encode_run_datasets
 from distcommit.stores.history.run_times import decode_run_times, encode_run_times
 from distcommit.stores.logs.segment import decode_segment, encode_segment
-from distcommit.stores.snapshots.snapshot_deltas import total_of
+from distcommit.stores.snapshots.snapshot_deltas import checksum_of
 from distcommit.stores.state.documents import decode_document, encode_document
 from distcommit.stores.state.job_lock import LockRecord
 from distcommit.stores.state.stored_tables import decode_plan, decode_task_states, encode_plan, encode_task_states
@@ -114,8 +114,8 @@ def test_steps_of_a_sequence_are_read_and_written_as_they_were() -> None:
 
 
 def test_total_of_a_cut_piece_does_not_depend_on_the_order_of_datasets() -> None:
-    assert total_of(samples.PIECE.datasets) == "003e179a6be4b232"
-    assert total_of(dict(reversed(samples.PIECE.datasets.items()))) == "003e179a6be4b232"
+    assert checksum_of(samples.PIECE.datasets) == "003e179a6be4b232"
+    assert checksum_of(dict(reversed(samples.PIECE.datasets.items()))) == "003e179a6be4b232"
 
 
 @pytest.mark.parametrize("extension", data_samples())

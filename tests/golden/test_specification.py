@@ -42,7 +42,7 @@ from distcommit.stores.history.run_times import RunTime
 from distcommit.stores.operator.schedule_requests import ScheduleRequest
 from distcommit.stores.schemas.schema_history import KeptSchema
 from distcommit.stores.snapshots.expiry_cutoffs import RetentionHorizon
-from distcommit.stores.snapshots.snapshot_deltas import Piece
+from distcommit.stores.snapshots.snapshot_deltas import SnapshotDelta
 from distcommit.stores.snapshots.snapshots import BucketInCut, CutRoot
 from distcommit.stores.state.fixed_settings import RecordedSettings
 from distcommit.stores.state.job_lock import LockRecord
@@ -59,7 +59,7 @@ STRUCTS: list[type[msgspec.Struct]] = [
     *(FlowCounts, ConstructCounts, CheckCounts, BranchFailures),
     *(Tombstone, RetiredFile, ReplacedRecords, RetentionHorizon, ScheduleRequest),
     *(RunRecord, RecordedPhase, RecordedReasons, RecordedReason, RunBeginning, RunFacts, CancelRequest),
-    *(RunDataset, RunTime, CutRoot, BucketInCut, SeenBucket, Piece, SeenDataset),
+    *(RunDataset, RunTime, CutRoot, BucketInCut, SeenBucket, SnapshotDelta, SeenDataset),
 ]
 BRANCH = TASK_STATE_SCHEMA.field("branches").type.value_type
 

@@ -138,8 +138,8 @@ def _around(folder: Path, *, which: str) -> str:
     return "accepted"
 
 
-_INSIDE = "rejected: a job's folder is inside a folder of a job"
-_TAKEN = "rejected: this folder belongs to another job"
+_INSIDE = "rejected: a job's folder is inside a folder of another job"
+_TAKEN = "rejected: the folder belongs to another job"
 
 
 def _roots(given: str, right: str, which: str, at: str) -> Case:

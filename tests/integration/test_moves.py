@@ -44,7 +44,7 @@ class TestStoreOlderThanItsOutput:
             published = files(tmp_path / "output")
             code, _, errors = job.cli("run")
             assert code == 5
-            assert "the store is older than what was published from it" in errors
+            assert "the store is older than its published output" in errors
             assert "distcommit rebuild" in errors
             assert files(tmp_path / "output") == published
             code, found, _ = command("rebuild", job.path, "--dry-run")

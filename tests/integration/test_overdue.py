@@ -67,7 +67,7 @@ def test_converter_in_native_code_that_never_returns_fails_its_datasets_alone(tm
     assert (ran.returncode, result["error"]) == (1, ""), ran.stderr
     assert sorted(reason["subject"] for reason in result["totals"]["reasons"]) == stuck
     tables = TaskStateTables(LocalFileSystem(), str(tmp_path / "store"), result["run_id"], 1, range(4))
-    states = [state for bucket in range(4) for state in tables.take(bucket, anew=True)[0]]
+    states = [state for bucket in range(4) for state in tables.take(bucket, from_start=True)[0]]
     assert sorted(state.dataset_urn for state in states if state.outcome is TaskOutcome.FAILED) == stuck, "each once"
     assert not [path for dataset in stuck for path in (tmp_path / "output" / dataset).glob("**/*.parquet")]
     shown = json.loads(command(inbox, "status", "--json").stdout)

@@ -44,7 +44,7 @@ def test_killed_in_its_commit_the_same_command_finishes_it(tmp_path: Path, spark
         assert (audit.exact, audit.retained, audit.records) == (True, 16, 16)
         assert {path.parent.name for path in tmp_path.glob("output/t*/*/*.parquet")} == {"2023-11-15"}
         assert all(read(job.path).to_arrow(topic).num_rows == 2 for topic in TOPICS)
-        with pytest.raises(CutGoneError, match="taken by retention"):
+        with pytest.raises(CutGoneError, match="requested the deletion of files older than"):
             older.files()
         assert here.status().retained is not None
         assert here.verify_store().is_well

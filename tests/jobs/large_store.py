@@ -26,7 +26,7 @@ from distcommit.stores.history.run_records import put_beginning, put_record
 from distcommit.stores.logs.fencing import claim_folders
 from distcommit.stores.logs.log import CommitLog
 from distcommit.stores.logs.log_anchors import cut_ended, heads_now
-from distcommit.stores.snapshots.snapshot_deltas import seeing
+from distcommit.stores.snapshots.snapshot_deltas import write_snapshot_entry
 from distcommit.stores.snapshots.snapshots import prepare_cuts, put_cut
 from distcommit.stores.state.job_store import JobStore
 from tests.golden import samples
@@ -64,7 +64,7 @@ def _cut(store: JobStore, epoch: int) -> None:
     put_mark(store.fs, store.roots.output, epoch, Mark.BEGAN)
     prepare_cuts(store)
     logs = {bucket: store.bucket_log(bucket, epoch) for bucket in range(store.buckets)}
-    seen = [alone(seeing(store, None, bucket, log, ())) for bucket, log in logs.items()]
+    seen = [alone(write_snapshot_entry(store, None, bucket, log, ())) for bucket, log in logs.items()]
     put_cut(store, epoch, samples.RUN_ID, CutPhase.ENDED, seen, now_ms=1)
     cut_ended(store, epoch, heads_now(store))
     put_mark(store.fs, store.roots.output, epoch, Mark.ENDED)

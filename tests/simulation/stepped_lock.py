@@ -21,7 +21,7 @@ class SteppedLock(JobLock):
     def is_mine(self) -> bool:
         """Whether the newest record is this holder's."""
         holder = self._newest()[1]
-        return holder is not None and holder.owner_id == self._mine.owner_id
+        return holder is not None and holder.owner_id == self._record.owner_id
 
 
 class _Once(threading.Event):

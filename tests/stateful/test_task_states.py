@@ -90,7 +90,7 @@ class TaskStateMachine(RuleBasedStateMachine):
             name = names[bucket]
             assert isinstance(name, str)
             if known:
-                self.readers[writer][bucket].know(name, listed)
+                self.readers[writer][bucket].add_states(name, listed)
             self.durable[bucket] += listed
 
     @rule(reader=st.integers(0, 1), bucket=buckets)

@@ -12,7 +12,7 @@ from distcommit.core.errors import ConfigurationError, ConflictError
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.engine.driver.events import Observer
 from distcommit.engine.driver.run import RunResult, run
-from distcommit.engine.reading.read_failures import why_stopped
+from distcommit.engine.reading.read_failures import stop_reason
 from distcommit.pipeline.maintenance.reprocess import ErrorFiles
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.stores.logs.fencing import end_run
@@ -127,7 +127,7 @@ def _require_errors(store: JobStore, flow: TaskFlow, urn: str) -> None:
         raise ConflictError(
             "no run plans this dataset",
             dataset=urn,
-            found=why_stopped(state),
+            found=stop_reason(state),
             todo="release it with retry; then reprocess",
         )
     ErrorFiles(store.fs, store.roots.output, flow, urn).plan_dataset(state)

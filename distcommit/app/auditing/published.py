@@ -19,7 +19,6 @@ from distcommit.protocol.paths.parts import CLAIM_FOLDER
 from distcommit.sinks.files.footer import Footer, read_footer
 from distcommit.sinks.files.offsets import OffsetSets, parsed
 from distcommit.steps.registry import load_steps
-from distcommit.stores.folders.listing import files_below
 from distcommit.stores.folders.tombstones import (
     ReplacedRecords,
     Tombstone,
@@ -27,6 +26,7 @@ from distcommit.stores.folders.tombstones import (
     read_tombstone,
     retired_by,
 )
+from distcommit.stores.folders.trees import files_below
 from distcommit.stores.state.job_store import JobStore
 
 Found = TypeVar("Found")

@@ -9,8 +9,8 @@ from distcommit.core.work import ERRORS
 from distcommit.protocol.paths.output import is_published_name, is_tombstone, published_epoch, published_folder
 from distcommit.protocol.paths.parts import CLAIM_FOLDER
 from distcommit.sinks.files.footer import read_footer
-from distcommit.stores.folders.listing import files_below
 from distcommit.stores.folders.tombstones import Tombstone, read_tombstone, retired_by
+from distcommit.stores.folders.trees import files_below
 
 
 def keeps_names_apart(fs: FileSystem, output: str) -> bool:

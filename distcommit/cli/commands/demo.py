@@ -12,7 +12,7 @@ from distcommit.cli.options import AsJson, Verbose, ended_with
 from distcommit.cli.terminal import Terminal
 from distcommit.cli.views.result_views import demo_view
 from distcommit.fs.posix_calls.local import LocalFileSystem
-from distcommit.stores.folders.deletion import delete_tree
+from distcommit.stores.folders.trees import delete_tree
 
 
 def demo(

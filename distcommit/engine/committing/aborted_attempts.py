@@ -1,9 +1,9 @@
-"""What attempts that lost have left at a target: the sink's committer takes it away, once nobody can choose them.
+"""Aborted attempts: the sink's committer discards their data at a target, once no sequence can contain them.
 
-Of sinks that leave something there before a commit, each attempt is noted beside its staging folder before its writers
-are opened, durably. The note goes as a sequence that names the attempt is about to be executed, before any of it is. So
-what is noted and can't be sealed any more has lost: of this run, attempts that have ended at what was read as DONE; of
-older runs, all of a bucket that has nothing pending, quarantined or revoking of that epoch.
+For sinks that leave something at the target before the commit, each attempt is noted durably beside its staging folder
+before its writers open. The note is removed before the first step of a sequence that contains the attempt is executed.
+So a noted attempt that can no longer be sealed is aborted: of this run, ended attempts at datasets that are DONE; of
+older runs, all attempts in a bucket that has nothing pending, quarantined or revoking of that epoch.
 """
 
 from __future__ import annotations
@@ -33,32 +33,31 @@ from distcommit.stores.state.task_states import PastStates
 logger = logging.getLogger(__name__)
 
 
-def forget_winners(context: StepContext, bucket: int, loaded: Mapping[SequenceName, Sequence[CommitStep]]) -> None:
-    """Takes the notes of attempts away that these sequences name, which are about to be executed, durably.
+def remove_winner_notes(context: StepContext, bucket: int, loaded: Mapping[SequenceName, Sequence[CommitStep]]) -> None:
+    """Remove the notes of attempts contained in these sequences, durably. Must precede the execution of any step.
 
     Raises:
-        OSError: if that can't be done; then nothing may be executed.
+        OSError: if notes cannot be removed; nothing may be executed then.
     """
-    won: dict[int, set[str]] = {}
+    winners: dict[int, set[str]] = {}
     for name, steps in loaded.items():
         kinds: set[type[CommitStep]] = {*map(type, steps)}
         prepared = any(kind.prepared_by is not CommitStep.prepared_by for kind in kinds)
         if prepared and (attempts := {attempt for step in steps for attempt in step.prepared_by}):
-            won.setdefault(name.epoch, set()).update(attempts)
-    for epoch, attempts in won.items():
+            winners.setdefault(name.epoch, set()).update(attempts)
+    for epoch, attempts in winners.items():
         noted = noted_attempts(context.fs, context.staging_root, epoch, bucket)
-        remove_notes(context.fs, context.staging_root, [each for each in noted if each.attempt in attempts])
-        with suppress(FileNotFoundError):  # nothing is staged: neither are there notes
-            # Also if there were none: they may be gone by a crashed process, and come back.
+        remove_notes(context.fs, context.staging_root, [note for note in noted if note.attempt in attempts])
+        with suppress(FileNotFoundError):  # nothing is staged, so there are no notes
+            # Even if none were found: a process that removed them may have crashed before its sync.
             make_notes_durable(context.fs, context.staging_root, epoch, bucket)
 
 
-def discard_ended(settings: RunSettings, bucket: int, work_units: Iterable[str]) -> list[str]:
-    """Takes away what this run's attempts at these work units have left at targets that have lost and ended. Of their
-    datasets the sequences were read as DONE.
+def discard_aborted(settings: RunSettings, bucket: int, work_units: Iterable[str]) -> list[str]:
+    """Discard this run's ended and aborted attempts at work units whose datasets are DONE.
 
     Returns:
-        folders of attempts (relative to the staging root) that are to stay, as they are not settled.
+        staging folders (relative to the staging root) of attempts that are not settled; they must stay.
     """
     if not settings.flow.discarding:
         return []
@@ -66,27 +65,36 @@ def discard_ended(settings: RunSettings, bucket: int, work_units: Iterable[str])
     noted = [n for n in noted_attempts(fs, roots.staging, settings.epoch, bucket) if n.work_unit_id in units]
     if not noted:
         return []
-    past = PastStates(fs, roots.store).of(settings.run_id, bucket)
-    states = {state.attempt: state for state in past}
-    ended = [each for each in noted if each.attempt in states]
-    stay = [each.folder for each in noted if each.attempt not in states]
+    past_states = PastStates(fs, roots.store).of(settings.run_id, bucket)
+    states = {state.attempt: state for state in past_states}
+    ended = [note for note in noted if note.attempt in states]
+    kept_folders = [note.folder for note in noted if note.attempt not in states]
     if ended:
-        if not _discarded(settings, ended, states):
-            return [each.folder for each in noted]
-        remove_attempts(fs, roots.staging, [each.folder for each in ended])
+        if not _discard(settings, ended, states):
+            return [note.folder for note in noted]
+        remove_attempts(fs, roots.staging, [note.folder for note in ended])
         remove_notes(fs, roots.staging, ended)
-    return stay
+    return kept_folders
 
 
-def sweep_lost(settings: RunSettings, epoch: int, bucket: int, past: PastStates) -> int:
-    """Sweeps what a bucket's attempts of an older run have left, of which nothing is pending, quarantined or revoking:
-    at targets first, then in staging. If a target can't be reached it all stays, for the next run. Returns how many
-    files went. `past`: one for all the buckets that somebody sweeps."""
+def sweep_aborted(settings: RunSettings, epoch: int, bucket: int, past_states: PastStates) -> int:
+    """Sweep a bucket's attempts of an older run that has nothing pending, quarantined or revoking in it: at targets
+    first, then in staging. If a target cannot be reached, everything stays for the next run.
+
+    Args:
+        settings: the run.
+        epoch: of the older run.
+        bucket: the bucket.
+        past_states: task states of past runs, shared by all buckets of the caller.
+
+    Returns:
+        the number of deleted files.
+    """
     fs, roots = settings.store.fs, settings.store.roots
     noted = noted_attempts(fs, roots.staging, epoch, bucket)
     if noted:
-        states = {state.attempt: state for state in past.of_epoch(epoch, bucket)}
-        if not _discarded(settings, noted, states):
+        states = {state.attempt: state for state in past_states.of_epoch(epoch, bucket)}
+        if not _discard(settings, noted, states):
             return 0
     files = sweep_epoch(fs, roots.staging, epoch, bucket)
     remove_notes(fs, roots.staging, noted)
@@ -95,27 +103,27 @@ def sweep_lost(settings: RunSettings, epoch: int, bucket: int, past: PastStates)
     return files
 
 
-def _discarded(settings: RunSettings, lost: Sequence[NotedAttempt], states: Mapping[str, TaskState]) -> bool:
-    """Whether all sinks have taken away what these attempts have left at their targets."""
-    whole, context = True, step_context(settings).for_committers
-    for name in sorted({name for each in lost for name in each.sinks}):
-        mine = [_lost(each, states.get(each.attempt), name) for each in lost if name in each.sinks]
+def _discard(settings: RunSettings, aborted: Sequence[NotedAttempt], states: Mapping[str, TaskState]) -> bool:
+    """Discard attempts at all their sinks, and return whether all of it succeeded."""
+    all_discarded, context = True, step_context(settings).for_committers
+    for name in sorted({name for note in aborted for name in note.sinks}):
+        attempts = [_lost_attempt(note, states.get(note.attempt), name) for note in aborted if name in note.sinks]
         sink = settings.flow.discarding.get(name)
         if sink is None:
-            logger.warning("%d attempts have left something with the sink %r, which the job has not", len(mine), name)
-            whole = False
+            logger.warning("%d attempts left data with sink %r, which the job no longer has", len(attempts), name)
+            all_discarded = False
             continue
         try:
             with open_committer(sink, context) as committer:
-                require_success(f"sink {name!r}", "discard", committer.discard(mine))
+                require_success(f"sink {name!r}", "discard", committer.discard(attempts))
         except Exception as error:
-            told = None if isinstance(error, DistcommitError | OSError) else error
-            logger.warning("what attempts have left at %r is taken away later: %s", name, error, exc_info=told)
-            whole = False
-    return whole
+            trace = None if isinstance(error, DistcommitError | OSError) else error
+            logger.warning("data of aborted attempts at %r is discarded later: %s", name, error, exc_info=trace)
+            all_discarded = False
+    return all_discarded
 
 
-def _lost(noted: NotedAttempt, state: TaskState | None, sink: str) -> LostAttempt:
+def _lost_attempt(noted: NotedAttempt, state: TaskState | None, sink: str) -> LostAttempt:
     results = [result for result in state.branches if result.sink == sink] if state is not None else []
     return LostAttempt(
         epoch=noted.epoch,

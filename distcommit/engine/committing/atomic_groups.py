@@ -1,8 +1,9 @@
-"""Commit groups that a run publishes whole or not at all: those of a run that publishes its whole job or nothing.
+"""Atomic commit groups: of a job that publishes all datasets or none, each commit group is published whole or not at
+all.
 
-After its decision a target takes all members of a group in one commit, or none. Nothing of this is stored: which
-sequences are members the fold says, whoever asks, so that replay, twins and zombies hold to it alike. What a person
-releases is a member no more (accepted or abandoned), or one that is tried again with the others.
+After the run's decision a target commits all members of a group at once, or none. Membership is computed from the fold
+and never stored, so that replay, twins and zombies agree. A released dataset leaves its group (accepted or abandoned),
+or is tried again with the others (retry).
 """
 
 from __future__ import annotations
@@ -18,40 +19,39 @@ from distcommit.protocol.fold import Fold
 from distcommit.steps.execution import Execution, held_back_by
 
 
-class Whole(NamedTuple):
-    """What a run has sealed of a commit group, held until its decision."""
+class AtomicGroup(NamedTuple):
+    """The held sequences of one run in one commit group."""
 
     epoch: int
     group: str
 
 
-def execution_of(
+def build_execution(
     groups: CommitGroups,
     fold: Fold,
     loaded: Mapping[SequenceName, Sequence[CommitStep]],
     *,
     verify_first: bool,
 ) -> tuple[Execution, dict[SequenceName, HeldBackError]]:
-    """What executes the steps of sequences that `fold` shows, and why some are held back: another part of their whole
-    is not among them, as it is quarantined, being abandoned, or can't be read."""
-    wholes = _wholes_of(groups, fold)
-    absent = {whole: name for name, whole in wholes.items() if name not in loaded}
+    """Return the execution of sequences that `fold` shows, and the sequences that are held back because another member
+    of their group is not in `loaded`: it is quarantined, being abandoned, or cannot be read."""
+    groups_by_sequence = _groups_by_sequence(groups, fold)
+    missing_member = {whole: name for name, whole in groups_by_sequence.items() if name not in loaded}
     held = {
-        name: held_back_by(absent[wholes[name]].dataset_urn)
+        name: held_back_by(missing_member[groups_by_sequence[name]].dataset_urn)
         for name in loaded
-        if name in wholes and wholes[name] in absent
+        if name in groups_by_sequence and groups_by_sequence[name] in missing_member
     }
-    going = {name: steps for name, steps in loaded.items() if name not in held}
-    return Execution(going, verify_first=verify_first, wholes=wholes), held
+    executable = {name: steps for name, steps in loaded.items() if name not in held}
+    return Execution(executable, verify_first=verify_first, wholes=groups_by_sequence), held
 
 
-def _wholes_of(groups: CommitGroups, fold: Fold) -> dict[SequenceName, Whole]:
-    """Of all sequences of a bucket that are not done, and were held: what they are a part of. None where datasets are
-    by themselves."""
+def _groups_by_sequence(groups: CommitGroups, fold: Fold) -> dict[SequenceName, AtomicGroup]:
+    """Return the group of each open held sequence of a bucket; none if the job has no commit groups."""
     if not groups.are_named:
         return {}
     return {
-        SequenceName(urn, state.open.sequence.epoch): Whole(state.open.sequence.epoch, groups.group_of(urn))
+        SequenceName(urn, state.open.sequence.epoch): AtomicGroup(state.open.sequence.epoch, groups.group_of(urn))
         for urn, state in fold.datasets.items()
         if state.open is not None and state.open.held
     }

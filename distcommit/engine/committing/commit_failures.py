@@ -1,4 +1,4 @@
-"""What a run makes of sequences that it could not finish: whose fault it is, and what their log is told."""
+"""Classification of failed commits (lost, outage, retryable), and their record in the bucket's log."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ from distcommit.stores.logs.log import CommitLog
 logger = logging.getLogger(__name__)
 
 
-def noting_left(log: CommitLog, epoch: int, left: Mapping[SequenceName, Failure]) -> Work[None]:
-    """Tells the log why sequences stay pending, though nobody's attempt has failed, so that `status` can say it.
+def record_pending_reasons(log: CommitLog, epoch: int, unfinished: Mapping[SequenceName, Failure]) -> Work[None]:
+    """Record why sequences stay pending although no attempt counts as failed, so that `status` can report it.
 
-    What is known already is not told again; where the log can't be written either, the run's result has to do.
+    A reason that is recorded already is not repeated. If the log cannot be written, the failure is only logged.
 
     Raises:
         FencedError: if a newer run has fenced the log.
     """
     try:
-        for outage in {failure.outage for failure in left.values()}:
-            told = [
+        for outage in {failure.outage for failure in unfinished.values()}:
+            entries = [
                 LeftSequence(name.dataset_urn, name.epoch, failure.reason)
-                for name, failure in left.items()
+                for name, failure in unfinished.items()
                 if failure.outage is outage
             ]
-            fold = yield from log.settling(partial(next_record.leave, epoch=epoch, left=told, outage=outage))
+            fold = yield from log.settling(partial(next_record.leave, epoch=epoch, left=entries, outage=outage))
             require_fence(fold, epoch, log.folder)
     except FencedError:
         raise
     except (DistcommitError, OSError) as error:
-        logger.warning("why sequences are left could not be stored: %s", error, extra={"log": log.folder})
+        logger.warning("reasons of pending sequences could not be recorded: %s", error, extra={"log": log.folder})
 
 
-def noting_failed(
+def record_failed_attempt(
     log: CommitLog, epoch: int, name: SequenceName, failure: Failure, max_attempts: int
 ) -> Work[DatasetStatus]:
-    """Counts this run's attempt at a sequence, once, and quarantines it at the last; at once, if it is lost.
+    """Record this run's failed attempt at a sequence, once. The last attempt, or a loss, quarantines its dataset.
 
     Returns:
-        where its dataset stands then.
+        the dataset's new status.
 
     Raises:
         FencedError: if a newer run has fenced the log.
@@ -70,7 +70,7 @@ def noting_failed(
     return fold.state_of(name.dataset_urn).status
 
 
-def noting_failures(
+def record_failures(
     log: CommitLog,
     settings: RunSettings,
     context: StepContext,
@@ -82,39 +82,40 @@ def noting_failures(
     replaying: bool,
     last: bool,
 ) -> Work[dict[str, Failure]]:
-    """Reports what could not be finished, and tells the log. What is lost is quarantined at once. Else a failure in
-    replay is this run's attempt, unless its target does not work, or this program's age or sink is to blame.
+    """Report failed sequences, and record them in the log. A lost sequence is quarantined at once. Any other failure
+    counts as this run's attempt only in replay, and only if neither an outage nor this program's version or sink
+    settings caused it.
 
     Args:
-        log: the bucket's.
+        log: log of the bucket.
         settings: the run.
-        context: where the steps' effects go.
-        bucket: whose sequences they are.
-        failed: why each failed.
-        loaded: the steps, of those whose steps could be read.
-        tally: where counts, reasons and events go.
-        replaying: whether an older run had sealed them.
-        last: whether nobody in this run comes after: then the log is told what is left, and why.
+        context: file system and roots of the steps.
+        bucket: the bucket.
+        failed: error of each sequence.
+        loaded: steps of the sequences whose steps could be read.
+        tally: gets counts, reasons and events.
+        replaying: whether an older run sealed the sequences.
+        last: whether no later call of this run tries them again; then pending sequences are recorded with their reason.
 
     Returns:
-        what is not finished, by dataset.
+        the failures, by dataset.
 
     Raises:
         FencedError: if a newer run has fenced the log.
     """
-    fold = log.refresh()  # what another committer has closed meanwhile had the better view
-    open_still = {name: error for name, error in failed.items() if fold.sequence(name) is not None}
+    fold = log.refresh()  # sequences that another committer has closed meanwhile did not fail
+    still_open = {name: error for name, error in failed.items() if fold.sequence(name) is not None}
     failures = (
-        (yield from judging(open_still, loaded, context, bucket))
+        (yield from judging(still_open, loaded, context, bucket))
         if last
-        else {name: judged(error) for name, error in open_still.items()}
+        else {name: judged(error) for name, error in still_open.items()}
     )
-    left: dict[SequenceName, Failure] = {}
+    unfinished: dict[SequenceName, Failure] = {}
     for name, failure in failures.items():
-        tally.explain(name.dataset_urn, failure.kind, failure.reason)
+        tally.add_reason(name.dataset_urn, failure.kind, failure.reason)
         tally.add(CommitCounts(executions_failed=1))
         if failure.lost or (replaying and not failure.outage and not failure.not_for_us):
-            status = yield from noting_failed(log, settings.epoch, name, failure, settings.max_attempts)
+            status = yield from record_failed_attempt(log, settings.epoch, name, failure, settings.max_attempts)
             if status is DatasetStatus.QUARANTINED:
                 tally.add(CommitCounts(datasets_quarantined=1))
                 quarantined = DatasetQuarantined(name.dataset_urn, name.epoch, failure.reason, settings.clock.now_ms())
@@ -122,7 +123,7 @@ def noting_failures(
                 ids = {"dataset": printable(name.dataset_urn), "epoch": name.epoch}
                 logger.error("dataset quarantined: %s", failure.reason, extra=ids)
         elif last:
-            left[name] = failure
-    if left:
-        yield from noting_left(log, settings.epoch, left)
+            unfinished[name] = failure
+    if unfinished:
+        yield from record_pending_reasons(log, settings.epoch, unfinished)
     return {name.dataset_urn: failure for name, failure in failures.items()}

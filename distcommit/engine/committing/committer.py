@@ -1,10 +1,10 @@
 """Commit work on one bucket: poll task states, seal, execute, close, clean up.
 
-Any number of committers may work on one bucket at a time; the bucket's log orders them. What one of them leaves
-half-way, another finishes: a twin, the drain, or the next run.
+Any number of committers may work on one bucket at a time; the bucket's log orders them. A half-finished commit is
+completed by a twin, the drain, or the next run.
 
-Committers of several buckets work in step (`core.support.io_batching`): segments of their logs, effects and what makes
-them durable go together, so that the disk's barriers are as many for all of them as for one.
+Committers of several buckets run in lockstep (`core.support.io_batching`): their log segments, effects and syncs are
+batched, so that all of them together need as many disk barriers as one.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from distcommit.core.interfaces.steps import CommitStep
 from distcommit.core.records.log_records import SealedSequence, SequenceName
 from distcommit.core.support.io_batching import Work
 from distcommit.core.work import DatasetPlan, TaskState
-from distcommit.engine.committing.aborted_attempts import forget_winners
-from distcommit.engine.committing.atomic_groups import execution_of
+from distcommit.engine.committing.aborted_attempts import remove_winner_notes
+from distcommit.engine.committing.atomic_groups import build_execution
 from distcommit.engine.committing.clean_up import RemoveProbes, remove_task_output
-from distcommit.engine.committing.commit_failures import noting_failures
-from distcommit.engine.committing.dataset_outcomes import Notes, Outcome, count_held, count_outcomes
+from distcommit.engine.committing.commit_failures import record_failures
+from distcommit.engine.committing.dataset_outcomes import DatasetNotes, Outcome, count_held, count_outcomes
 from distcommit.engine.committing.open_datasets import OpenDatasets
-from distcommit.engine.committing.sealing import name_of, sequence_of, step_context
+from distcommit.engine.committing.sealing import build_sequence, sequence_name, step_context
 from distcommit.engine.driver.counts import CommitCounts, DrainCounts
 from distcommit.engine.driver.reports import Tally
-from distcommit.engine.maintenance.replacing import with_replacements
-from distcommit.engine.reading.read_failures import noting_unread
+from distcommit.engine.maintenance.replacing import stage_replacements
+from distcommit.engine.reading.read_failures import record_read_failures
 from distcommit.engine.reading.task_events import SequenceDone, SequenceSealed, TaskObserver
 from distcommit.engine.settings import RunSettings
 from distcommit.protocol import next_record
@@ -39,7 +39,7 @@ from distcommit.stores.logs.fencing import require_fence
 from distcommit.stores.state.task_states import TaskStateTables
 
 logger = logging.getLogger(__name__)
-_RELEASE = "restore what is named and release the dataset with retry, or accept or abandon it"
+_RELEASE = "restore the missing data and release the dataset with retry, or accept or abandon it"
 
 
 class BucketCommitter:
@@ -48,13 +48,13 @@ class BucketCommitter:
     Args:
         settings: the run.
         bucket: the bucket.
-        observer: who is told what is sealed, done and quarantined.
-        plans: what the run intends for the bucket's datasets; empty when only older sequences are replayed.
-        tables: task states, followed for all committers of a task.
+        observer: receives events of sealed, done and quarantined sequences.
+        plans: plans of the bucket's datasets; empty if only older sequences are replayed.
+        tables: task states, shared by all committers of a task.
 
     Attributes:
-        tally: what it did, and why it could not finish what it could not.
-        log: the bucket's.
+        tally: counts of this committer, and reasons of its failures.
+        log: log of the bucket.
     """
 
     def __init__(
@@ -70,41 +70,41 @@ class BucketCommitter:
         self._context = step_context(settings)
         self.log = settings.store.bucket_log(bucket, settings.epoch)
         self._open = OpenDatasets(settings, bucket, plans, tables)
-        self._notes = Notes(self._open.nothing)
+        self._notes = DatasetNotes(self._open.not_committed)
         self._sealed_here: set[SequenceName] = set()
-        self._made: dict[SequenceName, tuple[SealedSequence, list[CommitStep]]] = {}
+        self._built: dict[SequenceName, tuple[SealedSequence, list[CommitStep]]] = {}
 
-    def know(self, name: str, states: Sequence[TaskState]) -> None:
-        """Takes task states that this task has put under that file name; they need not be read back."""
-        self._open.know(name, states)
+    def add_states(self, name: str, states: Sequence[TaskState]) -> None:
+        """Add task states that this task has put under that file name, so that they are not read back."""
+        self._open.add_states(name, states)
 
-    def look(self) -> list[TaskState]:
-        """Takes in the task states that were put since the last look, by anybody, and returns them.
+    def poll_states(self) -> list[TaskState]:
+        """Read the task states put by any task since the last call, and return them.
 
         Raises:
-            OSError: if they can't be read; the next look takes them up again.
+            OSError: if they cannot be read; the next call reads them again.
         """
-        return self._open.look()
+        return self._open.poll_states()
 
     def commit_ready(self, *, ended: bool) -> Work[None]:
-        """Seals what is complete, and executes, closes and cleans up what this committer sealed. With at-least-once,
-        what is complete is published first, and sealed and closed by one record.
+        """Seal datasets that are complete; then execute, close and clean up the sequences sealed here. With
+        at-least-once, complete datasets are published first, then sealed and closed by one record.
 
         Args:
-            ended: whether ingest has ended, as read before this call. Then what is missing counts as failed, and
-                sequences of this run that others sealed are taken over.
+            ended: whether ingest had ended before this call. Then missing attempts count as failed, and sequences of
+                this run that others sealed are taken over.
 
         Raises:
             FencedError: if a newer run has fenced the bucket; nothing more was sealed.
-            DistcommitError, OSError: if the store can't be read or written; the next call takes it up again.
+            DistcommitError, OSError: if the store cannot be read or written; the next call resumes.
         """
         fold = self.log.refresh()
         require_fence(fold, self._settings.epoch, self.log.folder)
-        self._clean_up(fold)  # what others have closed
+        self._clean_up(fold)  # sequences that others have closed
         if not self._open:
             return
-        self.look()
-        ready = self._complete(fold, ended)
+        self.poll_states()
+        ready = self._ready_sequences(fold, ended)
         if self._settings.at_least_once:
             self._clean_up((yield from self._publish_unsealed(ready)))
             return
@@ -113,66 +113,66 @@ class BucketCommitter:
             yield from self.publish(take_over=ended)
 
     def publish(self, *, take_over: bool) -> Work[None]:
-        """Executes and closes pending sequences of this run: those sealed here, or all of them with `take_over`.
+        """Execute and close pending sequences of this run: those sealed here, or all of them with `take_over`.
 
-        To be called after `commit_ready`, by whose last look at the log it goes.
+        Must follow `commit_ready`, whose last view of the log it uses.
         """
         fold = self.log.latest()
-        mine = [each.sequence for each in fold.pending() if each.sequence.epoch == self._settings.epoch]
-        sequences = [each for each in mine if take_over or name_of(each) in self._sealed_here]
-        if any(name_of(sequence) not in self._sealed_here for sequence in sequences):
+        own = [each.sequence for each in fold.pending() if each.sequence.epoch == self._settings.epoch]
+        sequences = [each for each in own if take_over or sequence_name(each) in self._sealed_here]
+        if any(sequence_name(sequence) not in self._sealed_here for sequence in sequences):
             yield RemoveProbes(self._context, self._bucket)
         fold = yield from self._execute_and_close(sequences, fold, last=take_over)
         self._clean_up(fold)
 
     def replay(self, decided_epochs: frozenset[int]) -> Work[None]:
-        """Finishes what older runs sealed: verifies every step, executes what is missing, closes.
+        """Finish sequences that older runs sealed: verify every step, execute missing ones, close.
 
-        Held sequences that were never decided are dropped. LOST quarantines at once; another failure quarantines after
-        `max_attempts` runs; an outage is nobody's attempt. What the run is not to replay stays as it is.
+        Held sequences without a decision are dropped. A lost step quarantines the dataset at once, another failure
+        after `max_attempts` runs; an outage does not count as an attempt.
         """
-        settings = self._settings  # what this run has sealed meanwhile is not this function's
+        settings = self._settings
         pending = [each for each in self.log.refresh().pending() if settings.replays(each.sequence)]
-        undecided = [name_of(s.sequence) for s in pending if s.held and s.sequence.epoch not in decided_epochs]
+        undecided = [sequence_name(s.sequence) for s in pending if s.held and s.sequence.epoch not in decided_epochs]
         if undecided:
             yield from self._drop(undecided)
-        todo = [each.sequence for each in pending if name_of(each.sequence) not in undecided]
+        to_execute = [each.sequence for each in pending if sequence_name(each.sequence) not in undecided]
         if pending:
             yield RemoveProbes(self._context, self._bucket)
-        yield from self._execute_and_close(todo, self.log.refresh(), verify_first=True)
+        yield from self._execute_and_close(to_execute, self.log.refresh(), verify_first=True)
 
     def count_outcomes(self, plans: Iterable[DatasetPlan], tally: Tally[DrainCounts]) -> dict[str, Outcome]:
-        """After the drain: adds to the tally what became of each dataset of the plan, and returns it."""
+        """After the drain: count the outcome of each dataset of the plan, and return it."""
         return count_outcomes(self.log.latest(), self._settings.epoch, plans, self._notes, tally)
 
     def count_held(self, plans: Iterable[DatasetPlan], tally: Tally[DrainCounts]) -> dict[str, Outcome]:
-        """Job-level, after the drain: adds to the tally what the driver's decision rests on, and returns it."""
+        """Job-level, after the drain: count the outcomes on which the driver's decision depends, and return them."""
         return count_held(self.log.latest(), self._settings.epoch, plans, self._notes, tally)
 
-    def noting_unread(self, plans: Iterable[DatasetPlan], tally: Tally[DrainCounts]) -> Work[None]:
-        """In the drain: tells the log which datasets of the plan this run could not read. Raises as `commit_ready`."""
-        yield from noting_unread(self.log, self._settings, plans, self._notes.nothing, tally)
+    def record_read_failures(self, plans: Iterable[DatasetPlan], tally: Tally[DrainCounts]) -> Work[None]:
+        """In the drain: record which datasets of the plan this run failed to read. Raises as `commit_ready`."""
+        yield from record_read_failures(self.log, self._settings, plans, self._notes.not_committed, tally)
 
     # -- sealing
 
-    def _complete(self, fold: Fold, ended: bool) -> list[SealedSequence]:
-        """The sequences of datasets that are ready."""
-        self._made.clear()
+    def _ready_sequences(self, fold: Fold, ended: bool) -> list[SealedSequence]:
+        """Return the sequences of datasets that are ready."""
+        self._built.clear()
         sequences = []
         found = self._open.ready(fold, self._context, ended=ended)
-        whole = with_replacements(self._settings, self._bucket, fold, found, self._notes.unpublished)
-        for plan, ready, staged, replacement in whole:
+        complete = stage_replacements(self._settings, self._bucket, fold, found, self._notes.unpublished)
+        for plan, ready, staged, replacement in complete:
             known = fold.state_of(plan.dataset_urn)
-            sequence, steps = sequence_of(self._settings, self._context, known, plan, ready, staged, replacement)
+            sequence, steps = build_sequence(self._settings, self._context, known, plan, ready, staged, replacement)
             if not self._settings.job_level:
-                self._made[name_of(sequence)] = sequence, steps
+                self._built[sequence_name(sequence)] = sequence, steps
             sequences.append(sequence)
         return sequences
 
     def _seal(self, sequences: list[SealedSequence]) -> Work[Fold]:
-        """Writes the sequences ahead, as one record; with at-least-once they are published, and closed by it. Those
-        that somebody else sealed first are left to them."""
-        mine = {name_of(sequence): sequence for sequence in sequences}
+        """Write the sequences ahead, as one record; with at-least-once the record also closes them. Sequences that
+        another committer sealed first are left to it."""
+        own = {sequence_name(sequence): sequence for sequence in sequences}
         if not sequences:
             return self.log.latest()
         settings = self._settings
@@ -180,7 +180,7 @@ class BucketCommitter:
             partial(next_record.seal, epoch=settings.epoch, sequences=sequences, gate=settings.gate)
         )
         require_fence(fold, settings.epoch, self.log.folder)
-        for name, sequence in mine.items():
+        for name, sequence in own.items():
             if fold.sequence(name) == sequence:
                 self._sealed_here.add(name)
                 now_ms = settings.clock.now_ms()
@@ -194,9 +194,9 @@ class BucketCommitter:
     # -- executing and closing
 
     def _publish_unsealed(self, sequences: list[SealedSequence]) -> Work[Fold]:
-        """At-least-once: executes steps that are nowhere written ahead, and lets the watermarks follow once the effects
-        are durable. Should this process die in between, no record names its files, and their records are read again."""
-        steps = {name_of(sequence): self._made.pop(name_of(sequence))[1] for sequence in sequences}
+        """At-least-once: execute unsealed steps, make the effects durable, then move the watermarks. If the process
+        dies in between, no record names the files, and the next run reads their records again."""
+        steps = {sequence_name(sequence): self._built.pop(sequence_name(sequence))[1] for sequence in sequences}
         outcomes: Outcomes[SequenceName] = yield Execution(steps)
         self.tally.add(CommitCounts(steps_executed=outcomes.executed.total(), **outcomes.tried()))
         failed = dict(outcomes.failed)
@@ -207,14 +207,14 @@ class BucketCommitter:
                 epoch=str(name.epoch),
                 expected=lost.expected,
                 found=lost.found,
-                todo="nothing: no watermark has moved, and the next run reads its records again",
+                todo="nothing: no watermark has moved, and the next run reads the records again",
             )
         for name, error in failed.items():
             self._notes.unpublished[name.dataset_urn] = error
             logger.warning(
                 "not published yet: %s", error, extra={"dataset": printable(name.dataset_urn), "epoch": name.epoch}
             )
-        published = [sequence for sequence in sequences if name_of(sequence) not in failed]
+        published = [sequence for sequence in sequences if sequence_name(sequence) not in failed]
         fold = yield from self._seal(published)
         done = [s for s in published if fold.state_of(s.dataset_urn).done_epoch == self._settings.epoch]
         self._count_done(done)
@@ -223,13 +223,13 @@ class BucketCommitter:
     def _execute_and_close(
         self, sequences: Sequence[SealedSequence], fold: Fold, *, verify_first: bool = False, last: bool = True
     ) -> Work[Fold]:
-        """Executes and closes sequences.
+        """Execute and close sequences.
 
         Args:
-            sequences: what `fold` shows pending.
-            fold: of the log.
-            verify_first: for replay, in which a failure counts as this run's attempt.
-            last: whether nobody in this run comes after this call: then the log is told what is left, and why.
+            sequences: pending sequences of `fold`.
+            fold: view of the log.
+            verify_first: whether this is replay, in which a failure counts as this run's attempt.
+            last: whether no later call of this run tries them again; then their failures are recorded in the log.
         """
         if not sequences:
             return fold
@@ -238,20 +238,20 @@ class BucketCommitter:
         failed: dict[SequenceName, DistcommitError] = {}
         for sequence in sequences:
             try:
-                loaded[name_of(sequence)] = self._steps_of(sequence)
+                loaded[sequence_name(sequence)] = self._steps_of(sequence)
             except DistcommitError as error:
-                failed[name_of(sequence)] = error
-        forget_winners(self._context, self._bucket, loaded)
-        execution, held = execution_of(self._settings.store.groups, fold, loaded, verify_first=verify_first)
+                failed[sequence_name(sequence)] = error
+        remove_winner_notes(self._context, self._bucket, loaded)
+        execution, held = build_execution(self._settings.store.groups, fold, loaded, verify_first=verify_first)
         outcomes: Outcomes[SequenceName] = yield execution
         self.tally.add(CommitCounts(steps_executed=outcomes.executed.total(), **outcomes.tried()))
         failed |= held | outcomes.failed | {name: _lost_error(name, lost) for name, lost in outcomes.lost.items()}
-        done = [name_of(sequence) for sequence in sequences if name_of(sequence) not in failed]
+        done = [sequence_name(sequence) for sequence in sequences if sequence_name(sequence) not in failed]
         fold = yield from self._close(done)
-        self._count_done([sequence for sequence in sequences if name_of(sequence) not in failed])
+        self._count_done([sequence for sequence in sequences if sequence_name(sequence) not in failed])
         if not failed:
             return fold
-        self._notes.unfinished |= yield from noting_failures(
+        self._notes.unfinished |= yield from record_failures(
             self.log,
             self._settings,
             self._context,
@@ -271,10 +271,10 @@ class BucketCommitter:
             self.tally.observe(SequenceDone(done.dataset_urn, done.epoch, done.records, done.files, now_ms))
 
     def _steps_of(self, sequence: SealedSequence) -> list[CommitStep]:
-        """The steps of a sequence that the fold shows; those it was made of here, if it is that very sequence."""
-        made = self._made.pop(name_of(sequence), None)
-        if made is not None and made[0] == sequence:
-            return made[1]
+        """Return the steps of a sequence: as built here, if it is the same sequence, else loaded from the log."""
+        built = self._built.pop(sequence_name(sequence), None)
+        if built is not None and built[0] == sequence:
+            return built[1]
         return list(load_steps(sequence.steps, self._context))
 
     def _close(self, names: Sequence[SequenceName]) -> Work[Fold]:
@@ -288,13 +288,13 @@ class BucketCommitter:
         self.tally.add(CommitCounts(sequences_dropped=len(names)))
 
     def _clean_up(self, fold: Fold) -> None:
-        """Takes published datasets off the open ones, and what their attempts left away."""
+        """Remove published datasets from the open ones, and delete their attempts' files."""
         swept = remove_task_output(self._settings, self._bucket, self._open.settle(fold))
         self.tally.add(CommitCounts(files_swept=swept))
 
 
 def _lost_error(name: SequenceName, lost: LostError) -> LostError:
-    """Return the error of a run for a lost step. A remedy that says how to release the dataset stays."""
+    """Return the error of a lost step with dataset, epoch and a remedy. A remedy that names the release is kept."""
     is_named = "release the dataset" in lost.todo
     return LostError(
         lost.what,

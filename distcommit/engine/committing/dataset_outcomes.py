@@ -1,4 +1,4 @@
-"""What became of each dataset of a plan, as the log tells it, and why."""
+"""The outcome of each dataset of a plan, from the bucket's log and the committer's notes."""
 
 from __future__ import annotations
 
@@ -20,21 +20,23 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Notes:
-    """What a committer knows of datasets that the log does not tell, by dataset.
+class DatasetNotes:
+    """Facts about datasets that a committer knows and the log does not contain, by dataset.
 
-    `nothing`: why this run commits nothing of it, and whether that is a failure; `unpublished`: with at-least-once, why
-    it could not be published, or with a publisher that replaces, why it can't be told what; `unfinished`: why its
-    sequence could not be.
+    Attributes:
+        nothing: why this run commits nothing of it, and whether that is a failure.
+        unpublished: with at-least-once, why it could not be published; with a publisher that replaces, why its
+            replacement could not be staged.
+        unfinished: why its sequence could not be finished.
     """
 
-    nothing: Mapping[str, tuple[str, bool]]
+    not_committed: Mapping[str, tuple[str, bool]]
     unpublished: dict[str, Exception] = field(default_factory=dict)
     unfinished: dict[str, Failure] = field(default_factory=dict)
 
 
 class Outcome(NamedTuple):
-    """What became of a dataset: in counts, in a word, and why if it did not go through as a whole."""
+    """The outcome of a dataset: its counts, a word for it, and kind and reason of a failure."""
 
     counts: DrainCounts
     word: str
@@ -43,22 +45,21 @@ class Outcome(NamedTuple):
 
 
 def count_outcomes(
-    fold: Fold, epoch: int, plans: Iterable[DatasetPlan], notes: Notes, tally: Tally[DrainCounts]
+    fold: Fold, epoch: int, plans: Iterable[DatasetPlan], notes: DatasetNotes, tally: Tally[DrainCounts]
 ) -> dict[str, Outcome]:
-    """After the drain: adds to the tally what became of each dataset of the plan, and returns it."""
-    return _counted({plan.dataset_urn: _outcome_of(plan, fold, epoch, notes) for plan in plans}, tally)
+    """After the drain: count the outcome of each dataset of the plan, and return it."""
+    return _count({plan.dataset_urn: _outcome_of(plan, fold, epoch, notes) for plan in plans}, tally)
 
 
 def count_held(
-    fold: Fold, epoch: int, plans: Iterable[DatasetPlan], notes: Notes, tally: Tally[DrainCounts]
+    fold: Fold, epoch: int, plans: Iterable[DatasetPlan], notes: DatasetNotes, tally: Tally[DrainCounts]
 ) -> dict[str, Outcome]:
-    """Job-level, after the drain: what the driver's decision rests on; and why it can't be made, as far as these
-    datasets are to blame."""
-    return _counted({plan.dataset_urn: _held_of(plan, fold, epoch, notes) for plan in plans}, tally)
+    """Job-level, after the drain: count the outcomes on which the driver's decision depends, and return them."""
+    return _count({plan.dataset_urn: _held_of(plan, fold, epoch, notes) for plan in plans}, tally)
 
 
 def rows_of(outcomes: Mapping[str, Outcome], bucket: int) -> list[RunDataset]:
-    """The outcomes as the run's table has them."""
+    """Return the rows of the run's table of datasets."""
     return [
         RunDataset(
             urn,
@@ -74,15 +75,15 @@ def rows_of(outcomes: Mapping[str, Outcome], bucket: int) -> list[RunDataset]:
     ]
 
 
-def _counted(outcomes: dict[str, Outcome], tally: Tally[DrainCounts]) -> dict[str, Outcome]:
+def _count(outcomes: dict[str, Outcome], tally: Tally[DrainCounts]) -> dict[str, Outcome]:
     for urn, outcome in outcomes.items():
         if outcome.kind:
-            tally.explain(urn, outcome.kind, outcome.reason)
+            tally.add_reason(urn, outcome.kind, outcome.reason)
     tally.add(DrainCounts.total(outcome.counts for outcome in outcomes.values()))
     return outcomes
 
 
-def _outcome_of(plan: DatasetPlan, fold: Fold, epoch: int, notes: Notes) -> Outcome:
+def _outcome_of(plan: DatasetPlan, fold: Fold, epoch: int, notes: DatasetNotes) -> Outcome:
     urn = plan.dataset_urn
     state = fold.state_of(urn)
     if state.done_epoch == epoch:
@@ -91,7 +92,7 @@ def _outcome_of(plan: DatasetPlan, fold: Fold, epoch: int, notes: Notes) -> Outc
             datasets_partial=1 if state.done_left_out else 0,
             records_published=state.done_records,
             files_published=state.done_files,
-            positions_lost=_lost(plan),
+            positions_lost=_positions_lost(plan),
         )
         if state.done_left_out:
             return Outcome(counts, "partly published", "partly failed", state.done_left_out)
@@ -102,42 +103,44 @@ def _outcome_of(plan: DatasetPlan, fold: Fold, epoch: int, notes: Notes) -> Outc
         counts = DrainCounts(sequences_left=1, datasets_quarantined=1 if quarantined else 0)
         kind = "outage" if failure.outage else f"left {state.status.value}"
         return Outcome(counts, "quarantined" if quarantined else "left", kind, failure.reason)
-    if urn in notes.nothing:
-        return _nothing_of(urn, notes)
+    if urn in notes.not_committed:
+        return _outcome_without_commit(urn, notes)
     if urn in notes.unpublished:
         return Outcome(DrainCounts(sequences_left=1), "left", "left unpublished", str(notes.unpublished[urn]))
-    return _CHANGED_BY_HAND
+    return _WATERMARK_CHANGED
 
 
-def _held_of(plan: DatasetPlan, fold: Fold, epoch: int, notes: Notes) -> Outcome:
+def _held_of(plan: DatasetPlan, fold: Fold, epoch: int, notes: DatasetNotes) -> Outcome:
     urn = plan.dataset_urn
     state = fold.state_of(urn)
     if state.open is not None and state.open.sequence.epoch == epoch:
         if state.status is DatasetStatus.PENDING:
             return Outcome(DrainCounts(datasets_held=1, datasets_sealed=1), "held")
         return Outcome(DrainCounts(datasets_held=1), "held", f"left {state.status.value}", state.open.reason)
-    if urn in notes.nothing:
-        nothing = _nothing_of(urn, notes)  # if that is in order, it is as good as sealed
-        return nothing._replace(counts=nothing.counts + DrainCounts(datasets_sealed=nothing.counts.datasets_unchanged))
+    if urn in notes.not_committed:
+        not_committed = _outcome_without_commit(urn, notes)  # a dataset with nothing to publish counts as sealed
+        return not_committed._replace(
+            counts=not_committed.counts + DrainCounts(datasets_sealed=not_committed.counts.datasets_unchanged)
+        )
     if urn in notes.unpublished:
         return Outcome(DrainCounts(datasets_held=1), "held", "left unpublished", str(notes.unpublished[urn]))
-    return _CHANGED_BY_HAND
+    return _WATERMARK_CHANGED
 
 
-def _nothing_of(urn: str, notes: Notes) -> Outcome:
-    reason, failed = notes.nothing[urn]
+def _outcome_without_commit(urn: str, notes: DatasetNotes) -> Outcome:
+    reason, failed = notes.not_committed[urn]
     if failed:
         return Outcome(DrainCounts(datasets_failed=1), "failed", "failed", reason)
     return Outcome(DrainCounts(datasets_unchanged=1), "unchanged")
 
 
-_CHANGED_BY_HAND = Outcome(
-    DrainCounts(datasets_failed=1), "failed", "failed", "its watermark was changed by hand while the run read it"
+_WATERMARK_CHANGED = Outcome(
+    DrainCounts(datasets_failed=1), "failed", "failed", "an operator changed its watermark while the run read it"
 )
 
 
-def _lost(plan: DatasetPlan) -> int:
-    """How many positions the plan gave up, which are told."""
+def _positions_lost(plan: DatasetPlan) -> int:
+    """Return the number of positions that the plan skipped as lost, and log them."""
     lost = positions_lost(plan.skipped)
     if lost:
         reasons = "; ".join(f"partition {skip.partition}: {skip.reason}" for skip in plan.skipped)

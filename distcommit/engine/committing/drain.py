@@ -1,4 +1,5 @@
-"""The drain: what ingest has left in the buckets is sealed, executed and closed, whoever began it."""
+"""The drain: commit work that ingest has left in the buckets is sealed, executed and closed, whichever task began
+it."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from distcommit.core.errors import DistcommitError, FencedError
 from distcommit.core.support.io_batching import Work, in_step, with_ids
 from distcommit.engine.committing.committer import BucketCommitter
 from distcommit.engine.committing.dataset_outcomes import rows_of
-from distcommit.engine.committing.snapshot_writer import seen_bucket
+from distcommit.engine.committing.snapshot_writer import write_bucket_snapshot
 from distcommit.engine.driver.counts import DrainCounts
 from distcommit.engine.driver.events import Progress
 from distcommit.engine.driver.progress import ProgressFile
@@ -28,12 +29,12 @@ logger = logging.getLogger(__name__)
 
 
 def drain_partition(settings: RunSettings, partition: int) -> Report[DrainCounts]:
-    """After ingest: seals, executes and closes what is left in the partition's buckets, whoever began it."""
+    """After ingest: seal, execute and close the remaining sequences of the partition's buckets."""
     return _finish(settings, partition, seal=True)
 
 
 def publish_partition(settings: RunSettings, partition: int) -> Report[DrainCounts]:
-    """After the driver's decision: executes and closes the held sequences of the partition's buckets."""
+    """After the driver's decision: execute and close the held sequences of the partition's buckets."""
     return _finish(settings, partition, seal=False)
 
 
@@ -46,47 +47,53 @@ def _finish(settings: RunSettings, partition: int, *, seal: bool) -> Report[Drai
     times = TaskTimes(settings, phase, partition)
     try:
         manifest = read_manifest(settings.store.fs, settings.store.roots.store, settings.run_id)
-        left = [bucket for bucket in settings.buckets_of(partition) if bucket in manifest.files]
+        buckets = [bucket for bucket in settings.buckets_of(partition) if bucket in manifest.files]
         job_fold = settings.store.job_log(settings.epoch).refresh()
-        anchor = _Anchor(job_fold, root_to_go_on(settings.store, job_fold))
+        anchor = _SnapshotBase(job_fold, root_to_go_on(settings.store, job_fold))
         plans = PlanReader(settings.store.fs, settings.store.roots.store, manifest)
         ended = ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
-        tables = _Tables(plans, settings.task_states({*left}), ended)
+        tables = _PartitionInputs(plans, settings.task_states({*buckets}), ended)
         with ProgressFile(settings, "drain", partition, lambda: _progress_of(tally.counts)) as progress:
             for attempt in range(_TRIES):
-                works = [
+                drains = [
                     with_ids(_finish_bucket(settings, tables, bucket, anchor, times, seal=seal), bucket=bucket)
-                    for bucket in left
+                    for bucket in buckets
                 ]
                 with times.committing():
-                    found = dict(zip(left, in_step(works, settings.store.fs.parallel_buckets), strict=True))
+                    results = dict(zip(buckets, in_step(drains, settings.store.fs.parallel_buckets), strict=True))
                 is_last = attempt == _TRIES - 1
-                again = [bucket for bucket, finish in found.items() if not (finish.whole or is_last)]
-                for bucket, finish in found.items():
-                    tally.include(finish.work)
-                    if bucket not in again:
-                        tally.include(finish.outcome)
-                        rows += finish.rows
+                to_retry = [bucket for bucket, result in results.items() if not (result.whole or is_last)]
+                for bucket, result in results.items():
+                    tally.merge(result.work)
+                    if bucket not in to_retry:
+                        tally.merge(result.outcome)
+                        rows += result.rows
                 progress.tick()
-                if not again:
+                if not to_retry:
                     break
-                left = again
+                buckets = to_retry
                 settings.clock.sleep(0.2 * 4**attempt)
         with suppress(OSError):  # the next run sweeps it
             remove_empty_epoch(settings.store.fs, settings.store.roots.staging, settings.epoch)
         put_run_datasets(settings.store.fs, settings.store.roots.store, settings.run_id, phase, partition, rows)
-        times.keep()
+        times.write()
     except FencedError as error:
         tally.fenced = str(error)
     except (DistcommitError, OSError) as error:
-        tally.explain(f"partition {partition}", type(error).__name__, str(error))
+        tally.add_reason(f"partition {partition}", type(error).__name__, str(error))
     return tally.report(partition)
 
 
 @dataclass(frozen=True, slots=True)
-class _Finish:
-    """One try at finishing a bucket: what was done in it, what became of each dataset, and whether all is finished that
-    this run can finish."""
+class _BucketResult:
+    """One try at draining a bucket.
+
+    Attributes:
+        work: report of this try.
+        outcome: outcomes of the bucket's datasets.
+        whole: whether nothing is left that this run can finish.
+        rows: rows of the run's table of datasets.
+    """
 
     work: Report[DrainCounts]
     outcome: Report[DrainCounts]
@@ -95,16 +102,17 @@ class _Finish:
 
 
 @dataclass(frozen=True, slots=True)
-class _Anchor:
-    """What a partition goes by as it tells where its buckets are: the job log, and the root of the cut before."""
+class _SnapshotBase:
+    """The job log, and the manifest of the previous snapshot, on which reported log heads and snapshots are based."""
 
     job_fold: Fold
     before: CutRoot | None
 
 
 @dataclass(frozen=True, slots=True)
-class _Tables:
-    """What a partition reads once for all of its buckets. `ended`: whether ingest has, as read before anything else."""
+class _PartitionInputs:
+    """Inputs that a partition reads once for all of its buckets. `ended`: whether ingest has ended, read before
+    anything else."""
 
     plans: PlanReader
     task_states: TaskStateTables
@@ -112,17 +120,17 @@ class _Tables:
 
 
 def _finish_bucket(
-    settings: RunSettings, tables: _Tables, bucket: int, anchor: _Anchor, times: TaskTimes, *, seal: bool
-) -> Work[_Finish]:
-    """Seals and publishes what is left of a bucket, and tells where its log is then, if that still has its last
-    head."""
+    settings: RunSettings, tables: _PartitionInputs, bucket: int, anchor: _SnapshotBase, times: TaskTimes, *, seal: bool
+) -> Work[_BucketResult]:
+    """Seal and publish the remaining sequences of a bucket. Report its log head, unless the log lacks the head that the
+    job log recorded."""
     last = anchor.job_fold.heads.get(bucket)
     store, committer = settings.store, None
     work, outcome = Tally(DrainCounts()), Tally(DrainCounts())
     rows: list[RunDataset] = []
     try:
         plans = tables.plans.of(bucket)
-        committer = BucketCommitter(settings, bucket, times.telling(work), plans, tables.task_states)
+        committer = BucketCommitter(settings, bucket, times.recording(work), plans, tables.task_states)
         yield from committer.commit_ready(ended=tables.ended)
         if settings.job_level and seal:
             rows = rows_of(committer.count_held(plans, outcome), bucket)
@@ -131,28 +139,28 @@ def _finish_bucket(
             rows = rows_of(committer.count_outcomes(plans, outcome), bucket)
             remove_empty_bucket(store.fs, store.roots.staging, settings.epoch, bucket)
         if seal:
-            yield from committer.noting_unread(plans, outcome)
+            yield from committer.record_read_failures(plans, outcome)
         yield from committer.log.making_durable()
         if last is None or committer.log.has(last):
             outcome.heads = (committer.log.head(bucket),)
             decided = anchor.job_fold.decided_epochs
-            yield from seen_bucket(store, anchor.before, bucket, committer.log, decided, outcome)
+            yield from write_bucket_snapshot(store, anchor.before, bucket, committer.log, decided, outcome)
     except FencedError:
         raise
     except Exception as error:
         logger.warning("bucket %d could not be drained", bucket, exc_info=True)
         outcome = Tally(DrainCounts())
-        outcome.explain(f"bucket {bucket}", type(error).__name__, str(error))
+        outcome.add_reason(f"bucket {bucket}", type(error).__name__, str(error))
         whole = False
     else:
         whole = not outcome.counts.sequences_left
-    if committer is not None:  # what became of its datasets is counted apart: others may have had a part in it
+    if committer is not None:  # outcomes are counted apart, as other tasks may have committed datasets
         done = committer.tally.counts
         counts = DrainCounts(
             datasets_committed=done.datasets_committed, files_swept=done.files_swept, **done.executed()
         )
         work.add(counts)
-    return _Finish(work.report(), outcome.report(), whole, rows)
+    return _BucketResult(work.report(), outcome.report(), whole, rows)
 
 
 def _progress_of(counts: DrainCounts) -> Progress:

@@ -1,4 +1,4 @@
-"""The datasets of a bucket that this run has planned and not published yet, with what is known of attempts at them."""
+"""The datasets of a bucket that this run has planned and not published yet, with the task states of their attempts."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ logger = logging.getLogger(__name__)
 
 
 class OpenDatasets:
-    """Plans that are taken off as they are published, or as nothing will be of them.
+    """Plans of a bucket, removed once published or once it is certain that nothing will be committed of them.
 
     Args:
         settings: the run.
         bucket: the bucket.
-        plans: what the run intends for the bucket's datasets.
-        tables: shared with those of other buckets; own ones if there are none.
+        plans: plans of the bucket's datasets.
+        tables: task states, shared by the buckets of a task; None for own ones.
 
     Attributes:
-        nothing: by dataset, why this run will commit nothing of it, and whether that is a failure.
+        nothing: by dataset, why this run will commit nothing, and whether that is a failure.
     """
 
     def __init__(
@@ -40,20 +40,20 @@ class OpenDatasets:
         self._plans = {plan.dataset_urn: plan for plan in plans}
         self._states: dict[str, list[TaskState]] = {}
         self._unreadable_states = ""
-        self.nothing: dict[str, tuple[str, bool]] = {}
+        self.not_committed: dict[str, tuple[str, bool]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._plans)
 
-    def know(self, name: str, states: Sequence[TaskState]) -> None:
-        """Takes task states that this task has put under that file name; they need not be read back."""
-        self._reader.know(name, states)
+    def add_states(self, name: str, states: Sequence[TaskState]) -> None:
+        """Add task states that this task has put under that file name, so that they are not read back."""
+        self._reader.add_states(name, states)
 
-    def look(self) -> list[TaskState]:
-        """Takes in the task states that were put since the last look, by anybody, and returns them.
+    def poll_states(self) -> list[TaskState]:
+        """Read the task states put by any task since the last call, and return them.
 
         Raises:
-            OSError: if they can't be read; the next look takes them up again.
+            OSError: if they cannot be read; the next call reads them again.
         """
         states = self._new_states()
         for state in states:
@@ -62,7 +62,7 @@ class OpenDatasets:
         return states
 
     def _new_states(self) -> list[TaskState]:
-        """Task states that are new. A corrupt file is left out: its work units count as never finished."""
+        """Return new task states. A corrupt file is skipped: its work units count as unfinished."""
         try:
             return self._reader.poll()
         except CorruptError as error:
@@ -73,19 +73,19 @@ class OpenDatasets:
     def ready(
         self, fold: Fold, context: StepContext, *, ended: bool
     ) -> Iterator[tuple[DatasetPlan, Ready, StagedFiles]]:
-        """Datasets that may be sealed and are ready, with what is staged of them; notes those of which there will be
-        nothing.
+        """Yield datasets that are ready and may be sealed, with their staged files. Datasets of which nothing will be
+        committed are moved to `nothing`.
 
         Args:
-            fold: of the bucket's log.
-            context: where the steps' effects go.
-            ended: whether ingest has ended, so that what is missing counts as failed.
+            fold: view of the bucket's log.
+            context: file system and roots of the steps.
+            ended: whether ingest has ended, so that missing attempts count as failed.
         """
         staged = StagedFiles(context.fs, context.staging_root)
         decided: list[DatasetPlan] = []
         for urn, plan in self._plans.items():
             if not may_seal(fold, self._settings.epoch, urn, plan.planned_low):
-                continue  # sealed, or changed by hand
+                continue  # sealed already, or its watermark was changed by an operator
             if ended or succeeded(plan, self._states.get(urn, ())):
                 decided.append(plan)
         staged.look(state for plan in decided for state in self._states.get(plan.dataset_urn, ()))
@@ -104,16 +104,16 @@ class OpenDatasets:
                 case Nothing(reason, failed):
                     del self._plans[urn]
                     self._states.pop(urn, None)
-                    self.nothing[urn] = (reason + self._unreadable_states if failed else reason, failed)
+                    self.not_committed[urn] = (reason + self._unreadable_states if failed else reason, failed)
                 case Ready(winners, high, left_out) if left_out:
                     yield plan, Ready(winners, high, left_out + self._unreadable_states), staged
                 case Ready():
                     yield plan, answer, staged
 
     def settle(self, fold: Fold) -> list[DatasetPlan]:
-        """Takes off the datasets that this run has published, and returns their plans."""
-        settled = [p for urn, p in self._plans.items() if fold.state_of(urn).done_epoch >= self._settings.epoch]
-        for plan in settled:
+        """Remove the datasets that this run has published, and return their plans."""
+        done = [p for urn, p in self._plans.items() if fold.state_of(urn).done_epoch >= self._settings.epoch]
+        for plan in done:
             del self._plans[plan.dataset_urn]
             self._states.pop(plan.dataset_urn, None)
-        return settled
+        return done

@@ -1,4 +1,4 @@
-"""What is sealed of a dataset: the sequence of commit steps that its winning attempts come to."""
+"""Builds the sequence of commit steps of a dataset from its winning attempts."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores.folders.staging import StagedFiles
 
 
-def name_of(sequence: SealedSequence) -> SequenceName:
-    """The sequence's name."""
+def sequence_name(sequence: SealedSequence) -> SequenceName:
+    """Return the sequence's name."""
     return SequenceName(sequence.dataset_urn, sequence.epoch)
 
 
 def step_context(settings: RunSettings) -> StepContext:
-    """Where the steps of a run have their effects."""
+    """Return the context of a run's steps: file system, roots, committers."""
     store, roots = settings.store, settings.store.roots
     return StepContext(store.fs, roots.staging, roots.output, settings.flow.committers, store.store_id)
 
 
 def has_outputs(settings: RunSettings, context: StepContext, staged: StagedFiles, state: TaskState) -> bool:
-    """Whether all files are staged or, with at-least-once, published: another committer of this run may have begun to,
-    and what it left half-way is finished here."""
+    """Return whether all files are staged or, with at-least-once, published already: another committer of this run may
+    have begun to publish, and its half-finished commit is completed here."""
     if staged.has_all_of(state):
         return True
     if not settings.at_least_once:
@@ -41,7 +41,7 @@ def has_outputs(settings: RunSettings, context: StepContext, staged: StagedFiles
     return not any(isinstance(step.verify(), Lost) for step in steps)
 
 
-def sequence_of(
+def build_sequence(
     settings: RunSettings,
     context: StepContext,
     state: DatasetState,
@@ -50,16 +50,23 @@ def sequence_of(
     staged: StagedFiles,
     replacement: StagedFile | None = None,
 ) -> tuple[SealedSequence, list[CommitStep]]:
-    """The sequence of a dataset that is ready, and its steps as they are. With at-least-once it carries none.
+    """Return the sequence of a dataset that is ready, and its steps. With at-least-once the sequence contains no steps.
 
-    `state`: what the bucket's log says of the dataset. `replacement`: what retires the files that the new ones take the
-    place of. Its step is the last: who abandons the sequence takes it away first.
+    Args:
+        settings: the run.
+        context: file system and roots of the steps.
+        state: stored state of the dataset.
+        plan: its plan.
+        ready: its winning attempts.
+        staged: its staged files.
+        replacement: staged tombstone that retires the files which the new ones replace. Its step comes last, so that
+            abandoning the sequence removes it first.
     """
     steps = _steps(settings, context, state, ready.winners, staged.are_whole)
     if replacement is not None:
         steps.append(FsRenameCommitStep.of(context, replacement))
     results = [result for state in ready.winners for result in state.branches]
-    files = [(result, _of_records(result)) for result in results]
+    files = [(result, _data_files(result)) for result in results]
     sequence = SealedSequence(
         dataset_urn=plan.dataset_urn,
         epoch=settings.epoch,
@@ -80,7 +87,7 @@ def sequence_of(
 
 
 def _targets(settings: RunSettings, state: DatasetState, steps: Sequence[CommitStep]) -> TargetEpochs:
-    """What the targets of all branches have once these steps are done; what they had, of one that gets nothing."""
+    """Return the epochs of each branch's target after these steps; unchanged for a branch without steps."""
     branches = [branch.name for branch in settings.flow.branches if branch.sink.committers]
     if not branches:
         return {}
@@ -88,34 +95,34 @@ def _targets(settings: RunSettings, state: DatasetState, steps: Sequence[CommitS
     return {name: (settings.epoch,) if name in committed else state.bases(name) for name in branches}
 
 
-def _of_records(result: BranchResult) -> int:
-    """How many of its files hold records: a tombstone may be gone while the others stay."""
+def _data_files(result: BranchResult) -> int:
+    """Return the number of its files that hold records. Tombstones are excluded: they may be deleted before the
+    rest."""
     return len(result.files) - len(tombstones_among([file.final_path for file in result.files]))
 
 
 def _steps(
     settings: RunSettings,
     context: StepContext,
-    known: DatasetState,
+    state: DatasetState,
     winners: Sequence[TaskState],
     are_whole: Callable[[TaskState, BranchResult], bool],
 ) -> list[CommitStep]:
-    """What the winners come to, branch by branch."""
+    """Return the steps of the winners, branch by branch."""
     by_branch: dict[str, list[tuple[BranchResult, bool, str]]] = {}
-    for state in winners:
-        for result in state.branches:
-            by_branch.setdefault(result.branch, []).append((result, are_whole(state, result), state.attempt))
+    for winner in winners:
+        for result in winner.branches:
+            by_branch.setdefault(result.branch, []).append((result, are_whole(winner, result), winner.attempt))
     steps: list[CommitStep] = []
-    in_turn = sorted(by_branch.items(), key=lambda item: (_turn(settings.flow.sink_of(item[0])), item[0]))
-    for branch, found in in_turn:
+    in_order = sorted(by_branch.items(), key=lambda item: (_commit_order(settings.flow.sink_of(item[0])), item[0]))
+    for branch, found in in_order:
         results, whole, attempts = zip(*found, strict=True)
-        urn, bases = known.dataset_urn, known.bases(branch)
+        urn, bases = state.dataset_urn, state.bases(branch)
         request = SealRequest(urn, settings.epoch, branch, results, whole, bases, attempts)
         steps += settings.flow.sink_of(branch).commit_steps(request, context)
     return steps
 
 
-def _turn(sink: Sink) -> tuple[bool, bool]:
-    """In which order branches are committed: files, which refuse nothing, then what can be taken back, and last what
-    can't."""
+def _commit_order(sink: Sink) -> tuple[bool, bool]:
+    """Return the commit order of a branch: files, which cannot be refused, then revocable targets, then the others."""
     return bool(sink.committers), not sink.abilities.can_be_taken_back

@@ -1,4 +1,4 @@
-"""What a bucket's owner tells of it for the run's next cut."""
+"""Writes a bucket's part of the run's next snapshot."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from distcommit.core.errors import DistcommitError
 from distcommit.core.support.io_batching import Work
 from distcommit.engine.driver.reports import PhaseCounts, Tally
 from distcommit.stores.logs.log import CommitLog
-from distcommit.stores.snapshots.snapshot_deltas import seeing
+from distcommit.stores.snapshots.snapshot_deltas import write_snapshot_entry
 from distcommit.stores.snapshots.snapshots import CutRoot
 from distcommit.stores.state.job_store import JobStore
 
 logger = logging.getLogger(__name__)
 
 
-def seen_bucket(
+def write_bucket_snapshot(
     store: JobStore,
     before: CutRoot | None,
     bucket: int,
@@ -24,14 +24,23 @@ def seen_bucket(
     decided: Collection[int],
     tally: Tally[PhaseCounts],
 ) -> Work[None]:
-    """Adds it to what is reported. Where it can't be made, readers go on with what they have: nothing else waits for
-    that. Arguments as of `seeing`; `before` is the root of the cut before."""
+    """Write the bucket's snapshot delta, and add its entry to the tally. On failure readers keep the previous snapshot,
+    and the run continues.
+
+    Args:
+        store: the store.
+        before: manifest of the previous snapshot.
+        bucket: the bucket.
+        log: log of the bucket.
+        decided: epochs whose held sequences are decided.
+        tally: gets the entry, or a note.
+    """
     former = before.buckets.get(bucket) if before is not None else None
     try:
-        found = yield from seeing(store, former.seen if former else None, bucket, log, decided)
+        entry = yield from write_snapshot_entry(store, former.seen if former else None, bucket, log, decided)
     except (DistcommitError, OSError) as error:
-        logger.warning("readers do not see what is new: %s", error, extra={"bucket": bucket})
-        tally.note(f"bucket {bucket}", "not in the cut", str(error))
+        logger.warning("readers do not see new data: %s", error, extra={"bucket": bucket})
+        tally.note(f"bucket {bucket}", "not in the snapshot", str(error))
         return
-    if log.latest().fence_epoch == log.epoch:  # the very fold that it was found in
-        tally.seen = (found,)
+    if log.latest().fence_epoch == log.epoch:  # else the entry is of a newer run's fold
+        tally.seen = (entry,)

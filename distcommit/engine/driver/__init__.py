@@ -1,4 +1,4 @@
-"""One run as the driver sees it: its phases, their counts, and what observers are told.
+"""The driver of a run: its phases, their counts, and the events that observers receive.
 
 Must not read records or publish files: executor functions do. Start reading at `run`.
 """

@@ -1,4 +1,4 @@
-"""What each phase of a run counts: frozen values of its own, which add up. A phase that is over is never corrected."""
+"""Counts of each phase of a run: frozen values that add up. A completed phase is never corrected."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from msgspec.structs import astuple
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """Numbers that add up, each to its own: `one + other`, or `sum(many, start)`."""
+    """Numbers that add up field by field, with `+` or `sum(many, start)`."""
 
     def __add__(self, other: Self) -> Self:
         if type(other) is not type(self):
@@ -20,18 +20,21 @@ class Counts(msgspec.Struct, frozen=True):
 
     @classmethod
     def total(cls, parts: Iterable[Self]) -> Self:
-        """The sum of many, at a fraction of the cost."""
+        """Return the sum of many; much cheaper than adding one by one."""
         rows = [*map(astuple, parts)]
         return cls(*map(sum, zip(*rows, strict=True))) if rows else cls()
 
 
-class Executed(Counts, frozen=True):
-    """What executing commit steps came to; the fields of `commit_`, of what the committers of sinks were asked.
+class ExecutionCounts(Counts, frozen=True):
+    """Counts of executed commit steps and of requests to committers.
 
-    `commit_attempts`: requests that a committer was given, again each time; `commit_successes`: that were committed, by
-    this call or before it; `commit_retries`: that come again, as the committer said or as it failed, and tries that
-    committers have made again by themselves; `commit_failures`: that never can be committed; `target_ms`: how long they
-    had the committers, from opening to closing, in milliseconds, added up over tasks.
+    Attributes:
+        steps_executed: commit steps that were executed.
+        commit_attempts: requests given to committers; a repeated request counts again.
+        commit_successes: requests found committed, by this call or an earlier one.
+        commit_retries: requests that must be repeated, and retries inside committers.
+        commit_failures: requests that can never be committed.
+        target_ms: milliseconds from opening to closing committers, summed over tasks.
     """
 
     steps_executed: int = 0
@@ -42,12 +45,12 @@ class Executed(Counts, frozen=True):
     target_ms: int = 0
 
     def executed(self) -> dict[str, int]:
-        """These fields alone, by name."""
-        return {name: getattr(self, name) for name in Executed.__struct_fields__}
+        """Return these fields alone, by name."""
+        return {name: getattr(self, name) for name in ExecutionCounts.__struct_fields__}
 
 
-class CommitCounts(Executed, frozen=True):
-    """What committers did. `executions_failed`: how often a sequence could not be finished, by whoever tried it."""
+class CommitCounts(ExecutionCounts, frozen=True):
+    """Counts of committers. `executions_failed`: failed attempts to finish a sequence, over all processes."""
 
     datasets_committed: int = 0
     datasets_quarantined: int = 0
@@ -56,8 +59,8 @@ class CommitCounts(Executed, frozen=True):
     files_swept: int = 0
 
 
-class RecoverCounts(Executed, frozen=True):
-    """The recover job: what became of what older runs had sealed, and what was swept of theirs."""
+class RecoverCounts(ExecutionCounts, frozen=True):
+    """Counts of the recover phase: sequences of older runs, and the files of theirs that were swept."""
 
     buckets: int = 0
     sequences_replayed: int = 0
@@ -68,7 +71,7 @@ class RecoverCounts(Executed, frozen=True):
 
 
 class PlanCounts(Counts, frozen=True):
-    """The plan job."""
+    """Counts of the plan phase. `size_planned`: records or bytes to read, in the source's unit."""
 
     datasets_planned: int = 0
     datasets_skipped: int = 0
@@ -76,9 +79,8 @@ class PlanCounts(Counts, frozen=True):
     size_planned: int = 0
 
 
-class IngestCounts(Executed, frozen=True):
-    """The ingest job: what was read, and what its tasks could commit between work units. What they could not is the
-    drain's to tell."""
+class IngestCounts(ExecutionCounts, frozen=True):
+    """Counts of the ingest phase: reading, and commits between work units. Failed commits are counted by the drain."""
 
     work_units_failed: int = 0
     records_read: int = 0
@@ -89,11 +91,24 @@ class IngestCounts(Executed, frozen=True):
     files_swept: int = 0
 
 
-class DrainCounts(Executed, frozen=True):
-    """The drain: what became of each dataset of the plan, whoever committed it, and what was left to be committed.
+class DrainCounts(ExecutionCounts, frozen=True):
+    """Counts of the drain: the outcome of each planned dataset, whichever task committed it, and the drain's own
+    commits.
 
-    `datasets_sealed`: job-level, those that are ready to be published or have nothing to publish;
-    `datasets_held`: those that were planned and held back, since not all that the source named could be published.
+    Attributes:
+        datasets_published: committed by this run.
+        datasets_partial: published without some of their work units.
+        datasets_sealed: job-level: ready to be published, or nothing to publish.
+        datasets_held: job-level: planned and not published, because the job could not be published as a whole.
+        datasets_failed: nothing was committed, because of a failure.
+        datasets_unchanged: nothing new to commit.
+        datasets_quarantined: quarantined by this run.
+        sequences_left: sealed or staged, and not published yet.
+        records_published: records of published datasets.
+        files_published: files of published datasets.
+        positions_lost: source positions that the plan skipped because the source has lost them.
+        datasets_committed: committed in this phase.
+        files_swept: staged files that were deleted.
     """
 
     datasets_published: int = 0

@@ -1,7 +1,7 @@
-"""What happens in a run, as typed events, and the port that they go to.
+"""Typed events of a run, and the observer port that receives them.
 
-What happens in tasks reaches the driver as what they report when they end: the first events of each kind, and how many
-more there were. Counts are complete: each phase's come with its end.
+Events of tasks reach the driver in the report of each task when its phase ends: the first of each kind, and the number
+of the others. Counts are complete and come with the end of each phase.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from distcommit.engine.reading.task_events import TaskEvent
 
 
 class RunBegan(msgspec.Struct, frozen=True):
-    """A run has its epoch. `command`: what it was asked to do; `who` asked."""
+    """The run has its epoch. `command`: the command that started it; `who`: the user or service that gave it."""
 
     run_id: str
     epoch: int
@@ -29,18 +29,18 @@ class RunBegan(msgspec.Struct, frozen=True):
 
 
 class PhaseBegan(msgspec.Struct, frozen=True):
-    """A phase begins."""
+    """A phase has begun."""
 
     phase: str
     at_ms: int
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far one task is, or all of them are.
+    """Progress of one task, or the sum over all tasks.
 
-    `slowest` and `fastest`: records that running tasks have read in a second, from their beginning on; 0 before they
-    have read any. `spent`: seconds by what they were spent at, over all tasks: `read` (the extractor), converters and
-    checkers by their names, `write` (the sink's writer), behind a fork with the branch in front; `commit`.
+    `slowest` and `fastest`: records per second of running tasks since their start; 0 before the first record. `spent`:
+    seconds by activity over all tasks: `read` (the extractor), each converter and checker by name, `write` (the sink's
+    writer; behind a fork prefixed by the branch), `commit`.
     """
 
     tasks_running: int = 0
@@ -55,7 +55,7 @@ class Progress(msgspec.Struct, frozen=True):
     spent: dict[str, float] = {}
 
     def __add__(self, other: Progress) -> Progress:
-        """Both together."""
+        """Return the progress of both together."""
         rates = [rate for rate in (self.slowest, other.slowest) if rate]
         return Progress(
             tasks_running=self.tasks_running + other.tasks_running,
@@ -75,22 +75,22 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class Progressed(msgspec.Struct, frozen=True):
-    """How far the phase is, now and then."""
+    """Progress of a phase, reported about twice a second."""
 
     phase: str
     progress: Progress
 
 
 class EventsLeftOut(msgspec.Struct, frozen=True):
-    """How many events of tasks of the phase are not told one by one, by their type's name."""
+    """Number of task events of a phase that are not delivered, by event type."""
 
     phase: str
     left_out: dict[str, int]
 
 
 class PhaseEnded(msgspec.Struct, frozen=True):
-    """A phase has ended, with all that it counted. `completed`: False if an error ended it: what is counted is what was
-    heard of before."""
+    """A phase has ended, with its counts. `completed`: False if an error ended it; the counts then cover only the
+    reports received before."""
 
     phase: str
     seconds: float
@@ -102,7 +102,7 @@ class PhaseEnded(msgspec.Struct, frozen=True):
 
 
 class RunEnded(msgspec.Struct, frozen=True):
-    """The run is over. `kind` and `reason`: of the error that ended it, or that it went on after."""
+    """The run has ended. `kind` and `reason`: type and text of the error that ended it, or of a failed ingest job."""
 
     outcome: RunOutcome
     at_ms: int
@@ -115,7 +115,7 @@ Event = RunBegan | PhaseBegan | Progressed | TaskEvent | EventsLeftOut | PhaseEn
 
 
 class Observer(Protocol):
-    """Is told what happens in a run. It has no say in it: one that raises is told nothing more. It may be called from
-    several threads, one at a time, and the run waits for it."""
+    """Receives the events of a run. An observer cannot affect the run: after one exception it gets no more events.
+    Calls may come from several threads, one at a time, and the run waits for each."""
 
     def observe(self, event: Event) -> None: ...

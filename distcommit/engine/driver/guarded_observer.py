@@ -1,4 +1,4 @@
-"""Telling an observer of a run that it has begun and how it ended, and leaving a record of it."""
+"""Guarded observers, and the context in which a run is reported to its observer and recorded in the store."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from distcommit.core.ports import Clock
 from distcommit.core.run_outcome import RunOutcome
 from distcommit.engine.driver.events import Event, Observer, RunBegan, RunEnded
 from distcommit.engine.driver.launch import JobFailedError
-from distcommit.engine.driver.run_recorder import Recorder
+from distcommit.engine.driver.run_recorder import RunRecorder
 from distcommit.engine.settings import RunSettings
 from distcommit.stores.history.run_records import RunFacts
 
@@ -22,25 +22,25 @@ _NO_FACTS = RunFacts()
 
 
 class Nobody:
-    """Observes nothing."""
+    """An observer that ignores all events."""
 
     def observe(self, event: Event) -> None:
         pass
 
 
 class Several:
-    """Observers that are told one after the other. One that raises is told nothing more, and the others are."""
+    """Observers called one after the other. One that raises gets no more events; the others continue."""
 
     def __init__(self, *observers: Observer) -> None:
-        self._observers = [_Guarded(each) for each in observers]
+        self._observers = [_Guarded(observer) for observer in observers]
 
     def observe(self, event: Event) -> None:
-        for each in self._observers:
-            each.observe(event)
+        for observer in self._observers:
+            observer.observe(event)
 
 
 class _Guarded:
-    """An observer that can't harm what it observes."""
+    """An observer whose exceptions do not reach the run."""
 
     def __init__(self, observer: Observer) -> None:
         self._observer, self._lock = observer, threading.Lock()
@@ -50,7 +50,7 @@ class _Guarded:
             try:
                 self._observer.observe(event)
             except Exception:
-                logger.exception("an observer of the run failed; it is told nothing more")
+                logger.exception("an observer of the run failed; it receives no more events")
                 self._observer = Nobody()
 
 
@@ -58,31 +58,31 @@ class _Guarded:
 def observed(
     settings: RunSettings, command: str, who: str, observer: Observer | None = None, facts: RunFacts = _NO_FACTS
 ) -> Iterator[Observer]:
-    """Tells the observer that the run has begun, and how it ended if an error ends it; else the run tells it. What the
-    store keeps of the run, first that it has begun and last how it ended, is left there.
+    """Report the begin of a run to the observer, and its end if an error ends it (else the run reports that itself).
+    Record the run's begin and end in the store.
 
     Args:
         settings: the run.
-        command: what it was asked to do.
-        who: who asked.
-        observer: who is told.
-        facts: what else is kept of its beginning.
+        command: the command that started the run.
+        who: the user or service that asked.
+        observer: the observer; None for none.
+        facts: further facts for the record of the beginning.
 
     Yields:
-        whom the run is to tell what happens.
+        the observer that the run must report to.
     """
     store, clock = settings.store, settings.clock
     began = RunBegan(settings.run_id, settings.epoch, store.job, command, who, clock.now_ms())
-    told = Recorder(began, _Guarded(observer or Nobody()))
-    told.observe(began)
-    told.begin(store, facts)
+    recorder = RunRecorder(began, _Guarded(observer or Nobody()))
+    recorder.observe(began)
+    recorder.put_begin(store, facts)
     try:
-        yield told
+        yield recorder
     except (Exception, KeyboardInterrupt) as error:
-        told.observe(_ended_by(error, clock))
-        told.keep(store)
+        recorder.observe(_ended_by(error, clock))
+        recorder.put_end(store)
         raise
-    told.keep(store)
+    recorder.put_end(store)
 
 
 def _ended_by(error: BaseException, clock: Clock) -> RunEnded:

@@ -1,4 +1,4 @@
-"""What the engine asks of whatever runs its functions on many machines."""
+"""The port through which the engine runs its functions on many machines."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Result = TypeVar("Result", bound=msgspec.Struct)
 
 
 class JobFailedError(Exception):
-    """A launched job failed in code of its own; it is not known which of its tasks have run.
+    """A function of a launched job raised. It is unknown which of the job's tasks have run.
 
-    Its text is all that is known of it, tracebacks too; `found` says it in one line: which task failed where, and why.
+    `str()` is the full text with tracebacks; `found` is one line: which task failed, where, and why.
     """
 
     def __init__(self, text: str, found: str) -> None:
@@ -29,13 +29,13 @@ class JobFailedError(Exception):
 class Launch(Protocol):
     """Runs `function(settings, i)` for each i below `tasks`, in any order and place, and returns the results.
 
-    Functions are module-level, and both they and the settings are pickled. Results must be small: the driver holds one
+    Functions must be module-level: they and the settings are pickled. Results must be small, as the driver holds one
     for each task.
 
     Raises:
         JobFailedError: if a function raised.
-        ProcessLostError: if a process died that ran one.
-        ConfigurationError: if the functions can't run there at all.
+        ProcessLostError: if a process that ran a function died.
+        ConfigurationError: if functions cannot run there at all.
     """
 
     def __call__(

@@ -1,4 +1,4 @@
-"""The phases of a run, as the driver tells them to its observer."""
+"""The phases of a run, as the driver reports them to its observer."""
 
 from __future__ import annotations
 
@@ -14,28 +14,32 @@ from distcommit.engine.driver.reports import PhaseCounts, Report, add_up
 
 
 class Phase:
-    """One phase under way: what its tasks report goes through it."""
+    """One running phase, which collects the reports of its tasks."""
 
     def __init__(self, name: str, observer: Observer) -> None:
         self.name, self._observer = name, observer
         self.report: Report[Counts] = Report(Counts())
 
-    def heard(self, reports: Sequence[Report[PhaseCounts]], none: PhaseCounts) -> Report[PhaseCounts]:
-        """Tells what happened in tasks, and returns the sum of their reports, which is what the phase comes to, unless
-        more is heard of it later: then that is.
+    def collect(self, reports: Sequence[Report[PhaseCounts]], zero: PhaseCounts) -> Report[PhaseCounts]:
+        """Report the events of tasks to the observer, and return the sum of the tasks' reports. The last call's sum is
+        the phase's result.
+
+        Args:
+            reports: one for each task.
+            zero: counts of no task.
 
         Raises:
-            FencedError: if a task found that a newer run has fenced this one.
-            StaleStoreError: if one found that the output is older than the store.
+            FencedError: if a newer run has fenced this one.
+            StaleStoreError: if the output is older than the store.
         """
         left_out: Counter[str] = Counter()
         for report in reports:
-            for event in report.happened.kept:
+            for event in report.events.kept:
                 self._observer.observe(event)
-            left_out.update(report.happened.left_out)
+            left_out.update(report.events.left_out)
         if left_out:
             self._observer.observe(EventsLeftOut(self.name, dict(left_out)))
-        total = add_up(reports, none)
+        total = add_up(reports, zero)
         self.report = total
         if total.fenced:
             raise FencedError(total.fenced)
@@ -45,10 +49,10 @@ class Phase:
 
 
 class Phases:
-    """Names phases as they begin and end, and how long they took.
+    """Reports the begin and the end of each phase.
 
     Attributes:
-        seconds: by phase, of those that were completed.
+        seconds: duration of each completed phase, by name.
     """
 
     def __init__(self, clock: Clock, observer: Observer) -> None:
@@ -67,6 +71,6 @@ class Phases:
             seconds = round(self._clock.monotonic_s() - began_s, 3)
             if completed:
                 self.seconds[name] = seconds
-            told = phase.report
-            counts, reasons, notes = told.counts, told.reasons, told.notes
-            self._observer.observe(PhaseEnded(name, seconds, completed, counts, reasons, notes, told.flow))
+            report = phase.report
+            counts, reasons, notes = report.counts, report.reasons, report.notes
+            self._observer.observe(PhaseEnded(name, seconds, completed, counts, reasons, notes, report.flow))

@@ -1,6 +1,6 @@
-"""Progress for people to look at: each task keeps one small file up to date, the driver adds them up.
+"""Progress of a run for display: each task keeps one small file up to date, and the driver adds them up.
 
-Nothing depends on these files; they are not synced, and a task that can't write them goes on.
+Nothing depends on these files. They are not synced, and a task that cannot write them continues.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from distcommit.decoding import from_json
 from distcommit.engine.driver.events import Event, Observer, PhaseBegan, Progress, Progressed
 from distcommit.engine.settings import RunSettings
 from distcommit.protocol.paths.store import PROGRESS, progress_name, progress_task, run_name
-from distcommit.stores.folders.deletion import delete_tree
+from distcommit.stores.folders.trees import delete_tree
 from distcommit.stores.state.documents import UNREADABLE
 
 _EVERY_S = 0.5
 
 
 class ProgressFile:
-    """Writes a task's progress, at most every half second. Each writing is a new name; the highest counts.
+    """Writes the progress of a task, at most every half second. Each write has a new name; the highest is current.
 
     Args:
         settings: the run.
-        job: the Spark job, and
-        task: its task.
-        so_far: what the task has done; which tasks run is not asked.
+        job: name of the Spark job.
+        task: number of the task in it.
+        so_far: returns the task's progress; its `tasks_*` fields and rates are ignored.
     """
 
     def __init__(self, settings: RunSettings, job: str, task: int, so_far: Callable[[], Progress]) -> None:
@@ -52,7 +52,7 @@ class ProgressFile:
         self._write(finished=True)
 
     def tick(self) -> None:
-        """Writes if it is time."""
+        """Write if the last write is half a second old."""
         if self._clock.monotonic_s() - self._written_s >= _EVERY_S:
             self._write(finished=False)
 
@@ -77,12 +77,12 @@ class ProgressFile:
 
 
 def progress_folder(store_root: str, run_id: str) -> str:
-    """Where a run's progress files are; the driver makes it and removes it."""
+    """Return the folder of a run's progress files. The driver creates and removes it."""
     return f"{store_root}/{PROGRESS}/{run_name(run_id)}"
 
 
 def read_progress(fs: FileSystem, folder: str) -> Progress:
-    """The sum over all tasks; of several attempts at a task the last one counts. Costs O(tasks)."""
+    """Return the sum over all tasks. Of several attempts at a task the last one counts. Costs O(tasks)."""
     newest: dict[str, Progress] = {}
     try:
         names = sorted(entry.name for entry in fs.list_folder(folder))
@@ -96,39 +96,39 @@ def read_progress(fs: FileSystem, folder: str) -> Progress:
 
 @contextlib.contextmanager
 def watched(settings: RunSettings, observer: Observer, *, look: bool = True) -> Iterator[Observer]:
-    """Keeps the progress folder for the run, and tells the observer what the tasks write there, about twice a second.
+    """Own the run's progress folder, and report the tasks' progress to the observer about twice a second.
 
     Args:
         settings: the run.
-        observer: who is told.
-        look: whether anybody wants to know: looking costs O(tasks).
+        observer: receives all events of the run and the progress.
+        look: whether to read the progress files, which costs O(tasks) each time.
 
     Yields:
-        whom the run is to tell what happens; it tells the observer.
+        the observer that the run must report to.
     """
     fs, folder = settings.store.fs, progress_folder(settings.store.roots.store, settings.run_id)
     fs.make_folders(folder)
-    ended, passing_on = threading.Event(), _NotingPhase(observer)
+    ended, tracker = threading.Event(), _PhaseTracker(observer)
 
     def watch() -> None:
         while not ended.wait(0.5):
-            observer.observe(Progressed(passing_on.phase, read_progress(fs, folder)))
+            observer.observe(Progressed(tracker.phase, read_progress(fs, folder)))
 
     thread = threading.Thread(target=watch, name="progress", daemon=True)
     if look:
         thread.start()
     try:
-        yield passing_on
+        yield tracker
     finally:
         ended.set()
         if look:
             thread.join()
-        with contextlib.suppress(OSError):  # for people to look at: nothing depends on them
+        with contextlib.suppress(OSError):  # nothing depends on these files
             delete_tree(fs, folder)
 
 
-class _NotingPhase:
-    """Passes events on, and knows which phase the run is in."""
+class _PhaseTracker:
+    """Passes events on, and remembers the current phase."""
 
     def __init__(self, observer: Observer) -> None:
         self._observer, self.phase = observer, "begin"

@@ -1,4 +1,4 @@
-"""What the partitions of a Spark job report to the driver: counts, and a bounded number of reasons."""
+"""Reports of the tasks of a phase to the driver: counts, and a bounded number of reasons."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from distcommit.core.records.flow_counts import FlowCounts
 from distcommit.core.records.job_records import Head
 from distcommit.core.records.snapshot_names import SeenBucket
 from distcommit.engine.driver.counts import Counts
-from distcommit.engine.reading.task_events import KEPT_EVENTS, Happened, TaskEvent, TaskObserver
+from distcommit.engine.reading.task_events import KEPT_EVENTS, TaskEvent, TaskEvents, TaskObserver
 
 KEPT_REASONS = 20
-"""How many reasons one partition reports; the rest are counted. Keeps the driver's memory O(partitions)."""
-_KEPT_BY_DRIVER = 100
+"""Maximum number of reasons in one report; the others are counted. Keeps the driver's memory O(partitions)."""
+_MAX_IN_DRIVER = 100
 
 PhaseCounts = TypeVar("PhaseCounts", bound=Counts)
-OfPhase_co = TypeVar("OfPhase_co", bound=Counts, covariant=True)
+PhaseCounts_co = TypeVar("PhaseCounts_co", bound=Counts, covariant=True)
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """Why a dataset (or a bucket) did not go through. `remedy`: as of a `DatasetProblem`."""
+    """Why a dataset or a bucket was not completed. `remedy`: the command that resolves it, as of a `DatasetProblem`."""
 
     subject: str
     kind: str
@@ -35,19 +35,19 @@ class Reason(msgspec.Struct, frozen=True):
 
 
 class Reasons(msgspec.Struct, frozen=True):
-    """The first reasons that were given, and how many more there were."""
+    """The first reasons, and the number of the others."""
 
     kept: tuple[Reason, ...] = ()
     more: int = 0
 
     @classmethod
     def of(cls, subject: str, kind: str, text: str, remedy: tuple[str, ...] = ()) -> Reasons:
-        """A single one."""
+        """Return a single reason."""
         return cls((Reason(plain_text(subject, 300), kind, reason_text(text), remedy),))
 
     @classmethod
     def first_of(cls, parts: Iterable[Reasons], kept: int) -> Reasons:
-        """All of these one after the other, of which so many are kept."""
+        """Concatenate, and keep so many; count the others."""
         found: list[Reason] = []
         more = 0
         for part in parts:
@@ -66,23 +66,32 @@ class Reasons(msgspec.Struct, frozen=True):
         return bool(self.kept) or self.more > 0
 
 
-class Report(msgspec.Struct, Generic[OfPhase_co], frozen=True):
-    """What one partition, or one task, did in a phase; or the sum over several.
+class Report(msgspec.Struct, Generic[PhaseCounts_co], frozen=True):
+    """The report of one partition or task on a phase, or the sum over several.
 
-    `reasons`: why something did not go through; `notes`: what is worth knowing, and in order. `fenced`: the newer run
-    that it met, if any; `stale`: why the output is older than the store, if it is. `heads`: where the buckets' logs are
-    that this was about, durably, and `seen` what readers are to see of them. `happened`: as far as it is told one by
-    one. `flow`: what the constructs did. The process ids are those of the Python worker, and of what forked it.
+    Attributes:
+        counts: the phase's counts.
+        reasons: why datasets or buckets were not completed.
+        notes: facts worth reporting that are no failures.
+        fenced: the error text if a newer run has fenced this one.
+        partition: the partition, or the task; -1 in a sum.
+        worker_pid: process id of the Python worker.
+        daemon_pid: process id of the worker's parent.
+        happened: the first events of each kind.
+        stale: the error text if the output is older than the store.
+        heads: durable log heads of the reported buckets.
+        flow: counts of the constructs.
+        seen: snapshot entries of the reported buckets.
     """
 
-    counts: OfPhase_co
+    counts: PhaseCounts_co
     reasons: Reasons = Reasons()
     notes: Reasons = Reasons()
     fenced: str = ""
     partition: int = -1
     worker_pid: int = 0
     daemon_pid: int = 0
-    happened: Happened = Happened()
+    events: TaskEvents = TaskEvents()
     stale: str = ""
     heads: tuple[Head, ...] = ()
     flow: FlowCounts = FlowCounts()
@@ -90,11 +99,11 @@ class Report(msgspec.Struct, Generic[OfPhase_co], frozen=True):
 
 
 class Tally(Generic[PhaseCounts]):
-    """What somebody has to report so far: to be added to, never taken from. One thread's.
+    """Accumulates a report. Not thread-safe.
 
     Args:
-        counts: of nothing.
-        observer: who is told what happens; without one, it is kept to be reported.
+        counts: zero counts.
+        observer: receives all events; without one, the first events of each kind become part of the report.
     """
 
     def __init__(self, counts: PhaseCounts, observer: TaskObserver | None = None) -> None:
@@ -108,19 +117,19 @@ class Tally(Generic[PhaseCounts]):
         self._seen: Counter[str] = Counter()
 
     def add(self, counts: PhaseCounts) -> None:
-        """So much more has been done."""
+        """Add counts."""
         self.counts += counts
 
-    def explain(self, subject: str, kind: str, text: str, remedy: tuple[str, ...] = ()) -> None:
-        """Keeps a reason, or counts it once enough are kept."""
+    def add_reason(self, subject: str, kind: str, text: str, remedy: tuple[str, ...] = ()) -> None:
+        """Add a reason, or count it if the report is full."""
         self.reasons += Reasons.of(subject, kind, text, remedy)
 
     def note(self, subject: str, kind: str, text: str) -> None:
-        """Keeps a note, or counts it once enough are kept."""
+        """Add a note, or count it if the report is full."""
         self.notes += Reasons.of(subject, kind, text)
 
     def observe(self, event: TaskEvent) -> None:
-        """Passes an event on to the observer, or keeps it, or counts it once enough of its kind are kept."""
+        """Pass an event to the observer; without one, keep it, or count it if enough of its kind are kept."""
         if self._observer is not None:
             self._observer.observe(event)
             return
@@ -129,8 +138,8 @@ class Tally(Generic[PhaseCounts]):
         if self._seen[kind] <= KEPT_EVENTS:
             self._kept.append(event)
 
-    def include(self, report: Report[PhaseCounts]) -> None:
-        """Adds what somebody else reports, of a part of the same work."""
+    def merge(self, report: Report[PhaseCounts]) -> None:
+        """Merge another report on a part of the same work."""
         self.counts += report.counts
         self.reasons += report.reasons
         self.notes += report.notes
@@ -138,12 +147,12 @@ class Tally(Generic[PhaseCounts]):
         self.heads += report.heads
         self.seen += report.seen
         self.flow += report.flow
-        for event in report.happened.kept:
+        for event in report.events.kept:
             self.observe(event)
-        self._seen.update(report.happened.left_out)
+        self._seen.update(report.events.left_out)
 
     def report(self, partition: int = -1) -> Report[PhaseCounts]:
-        """All of it, by this process."""
+        """Return the report of this process."""
         left_out = {kind: seen - KEPT_EVENTS for kind, seen in self._seen.items() if seen > KEPT_EVENTS}
         return Report(
             self.counts,
@@ -153,7 +162,7 @@ class Tally(Generic[PhaseCounts]):
             partition,
             os.getpid(),
             os.getppid(),
-            Happened(tuple(self._kept), left_out),
+            TaskEvents(tuple(self._kept), left_out),
             self.stale,
             self.heads,
             self.flow,
@@ -161,26 +170,26 @@ class Tally(Generic[PhaseCounts]):
         )
 
 
-def add_up(reports: Iterable[Report[PhaseCounts]], none: PhaseCounts) -> Report[PhaseCounts]:
-    """The sum over all partitions; `none` is what none of them come to."""
-    known = list(reports)
+def add_up(reports: Iterable[Report[PhaseCounts]], zero: PhaseCounts) -> Report[PhaseCounts]:
+    """Return the sum over all partitions; `zero` is the sum over none."""
+    all_reports = list(reports)
     return Report(
-        sum((report.counts for report in known), none),
-        Reasons.first_of((report.reasons for report in known), _KEPT_BY_DRIVER),
-        Reasons.first_of((report.notes for report in known), _KEPT_BY_DRIVER),
-        next((report.fenced for report in known if report.fenced), ""),
-        stale=next((report.stale for report in known if report.stale), ""),
-        heads=tuple(head for report in known for head in report.heads),
-        flow=sum((report.flow for report in known), FlowCounts()),
-        seen=tuple(each for report in known for each in report.seen),
+        sum((report.counts for report in all_reports), zero),
+        Reasons.first_of((report.reasons for report in all_reports), _MAX_IN_DRIVER),
+        Reasons.first_of((report.notes for report in all_reports), _MAX_IN_DRIVER),
+        next((report.fenced for report in all_reports if report.fenced), ""),
+        stale=next((report.stale for report in all_reports if report.stale), ""),
+        heads=tuple(head for report in all_reports for head in report.heads),
+        flow=sum((report.flow for report in all_reports), FlowCounts()),
+        seen=tuple(entry for report in all_reports for entry in report.seen),
     )
 
 
 class Totals(msgspec.Struct, frozen=True):
-    """The counts of all phases of a run by name, and the first of all reasons and notes.
+    """Counts of all phases of a run by name, and the first of all reasons and notes.
 
-    The first four fields are of a single partition, and say nothing here: whoever reads results by their keys knows
-    them.
+    The names are those of the phases' counts (`engine.driver.counts`). The first four fields belong to a single
+    partition and are unused here; they are keys of the printed result.
     """
 
     partition: int = -1
@@ -227,24 +236,24 @@ class Totals(msgspec.Struct, frozen=True):
 
 
 def by_name(counts: Iterable[Counts]) -> dict[str, int]:
-    """The sums of counts of any phases, by name."""
+    """Return the sums of counts of any phases, by name."""
     sums: Counter[str] = Counter()
-    for each in counts:
-        sums.update(asdict(each))
+    for phase_counts in counts:
+        sums.update(asdict(phase_counts))
     return dict(sums)
 
 
-def totals_of(phases: Iterable[Report[Counts]], oldest_held_epoch: int = 0) -> Totals:
-    """What the phases of a run come to."""
-    known = list(phases)
-    reasons = Reasons.first_of((phase.reasons for phase in known), _KEPT_BY_DRIVER)
-    notes = Reasons.first_of((phase.notes for phase in known), _KEPT_BY_DRIVER)
+def totals_of(reports: Iterable[Report[Counts]], oldest_held_epoch: int = 0) -> Totals:
+    """Return the sums over the phases of a run."""
+    phases = list(reports)
+    reasons = Reasons.first_of((phase.reasons for phase in phases), _MAX_IN_DRIVER)
+    notes = Reasons.first_of((phase.notes for phase in phases), _MAX_IN_DRIVER)
     totals = Totals(
         oldest_held_epoch=oldest_held_epoch,
         reasons=reasons.kept,
         reasons_more=reasons.more,
         notes=notes.kept,
         notes_more=notes.more,
-        flow=sum((phase.flow for phase in known), FlowCounts()),
+        flow=sum((phase.flow for phase in phases), FlowCounts()),
     )
-    return replace(totals, **by_name(phase.counts for phase in known))
+    return replace(totals, **by_name(phase.counts for phase in phases))

@@ -1,4 +1,4 @@
-"""One run of a job, as the driver sees it: fence, recover, plan, ingest, drain, and add up counts."""
+"""One run of a job in the driver: fence, recover, plan, ingest, drain, and add up counts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from distcommit.engine.driver.phases import Phase, Phases
 from distcommit.engine.driver.reports import PhaseCounts, Reasons, Report, Totals, totals_of
 from distcommit.engine.planning.planner import PlanReport, forget_older, plan_partition, share_out
 from distcommit.engine.reading.ingest import ingest_partition, ingest_tasks
-from distcommit.engine.reading.stuck_work_units import stuck_units
+from distcommit.engine.reading.stuck_work_units import total_stuck_units
 from distcommit.engine.settings import RunSettings
 from distcommit.protocol import next_record
 from distcommit.stores.logs.fencing import require_fence
@@ -51,12 +51,12 @@ from distcommit.stores.state.task_states import record_ingest_ended
 logger = logging.getLogger(__name__)
 
 
-_NOTHING_PINNED, _NOBODY = PinnedSettings(), Nobody()
+_NO_FIXED_SETTINGS, _NULL_OBSERVER = PinnedSettings(), Nobody()
 Committed = TypeVar("Committed", IngestCounts, DrainCounts)
 
 
 class RecoverResult(Shown, msgspec.Struct, frozen=True):
-    """What `recover` did: `totals` counts sequences replayed, dropped, left and quarantined, and files swept."""
+    """The result of `recover`. `totals` counts sequences replayed, dropped, left and quarantined, and files swept."""
 
     run_id: str
     epoch: int
@@ -65,11 +65,18 @@ class RecoverResult(Shown, msgspec.Struct, frozen=True):
 
 
 class RunResult(Shown, msgspec.Struct, frozen=True):
-    """What a run did. `commits` has one entry for each task that executed steps: process ids and how many.
+    """The result of a run.
 
-    `succeeded`: every dataset that was planned is committed or had nothing new, and nothing is left pending.
-    `decided`: False for a run that publishes all of its datasets or none, and published none; `totals.datasets_held`
-    could have been, and `totals.reasons` name those that could not.
+    Attributes:
+        run_id: the run's id.
+        epoch: the run's fencing number.
+        succeeded: every planned dataset is published or had nothing new, and no sequence is left pending.
+        decided: False if the job publishes all datasets or none, and this run published none. `totals.datasets_held`
+            datasets were ready; `totals.reasons` name those that were not.
+        seconds: duration of each phase.
+        totals: counts and reasons of all phases.
+        commits: for each task that executed steps, its process ids and the number of steps.
+        error: why the ingest job failed; empty if it did not.
     """
 
     run_id: str
@@ -83,21 +90,21 @@ class RunResult(Shown, msgspec.Struct, frozen=True):
 
 
 def new_run_id() -> str:
-    """A run id: sorts by time, to the microsecond, and nobody else has it."""
+    """Return a new unique run id. Ids sort by time, to the microsecond."""
     now = datetime.now(UTC)
     return f"{now:%Y%m%dT%H%M%S}-{now.microsecond:05x}{uuid.uuid4().hex[:7]}"
 
 
-def recover(launch: Launch, settings: RunSettings, observer: Observer = _NOBODY) -> RecoverResult:
-    """A run that fences all buckets, replays what older runs sealed, deletes what they replaced, and ingests nothing.
+def recover(launch: Launch, settings: RunSettings, observer: Observer = _NULL_OBSERVER) -> RecoverResult:
+    """Run without ingest: fence all buckets, replay sequences of older runs, and delete superseded files.
 
     Raises:
-        FencedError: if a newer run was there.
+        FencedError: if a newer run has begun.
     """
     recovered = _recover(launch, settings, Phases(settings.clock, observer))
-    forget_older(_knowing_refused(settings, recovered), 0, 1)
+    forget_older(_with_unrecovered_buckets(settings, recovered), 0, 1)
     retired = launch(delete_retired_files, settings, settings.partitions, RecoverReport)
-    _end(settings, _Told(recovered.report.heads, recovered.report.seen))
+    _end_run(settings, _BucketEnds(recovered.report.heads, recovered.report.seen))
     totals = totals_of([recovered.report, *(each.report for each in retired)], recovered.oldest_held_epoch)
     succeeded = not recovered.report.reasons and not totals.sequences_left
     outcome = RunOutcome.SUCCEEDED if succeeded else RunOutcome.INCOMPLETE
@@ -109,14 +116,14 @@ def _recover(launch: Launch, settings: RunSettings, phases: Phases) -> RecoverRe
     with phases("recover") as phase:
         prepare_cuts(settings.store)
         found = launch(recover_partition, settings, settings.partitions, RecoverReport)
-        report = phase.heard([each.report for each in found], RecoverCounts())
+        report = phase.collect([each.report for each in found], RecoverCounts())
         _put_cut(settings, CutPhase.BEGAN, report.seen)
         cut_began(settings.store, settings.epoch, report.heads)
         forget_cuts(settings.store, settings.epoch, settings.kept_cuts)
     return RecoverReport(report, oldest_held(found))
 
 
-def _knowing_refused(settings: RunSettings, recovered: RecoverReport) -> RunSettings:
+def _with_unrecovered_buckets(settings: RunSettings, recovered: RecoverReport) -> RunSettings:
     refused = {*range(settings.store.buckets)} - {head.bucket for head in recovered.report.heads}
     return replace(settings, refused=frozenset(refused))
 
@@ -126,32 +133,33 @@ def run(
     settings: RunSettings,
     *,
     max_seconds: float = 0,
-    pinned: PinnedSettings = _NOTHING_PINNED,
-    observer: Observer = _NOBODY,
+    pinned: PinnedSettings = _NO_FIXED_SETTINGS,
+    observer: Observer = _NULL_OBSERVER,
 ) -> RunResult:
-    """One whole run of a job whose epoch is fenced in the job log.
+    """Run a job whose epoch is fenced in the job log.
 
     Args:
         launch: runs executor functions; on Spark, `SparkLaunch`.
         settings: the run, with its epoch.
-        max_seconds: tasks stop reading this long after ingest began; 0 for no limit.
-        pinned: settings that the store records, before anything of the plan counts, or holds against its record.
-        observer: told what happens; how the run ended, unless an error ends it.
+        max_seconds: seconds from the begin of ingest after which tasks stop reading; 0 for no limit.
+        pinned: settings that give stored state its meaning. The store records them on its first run, and later runs
+            must have the same.
+        observer: receives the run's events. The end is reported unless an exception ends the run.
 
     Raises:
         ConfigurationError: if the store was filled with other settings, or from another source; nothing is planned.
-        FencedError: if a newer run has begun. It replays what this one had sealed.
+        FencedError: if a newer run has begun. It replays what this run has sealed.
         StaleStoreError: if the output is older than the store; nothing is planned.
-        SourceUnavailableError, TransientError: if no partition could plan anything; what was pending is replayed.
+        SourceUnavailableError, TransientError: if no partition could plan anything. Pending sequences are replayed.
     """
     phases = Phases(settings.clock, observer)
     recovered = _recover(launch, settings, phases)
-    settings = _knowing_refused(settings, recovered)
+    settings = _with_unrecovered_buckets(settings, recovered)
     planned, manifest = _plan(launch, settings, phases, pinned)
     ingested: list[Report[IngestCounts]] = []
     drained: list[Report[DrainCounts]] = []
-    decided, error, told = True, "", _Told(recovered.report.heads, recovered.report.seen)
-    if settings.job_level and not _is_whole(planned):  # what would be read could not be published
+    decided, error, bucket_ends = True, "", _BucketEnds(recovered.report.heads, recovered.report.seen)
+    if settings.job_level and not _covers_whole_source(planned):  # nothing that is read could be published
         decided, drained = False, [Report(DrainCounts(datasets_held=planned.counts.datasets_planned))]
     elif manifest.files:
         with phases("ingest") as phase:
@@ -160,81 +168,82 @@ def run(
             ingested, error = _ingest(launch, settings, manifest, phase)
         with phases("drain") as phase:
             drained, decided = _drain(launch, settings, planned, phase)
-        told = _told(recovered, manifest, drained)
-    _end(settings, told, _decided_from(settings, recovered))
+        bucket_ends = _final_bucket_ends(recovered, manifest, drained)
+    _end_run(settings, bucket_ends, _decided_from(settings, recovered))
     totals = totals_of([recovered.report, planned, *ingested, *drained], recovered.oldest_held_epoch)
     result = RunResult(
         run_id=settings.run_id,
         epoch=settings.epoch,
-        succeeded=decided and _all_went_through(totals),
+        succeeded=decided and _all_published(totals),
         decided=decided,
         seconds=phases.seconds,
         totals=totals,
         commits=[*_commits(ingested), *_commits(drained)],
         error=error,
     )
-    observer.observe(_ended(result, settings.clock))
+    observer.observe(_run_ended(result, settings.clock))
     return result
 
 
 def _plan(
     launch: Launch, settings: RunSettings, phases: Phases, pinned: PinnedSettings
 ) -> tuple[Report[PlanCounts], Manifest]:
-    """What was planned, and the manifest that makes it count. Raises as `run`."""
+    """Plan, and put the manifest, which makes the plan valid. Raises as `run`."""
     store = settings.store
     with phases("plan") as phase:
         plans = launch(plan_partition, settings, settings.partitions, PlanReport)
-        planned = phase.heard(_complete([plan.report for plan in plans], settings.partitions, "plan"), PlanCounts())
+        reports = _with_missing_reports([plan.report for plan in plans], settings.partitions, "plan")
+        planned = phase.collect(reports, PlanCounts())
         _require_plans(plans, store)
-        record_settings(store, pinned, _found(plans))
+        record_settings(store, pinned, _source_pins(plans))
         manifest = share_out(settings, plans)
         with _fenced_if_swept(settings):
             put_manifest(store.fs, store.roots.store, manifest)
     return planned, manifest
 
 
-class _Told(NamedTuple):
-    """Where the buckets' logs are, and what readers are to see of them."""
+class _BucketEnds(NamedTuple):
+    """Log heads and snapshot entries of all buckets, for a CUT."""
 
     heads: tuple[Head, ...]
     seen: tuple[SeenBucket, ...]
 
 
-def _told(recovered: RecoverReport, manifest: Manifest, drained: list[Report[DrainCounts]]) -> _Told:
-    """The same at the end: of buckets with work as the drain has left them, of the others as they were. What the drain
-    has told nothing of, the next run looks at again."""
+def _final_bucket_ends(recovered: RecoverReport, manifest: Manifest, drained: list[Report[DrainCounts]]) -> _BucketEnds:
+    """Merge both: drained buckets from their drain reports, all others from recovery. A bucket whose drain failed has
+    no entry, and the next run checks it again."""
     heads = (head for head in recovered.report.heads if head.bucket not in manifest.files)
-    seen = (each for each in recovered.report.seen if each.bucket not in manifest.files)
-    return _Told(
+    seen = (entry for entry in recovered.report.seen if entry.bucket not in manifest.files)
+    return _BucketEnds(
         (*heads, *(head for report in drained for head in report.heads)),
-        (*seen, *(each for report in drained for each in report.seen)),
+        (*seen, *(entry for report in drained for entry in report.seen)),
     )
 
 
-def _end(settings: RunSettings, told: _Told, decided_from: int = 0) -> None:
-    _put_cut(settings, CutPhase.ENDED, told.seen)
-    cut_ended(settings.store, settings.epoch, told.heads, decided_from=decided_from)
+def _end_run(settings: RunSettings, bucket_ends: _BucketEnds, decided_from: int = 0) -> None:
+    _put_cut(settings, CutPhase.ENDED, bucket_ends.seen)
+    cut_ended(settings.store, settings.epoch, bucket_ends.heads, decided_from=decided_from)
 
 
 def _put_cut(settings: RunSettings, phase: CutPhase, seen: Iterable[SeenBucket]) -> None:
     put_cut(settings.store, settings.epoch, settings.run_id, phase, seen, settings.clock.now_ms())
 
 
-def _ended(result: RunResult, clock: Clock) -> RunEnded:
+def _run_ended(result: RunResult, clock: Clock) -> RunEnded:
     outcome = RunOutcome.SUCCEEDED if result.succeeded else RunOutcome.INCOMPLETE
     outcome = outcome if result.decided else RunOutcome.HELD_BACK
     return RunEnded(outcome, clock.now_ms(), reason=result.error, totals=result.totals)
 
 
 def _decided_from(settings: RunSettings, recovered: RecoverReport) -> int:
-    """The oldest epoch whose decision may still be asked for; any, if a held sequence may be in a bucket that nobody
-    could read."""
+    """Return the oldest epoch whose decision may still be needed; 0 (any) if a bucket that could not be read may
+    contain a held sequence."""
     all_read = recovered.report.counts.buckets == settings.store.buckets
     return (recovered.oldest_held_epoch or settings.epoch) if all_read else 0
 
 
-def _all_went_through(totals: Totals) -> bool:
-    """Whether each dataset that was planned is published, or had nothing new, and nothing of older runs is left."""
+def _all_published(totals: Totals) -> bool:
+    """Return whether each planned dataset is published or had nothing new, and nothing of older runs is left."""
     return (
         totals.datasets_published + totals.datasets_unchanged == totals.datasets_planned
         and totals.datasets_partial + totals.datasets_skipped + totals.sequences_left + totals.reasons_more == 0
@@ -243,58 +252,58 @@ def _all_went_through(totals: Totals) -> bool:
 
 
 def _require_plans(plans: list[PlanReport], store: JobStore) -> None:
-    """Raises the typed error for what keeps the whole run from going on."""
-    _require_placed(plans, store.groups)
-    _require_some(plans, store.job)
+    """Raise the typed error if the run cannot continue with these plans."""
+    _require_buckets_of_groups(plans, store.groups)
+    _require_any_plan(plans, store.job)
 
 
-def _require_some(plans: list[PlanReport], job: str) -> None:
-    """Raises the typed error if no partition could plan anything."""
+def _require_any_plan(plans: list[PlanReport], job: str) -> None:
+    """Raise the typed error if no partition could plan anything."""
     if not all(plan.failure or plan.storage_failure for plan in plans):
         return
-    todo = "and run again; what was pending has been replayed"
+    todo = "and run again; pending sequences have been replayed"
     source = next((plan.failure for plan in plans if plan.failure), "")
     if source:
         raise SourceUnavailableError(
-            "no dataset could be planned", job=job, found=source, todo=f"mend the source or its settings {todo}"
+            "no dataset could be planned", job=job, found=source, todo=f"repair the source or its settings {todo}"
         )
     raise TransientError(
-        "the plan can't be stored", job=job, found=plans[0].storage_failure, todo=f"mend the storage {todo}"
+        "the plan cannot be stored", job=job, found=plans[0].storage_failure, todo=f"repair the storage {todo}"
     )
 
 
-def _require_placed(plans: list[PlanReport], groups: CommitGroups) -> None:
-    """Raises ConfigurationError if a dataset is stored elsewhere than where the job looks for it."""
+def _require_buckets_of_groups(plans: list[PlanReport], groups: CommitGroups) -> None:
+    """Raise ConfigurationError if a dataset is stored in another bucket than its commit group now gives it."""
     misplaced = next((plan.misplaced for plan in plans if plan.misplaced), "")
     if misplaced:
         raise ConfigurationError(
-            "a dataset is stored in another bucket than its commit group has",
+            "a dataset is stored in another bucket than the one of its commit group",
             dataset=misplaced,
             expected="the commit groups that the store was filled with",
             found=f"commit group {groups.group_of(misplaced)!r}, in another bucket",
-            todo="put the sink's commit_group() back; another rule needs another `grouped_by`, and new folders",
+            todo="restore the sink's commit_group(); another rule needs another `grouped_by` and new folders",
         )
 
 
-def _found(plans: list[PlanReport]) -> dict[str, Pin]:
-    """What the source is, as all partitions have found it."""
+def _source_pins(plans: list[PlanReport]) -> dict[str, Pin]:
+    """Merge the facts about the source that all partitions report."""
     found: dict[str, Pin] = {}
     for plan in plans:
         for name, pin in plan.found.items():
             if found.setdefault(name, pin) != pin:
                 raise ConfigurationError(
-                    "executors have found different sources",
+                    "executors found different sources",
                     setting=name,
                     expected=found[name].value,
                     found=pin.value,
-                    todo="see that the names in the job file mean the same wherever the job runs",
+                    todo="make the names in the job file resolve to the same system wherever the job runs",
                 )
     return found
 
 
 @contextmanager
 def _fenced_if_swept(settings: RunSettings) -> Iterator[None]:
-    """A folder of this run that is gone was swept by a newer one, if there is one."""
+    """Turn the loss of one of this run's folders into FencedError if a newer run has swept it."""
     try:
         yield
     except FileNotFoundError:
@@ -306,10 +315,10 @@ def _fenced_if_swept(settings: RunSettings) -> Iterator[None]:
 def _ingest(
     launch: Launch, settings: RunSettings, manifest: Manifest, phase: Phase
 ) -> tuple[list[Report[IngestCounts]], str]:
-    """Launch the ingest job, and record durably that it has ended. If it fails, what was read is committed anyway.
+    """Launch the ingest job, and record durably that it has ended. If it fails, complete datasets are committed anyway.
 
     A job fails if work units have killed the workers of one task as often as Spark tries a task. It is then launched
-    again, which skips these work units: each launch needs a work unit that no launch before has recorded as stuck.
+    again and skips these work units. Each further launch needs a newly recorded stuck work unit.
     """
     store, error, is_over, stuck = settings.store, "", False, 0
     reports: list[Report[IngestCounts]] = []
@@ -320,30 +329,30 @@ def _ingest(
         except (JobFailedError, ConfigurationError, ProcessLostError) as caught:
             logger.exception("the ingest job failed")
             error = f"ingest: {str(caught) if isinstance(caught, ConfigurationError) else caught.found}"
-            before, stuck = stuck, stuck_units(launch, settings)
+            before, stuck = stuck, total_stuck_units(launch, settings)
             is_over = stuck <= before
-    phase.heard(reports, IngestCounts())
+    phase.collect(reports, IngestCounts())
     with _fenced_if_swept(settings):
         record_ingest_ended(store.fs, store.roots.store, settings.run_id)
     return reports, error
 
 
-def _is_whole(planned: Report[PlanCounts]) -> bool:
-    """Job-level: whether the plan names all that the source has, and nothing of earlier runs is open."""
+def _covers_whole_source(planned: Report[PlanCounts]) -> bool:
+    """Job-level: return whether all of the source is planned and nothing of earlier runs is open."""
     return planned.counts.datasets_skipped == 0 and not planned.reasons
 
 
 def _drain(
     launch: Launch, settings: RunSettings, planned: Report[PlanCounts], phase: Phase
 ) -> tuple[list[Report[DrainCounts]], bool]:
-    """Finishes what ingest left; job-level, decides first whether anything is published at all: only if every dataset
-    of the plan is sealed, or has nothing to publish."""
+    """Finish what ingest left. Job-level: first decide whether to publish, which needs every planned dataset sealed or
+    without anything to publish. Return the reports, and False if nothing is published."""
     drained = launch(drain_partition, settings, settings.partitions, Report[DrainCounts])
     if not settings.job_level:
-        phase.heard(drained, DrainCounts())
+        phase.collect(drained, DrainCounts())
         return drained, True
-    drained = _complete(drained, settings.partitions, "drain")
-    total = phase.heard(drained, DrainCounts())
+    drained = _with_missing_reports(drained, settings.partitions, "drain")
+    total = phase.collect(drained, DrainCounts())
     if total.counts.datasets_sealed != planned.counts.datasets_planned or total.reasons:
         return drained, False
     if not decide_run(settings.store, settings.epoch):
@@ -351,7 +360,7 @@ def _drain(
         require_fence(log.refresh(), settings.epoch, log.folder)
         return drained, False
     published = launch(publish_partition, settings, settings.partitions, Report[DrainCounts])
-    phase.heard(published, DrainCounts())
+    phase.collect(published, DrainCounts())
     return published, True
 
 
@@ -362,14 +371,14 @@ def _commits(reports: list[Report[Committed]]) -> Iterator[dict[str, int]]:
 
 
 def decide_run(store: JobStore, epoch: int) -> bool:
-    """Decides that the held sequences of `epoch` are published; False if a newer run has fenced the job log."""
+    """Decide to publish the held sequences of `epoch`. Return False if a newer run has fenced the job log."""
     log = store.job_log(epoch)
     return epoch in log.settle(partial(next_record.decide, epoch=epoch)).decided_epochs
 
 
-def _complete(reports: list[Report[PhaseCounts]], partitions: int, phase: str) -> list[Report[PhaseCounts]]:
-    """The reports of all partitions; one that is missing is told in the first that is there."""
+def _with_missing_reports(reports: list[Report[PhaseCounts]], partitions: int, phase: str) -> list[Report[PhaseCounts]]:
+    """Return the reports, with a reason in the first for each partition that sent none."""
     missing = sorted(set(range(partitions)) - {report.partition for report in reports})
-    told = (Reasons.of(f"partition {p}", "no report", f"its {phase} task ended without one") for p in missing)
-    first = [msgspec.structs.replace(report, reasons=sum(told, report.reasons)) for report in reports[:1]]
+    reasons = (Reasons.of(f"partition {p}", "no report", f"its {phase} task ended without one") for p in missing)
+    first = [msgspec.structs.replace(report, reasons=sum(reasons, report.reasons)) for report in reports[:1]]
     return [*first, *reports[1:]]

@@ -1,4 +1,4 @@
-"""Making the record of a run out of what it tells its observers."""
+"""Builds the record of a run from the run's events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from distcommit.engine.driver.reports import Reasons, by_name
 from distcommit.engine.reading.task_events import DatasetQuarantined, SequenceSealed
 from distcommit.stores.history.run_records import (
     BEGINNING_VERSION,
-    KEPT,
+    MAX_ENTRIES,
     RECORD_VERSION,
     RecordedPhase,
     RecordedReason,
@@ -32,25 +32,25 @@ from distcommit.stores.state.job_store import JobStore
 
 logger = logging.getLogger(__name__)
 
-Told: TypeAlias = dict[str, RecordedReason]
+_ReasonsByDataset: TypeAlias = dict[str, RecordedReason]
 _COUNTED = tuple(by_name([RecoverCounts(), PlanCounts(), IngestCounts(), DrainCounts()]))
 _TEXT = 1000
 
 
-class Recorder:
-    """Passes events on to an observer, and remembers of them what the run's record says: so much, whatever the run.
+class RunRecorder:
+    """Passes events on to an observer, and collects the run's record from them, in bounded memory.
 
     Args:
-        began: how the run began.
-        observer: who else is told.
+        began: the begin of the run.
+        observer: receives all events.
     """
 
     def __init__(self, began: RunBegan, observer: Observer) -> None:
         self._began, self._observer = began, observer
         self._ended: RunEnded | None = None
         self._phases: list[PhaseEnded] = []
-        self._quarantined: Told = {}
-        self._sealed: Told = {}
+        self._quarantined: _ReasonsByDataset = {}
+        self._sealed: _ReasonsByDataset = {}
 
     def observe(self, event: Event) -> None:
         match event:
@@ -64,8 +64,8 @@ class Recorder:
                 self._ended = event
         self._observer.observe(event)
 
-    def begin(self, store: JobStore, facts: RunFacts) -> None:
-        """Says in the store that the run has begun. Where that fails, it is only told."""
+    def put_begin(self, store: JobStore, facts: RunFacts) -> None:
+        """Put the record of the run's begin. A failure is only logged."""
         began = self._began
         beginning = RunBeginning(
             version=BEGINNING_VERSION,
@@ -77,28 +77,27 @@ class Recorder:
             began_ms=began.at_ms,
             facts=facts,
         )
-        self._keep(lambda: put_beginning(store, beginning), "its beginning")
+        self._try_to_put(lambda: put_beginning(store, beginning), "the run's begin")
 
-    def keep(self, store: JobStore) -> None:
-        """Leaves the record of a run that has ended in its store. Where that fails, it is only told: what the run has
-        published stands."""
+    def put_end(self, store: JobStore) -> None:
+        """Put the record of an ended run. A failure is only logged: published data is not affected."""
         ended = self._ended
         if ended is not None:
-            self._keep(lambda: put_record(store, self._record(ended)), "itself")
+            self._try_to_put(lambda: put_record(store, self._record_of(ended)), "the run")
 
-    def _keep(self, put: Callable[[], None], what: str) -> None:
+    def _try_to_put(self, put: Callable[[], None], what: str) -> None:
         try:
             put()
         except (DistcommitError, OSError) as error:
-            logger.warning("the run leaves no record of %s: %s", what, error, extra={"epoch": self._began.epoch})
+            logger.warning("the record of %s was not written: %s", what, error, extra={"epoch": self._began.epoch})
         except Exception:
-            logger.exception("the run leaves no record of %s", what, extra={"epoch": self._began.epoch})
+            logger.exception("the record of %s was not written", what, extra={"epoch": self._began.epoch})
 
-    def _record(self, ended: RunEnded) -> RunRecord:
+    def _record_of(self, ended: RunEnded) -> RunRecord:
         began, totals = self._began, by_name(phase.counts for phase in self._phases)
         if ended.totals is not None:
-            told = asdict(ended.totals)
-            totals = {name: told[name] for name in _COUNTED}
+            all_totals = asdict(ended.totals)
+            totals = {name: all_totals[name] for name in _COUNTED}
         held = self._sealed if ended.outcome is RunOutcome.HELD_BACK else {}
         return RunRecord(
             version=RECORD_VERSION,
@@ -122,13 +121,13 @@ class Recorder:
         )
 
 
-def _remember(known: Told, dataset: str, kind: str, text: str) -> None:
-    if len(known) < KEPT:
-        known[dataset] = RecordedReason(plain_text(dataset, _TEXT), kind, reason_text(text, _TEXT))
+def _remember(reasons: _ReasonsByDataset, dataset: str, kind: str, text: str) -> None:
+    if len(reasons) < MAX_ENTRIES:
+        reasons[dataset] = RecordedReason(plain_text(dataset, _TEXT), kind, reason_text(text, _TEXT))
 
 
-def _counted(known: Told, number: int) -> RecordedReasons:
-    return RecordedReasons(tuple(known.values()), max(0, number - len(known)))
+def _counted(reasons: _ReasonsByDataset, number: int) -> RecordedReasons:
+    return RecordedReasons(tuple(reasons.values()), max(0, number - len(reasons)))
 
 
 def _phase(event: PhaseEnded) -> RecordedPhase:
@@ -136,8 +135,9 @@ def _phase(event: PhaseEnded) -> RecordedPhase:
 
 
 def _recorded(parts: Sequence[Reasons]) -> RecordedReasons:
-    told = Reasons.first_of(parts, KEPT)
-    kept: Iterable[RecordedReason] = (
-        RecordedReason(reason.subject, reason.kind, reason_text(reason.text, _TEXT), reason.remedy) for reason in told
+    reasons = Reasons.first_of(parts, MAX_ENTRIES)
+    recorded: Iterable[RecordedReason] = (
+        RecordedReason(reason.subject, reason.kind, reason_text(reason.text, _TEXT), reason.remedy)
+        for reason in reasons
     )
-    return RecordedReasons(tuple(kept), told.more)
+    return RecordedReasons(tuple(recorded), reasons.more)

@@ -1,4 +1,4 @@
-"""Maintenance of published files: what replaces them, and the deletion of superseded ones.
+"""Maintenance of published files: replacement, and the deletion of superseded ones.
 
-Must not delete what no tombstone names. Start reading at `replacing`.
+Must not delete a file that no tombstone names. Start reading at `replacing`.
 """

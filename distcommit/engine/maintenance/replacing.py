@@ -1,8 +1,9 @@
-"""Publishers that replace: what a sequence that is about to be sealed takes the place of.
+"""Publishers that replace: determine the published files which a sequence about to be sealed replaces.
 
-Who seals looks at what is live on the dataset's done epoch, and stages a replacement (`stores.folders.tombstones`) that
-names it. Its step is sealed with those of the new files. The record is valid only while nothing else is published of
-the dataset, so that what was seen then is what is there. `tests/spec/replace_model.py` is the model of it.
+The committer lists the published files of the dataset at its done epoch, and stages a tombstone
+(`stores.folders.tombstones`) that names them. The tombstone's step is sealed with the steps of the new files. The
+record is valid only if nothing else of the dataset was published meanwhile, so that the tombstone is never outdated.
+`tests/spec/replace_model.py` is its model.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.output import REJECTED_FOLDER, is_tombstone, published_folder
 from distcommit.protocol.readiness import Ready
 from distcommit.sinks.files.footer import Footer, read_footer
-from distcommit.stores.folders.listing import files_below
 from distcommit.stores.folders.staging import StagedFiles, make_area
 from distcommit.stores.folders.tombstones import (
     ReplacedRecords,
@@ -35,50 +35,50 @@ from distcommit.stores.folders.tombstones import (
     retired_by,
     stage_tombstone,
 )
+from distcommit.stores.folders.trees import files_below
 
 logger = logging.getLogger(__name__)
 
 
-def with_replacements(
+def stage_replacements(
     settings: RunSettings,
     bucket: int,
     fold: Fold,
-    found: Iterable[tuple[DatasetPlan, Ready, StagedFiles]],
-    untold: dict[str, Exception],
+    ready_datasets: Iterable[tuple[DatasetPlan, Ready, StagedFiles]],
+    failures: dict[str, Exception],
 ) -> list[tuple[DatasetPlan, Ready, StagedFiles, StagedFile | None]]:
-    """What is found ready, with the staged file that retires what the new files take the place of, durable; None where
-    they are added to what is there. Where it can't be told what that is, the dataset is left out: whoever comes next
-    tries again.
+    """Return the datasets with the staged tombstone that retires the files they replace, durably staged; None for
+    datasets to which files are only added. A dataset whose tombstone cannot be made is left out, for a later try.
 
     Args:
         settings: the run.
-        bucket: the datasets'.
-        fold: of its log; they may be sealed in it.
-        found: datasets that are ready, the attempts that win, and what is staged of them.
-        untold: is told of datasets that are left out, and why.
+        bucket: bucket of the datasets.
+        fold: view of its log, in which they may be sealed.
+        ready_datasets: datasets that are ready, their winning attempts and staged files.
+        failures: gets the error of each dataset that is left out.
 
     Raises:
-        OSError: if what was staged can't be made durable.
+        OSError: if staged tombstones cannot be made durable.
     """
     if settings.flow.publish == "append":
-        return [(*each, None) for each in found]
-    whole: list[tuple[DatasetPlan, Ready, StagedFiles, StagedFile | None]] = []
-    for plan, ready, staged in found:
-        urn, again = plan.dataset_urn, any(map(is_maintenance, plan.work_units))
+        return [(*ready_dataset, None) for ready_dataset in ready_datasets]
+    with_stones: list[tuple[DatasetPlan, Ready, StagedFiles, StagedFile | None]] = []
+    for plan, ready, staged in ready_datasets:
+        urn, is_extra = plan.dataset_urn, any(map(is_maintenance, plan.work_units))
         try:
-            stone = None if again else _stage(settings, bucket, plan, ready, fold.state_of(urn).done_epoch)
-            whole.append((plan, ready, staged, stone))
+            tombstone = None if is_extra else _stage(settings, bucket, plan, ready, fold.state_of(urn).done_epoch)
+            with_stones.append((plan, ready, staged, tombstone))
         except (DistcommitError, OSError) as error:
             logger.warning("nothing can be replaced: %s", error, extra={"dataset": printable(urn)})
-            untold[urn] = error
-    if any(stone is not None for *_, stone in whole):
+            failures[urn] = error
+    if any(tombstone is not None for *_, tombstone in with_stones):
         settings.store.fs.sync_tree(settings.store.roots.staging)
-    return whole
+    return with_stones
 
 
 def is_maintenance(unit: WorkUnit) -> bool:
-    """Whether it reads what the job has published or turned away, and nothing of the source: all of it or nothing, and
-    what it publishes stands beside what is there, whatever the job's publisher does."""
+    """Return whether a work unit reads published or rejected data of the job, and nothing of the source. It is
+    published whole or not at all, and its files are added, whatever the job's publisher does."""
     return FedAgain.of(unit) is not None or Horizon.of(unit) is not None
 
 
@@ -88,14 +88,14 @@ def _stage(settings: RunSettings, bucket: int, plan: DatasetPlan, ready: Ready, 
         settings.run_id, settings.epoch, plan.dataset_urn, ready.winners[0].work_unit_id, uuid.uuid4().hex
     )
     published = [file.final_path for state in ready.winners for file in state.files]
-    live = _Live(store.fs, store.roots.output, plan.dataset_urn, done_epoch)
+    live = _PublishedFiles(store.fs, store.roots.output, plan.dataset_urn, done_epoch)
     files, replaced = live.retired(publish, ready.winners)
-    stone = replacement_of(identity, publish, done_epoch, published, files, replaced)
-    return stage_tombstone(make_area(store.fs, store.roots.staging, store.roots.output, bucket, identity), stone)
+    tombstone = replacement_of(identity, publish, done_epoch, published, files, replaced)
+    return stage_tombstone(make_area(store.fs, store.roots.staging, store.roots.output, bucket, identity), tombstone)
 
 
-class _Live:
-    """What is published of a dataset, done and not retired."""
+class _PublishedFiles:
+    """The published files of a dataset that are done and not retired."""
 
     def __init__(self, fs: FileSystem, output: str, urn: str, done_epoch: int) -> None:
         self._fs, self._output, self._urn, self._done_epoch = fs, output, urn, done_epoch
@@ -108,29 +108,29 @@ class _Live:
     def retired(
         self, publish: Publish, winners: Sequence[TaskState]
     ) -> tuple[list[RetiredFile], list[ReplacedRecords]]:
-        """What goes for these attempts' files, the replacements before this one last; and what is to be known of it."""
+        """Return the files that these attempts' files replace, older tombstones last; and the records in them."""
         folders = {file.final_path.rpartition("/")[0] for state in winners for file in state.files}
         files, known = list[RetiredFile](), KnownRecords()
         paths = [path for path in self._paths if path not in self._retired and not is_tombstone(path)]
         if publish == "replace_partitions":
             errors = f"{REJECTED_FOLDER}/"  # these are in no partition
             paths = [path for path in paths if path.rpartition("/")[0] in folders and not path.startswith(errors)]
-        for path, footer in self._ours(paths):
+        for path, footer in self._own_files(paths):
             files.append(RetiredFile(path, self._size(path), "", footer.records))
             known.add(footer, retained=False)
-        for stone in self._before:
-            files.append(RetiredFile(stone.path, self._size(stone.path), "", 0))
-            known.keep(stone.replaced)
+        for tombstone in self._before:
+            files.append(RetiredFile(tombstone.path, self._size(tombstone.path), "", 0))
+            known.keep(tombstone.replaced)
         return files, known.to_records()
 
-    def _ours(self, paths: Iterable[str]) -> Iterator[tuple[str, Footer]]:
+    def _own_files(self, paths: Iterable[str]) -> Iterator[tuple[str, Footer]]:
         for path in paths:
             footer = read_footer(self._fs, f"{self._output}/{path}")
             if footer is not None and footer.dataset_urn == self._urn and footer.epoch <= self._done_epoch:
                 yield path, footer
 
     def _size(self, path: str) -> int:
-        found = self._fs.status(f"{self._output}/{path}")
-        if found is None:
+        status = self._fs.status(f"{self._output}/{path}")
+        if status is None:
             raise FileNotFoundError(f"{self._output}/{path}")
-        return found.size_bytes
+        return status.size_bytes

@@ -1,4 +1,4 @@
-"""Deleting published files that others have taken the place of."""
+"""Deletion of published files that tombstones retire."""
 
 from __future__ import annotations
 
@@ -21,102 +21,103 @@ logger = logging.getLogger(__name__)
 
 
 def delete_retired(store: JobStore, states: Mapping[int, Mapping[str, DatasetState]]) -> Iterator[tuple[str, str]]:
-    """Deletes what tombstones of these datasets name, and then the tombstones, but for the newest replacement. What a
-    crash leaves of it the next call deletes.
+    """Delete the files that tombstones of these datasets name, then the tombstones, except the newest replacement. A
+    crash leaves work that the next call resumes.
 
-    To be called after the run's CUT 1, which holds the logs to what they say here: that the tombstone's sequence is
-    done, and after older cuts were deleted: what is retired in the oldest that is kept no reader needs. And only what a
-    run has ended upon is deleted, the tombstone's or a later one: of one that died, the next run looks whether all is
-    there that it has published.
+    Must follow the run's CUT 1, after which the logs cannot go back behind the tombstone's sequence being done, and the
+    deletion of older snapshots, whose readers need the files. Only tombstones up to the newest run that marked its end
+    are used: after a crash the next run checks that everything is there which the dead run published.
 
     Args:
         store: the store.
-        states: of datasets, by bucket.
+        states: stored states of datasets, by bucket.
 
     Yields:
         datasets of which something could not be deleted, and why.
     """
     fs, roots, oldest = store.fs, store.roots, OldestCut(store)
     try:
-        there = {entry.name for entry in fs.list_folder(f"{roots.output}/{REJECTED_FOLDER}") if entry.is_folder}
-        ended = newest_end(read_marks(fs, roots.output)) if there else 0
-    except OSError as error:  # a later run deletes them: nothing waits for that
-        logger.warning("error branches can't be listed: %s", error)
+        error_folders = {entry.name for entry in fs.list_folder(f"{roots.output}/{REJECTED_FOLDER}") if entry.is_folder}
+        ended = newest_end(read_marks(fs, roots.output)) if error_folders else 0
+    except OSError as error:  # a later run deletes the files
+        logger.warning("error branches cannot be listed: %s", error)
         return
-    for bucket, state in _each(states) if there else ():
-        if (folder := folder_of(state.dataset_urn)) not in there:
+    for bucket, state in _states_by_bucket(states) if error_folders else ():
+        if (folder := folder_of(state.dataset_urn)) not in error_folders:
             continue
         try:
             newest_epoch = min(state.done_epoch, ended, oldest.done_epoch(bucket, state.dataset_urn))
-            stones = _followed(fs, f"{roots.output}/{REJECTED_FOLDER}/{folder}", newest_epoch)
-            _delete_all(fs, roots.output, stones)
+            tombstones = _tombstones_up_to(fs, f"{roots.output}/{REJECTED_FOLDER}/{folder}", newest_epoch)
+            _delete_all(fs, roots.output, tombstones)
         except (DistcommitError, OSError) as error:
-            logger.warning("retired files stay: %s", error, extra={"dataset": state.dataset_urn})
+            logger.warning("superseded files stay: %s", error, extra={"dataset": state.dataset_urn})
             yield state.dataset_urn, str(error)
 
 
-def _each(states: Mapping[int, Mapping[str, DatasetState]]) -> Iterator[tuple[int, DatasetState]]:
+def _states_by_bucket(states: Mapping[int, Mapping[str, DatasetState]]) -> Iterator[tuple[int, DatasetState]]:
     for bucket, known in states.items():
         for state in known.values():
             yield bucket, state
 
 
-def _followed(fs: FileSystem, folder: str, newest_epoch: int) -> list[Tombstone]:
-    """The tombstones in a folder that are of that epoch or an older one, the oldest first."""
+def _tombstones_up_to(fs: FileSystem, folder: str, newest_epoch: int) -> list[Tombstone]:
+    """Return the tombstones in a folder up to that epoch, the oldest first."""
     names = [entry.name for entry in fs.list_folder(folder) if is_tombstone(entry.name)]
-    stones = [read_tombstone(fs, f"{folder}/{name}") for name in sorted(names)]
-    return [stone for stone in stones if stone.epoch <= newest_epoch]
+    tombstones = [read_tombstone(fs, f"{folder}/{name}") for name in sorted(names)]
+    return [tombstone for tombstone in tombstones if tombstone.epoch <= newest_epoch]
 
 
-def _delete_all(fs: FileSystem, output: str, stones: Sequence[Tombstone]) -> None:
-    """What these name, one after the other, and then those that are no replacements. One of these goes once what it
-    names is gone and the next one, which names it, stands; the newest stays."""
-    kept = {stone.path for stone in stones}
-    retired = {file.path for stone in stones for file in stone.files}
-    for stone in stones:
-        goes = not stone.is_replacement or stone.path in retired
-        records = [file for file in stone.files if not is_tombstone(file.path)]
-        before = [file for file in stone.files if is_tombstone(file.path)]
-        if not _delete(fs, output, stone, records, for_good=goes):
+def _delete_all(fs: FileSystem, output: str, tombstones: Sequence[Tombstone]) -> None:
+    """Delete the files that these tombstones name, then the tombstones. A replacement is deleted only once its files
+    are gone and a newer replacement names it, so that the newest stays."""
+    present = {tombstone.path for tombstone in tombstones}
+    retired = {file.path for tombstone in tombstones for file in tombstone.files}
+    for tombstone in tombstones:
+        is_deleted = not tombstone.is_replacement or tombstone.path in retired
+        records = [file for file in tombstone.files if not is_tombstone(file.path)]
+        older_tombstones = [file for file in tombstone.files if is_tombstone(file.path)]
+        if not _delete(fs, output, tombstone, records, for_good=is_deleted):
             continue
-        if any(file.path in kept for file in before) or not _delete(fs, output, stone, before, for_good=goes):
+        if any(file.path in present for file in older_tombstones) or not _delete(
+            fs, output, tombstone, older_tombstones, for_good=is_deleted
+        ):
             continue
-        kept.remove(stone.path)
-        if not stone.is_replacement:
-            fs.delete(f"{output}/{stone.path}")
+        present.remove(tombstone.path)
+        if not tombstone.is_replacement:
+            fs.delete(f"{output}/{tombstone.path}")
 
 
-def _delete(fs: FileSystem, output: str, stone: Tombstone, files: Sequence[RetiredFile], *, for_good: bool) -> bool:
-    """Whether all of these files are gone; with `for_good` durably, whoever has deleted them."""
-    folders, touched, stays = GuardedFolders(fs, output), set[str](), list[RetiredFile]()
+def _delete(fs: FileSystem, output: str, tombstone: Tombstone, files: Sequence[RetiredFile], *, for_good: bool) -> bool:
+    """Return whether all of these files are gone; with `for_good` durably, whichever process deleted them."""
+    folders, touched, foreign = GuardedFolders(fs, output), set[str](), list[RetiredFile]()
     for file in files:
         target = f"{output}/{file.path}"
         folder = target.rpartition("/")[0]
         folders.check(folder)
-        found = fs.status(target)
-        if found is not None and not file.is_it(fs, target, found):
-            stays.append(file)
+        status = fs.status(target)
+        if status is not None and not file.matches(fs, target, status):
+            foreign.append(file)
             continue
-        if found is not None:
+        if status is not None:
             fs.delete(target)
         elif not for_good:
             continue
         if not fs.has_folders or fs.status(folder) is not None:
-            touched.add(folder)  # also where it is gone: who deleted it may have died before the sync
-    fs.sync(touched, output)  # before the tombstone goes: else they could be live again
+            touched.add(folder)  # even if the file is gone: the process that deleted it may have died before the sync
+    fs.sync(touched, output)  # before the tombstone is deleted: else the files could reappear as live
     for folder in touched:
         _remove_empty(fs, folder, output)
-    if stays:
-        logger.warning("%s is not the file that %s retires: both stay", stays[0].path, stone.path)
-    return not stays
+    if foreign:
+        logger.warning("%s is not the file that %s retires: both stay", foreign[0].path, tombstone.path)
+    return not foreign
 
 
 def _remove_empty(fs: FileSystem, folder: str, output: str) -> None:
-    """Removes a folder in which nothing is left, and those above it, but for the dataset's own. Whoever publishes into
-    it at the same time makes it again; and a power loss may bring it back, empty."""
+    """Remove an empty folder and empty parents, except the dataset's own. A concurrent publisher recreates its folder;
+    after a power loss an empty folder may reappear."""
     depth = (
         len(output) + len(f"/{REJECTED_FOLDER}") if folder.startswith(f"{output}/{REJECTED_FOLDER}/") else len(output)
     )
-    with suppress(OSError):  # what can't be removed stays, empty
+    with suppress(OSError):  # an empty folder does no harm
         while "/" in folder[depth + 1 :] and fs.delete_folder(folder):
             folder = folder.rpartition("/")[0]

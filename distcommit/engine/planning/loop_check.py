@@ -1,4 +1,4 @@
-"""Datasets whose sink writes to what the source reads: they are left out of the run before anything is written."""
+"""Detection of loops: datasets whose sink writes to their own source are left out of the run before any write."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from distcommit.pipeline.task_flow import TaskFlow
 class LoopCheck:
     """The check of planned datasets for loops.
 
-    Systems are compared by the addresses in the settings, and by what the source has found its system to be: one Kafka
-    cluster may have addresses that have nothing in common.
+    Systems are compared by the addresses in the settings, and by the facts that the source reports of its system: the
+    addresses of one Kafka cluster may have nothing in common.
 
     Attributes:
-        flow: the job's.
+        flow: source, constructs and sinks of the job.
     """
 
     flow: TaskFlow
     _facts: list[SourceFact] = field(default_factory=list)
     _shared: dict[str, bool] = field(default_factory=dict)
 
-    def learn(self, fact: SourceFact) -> None:
-        """Take in what the source has found its system to be."""
+    def add_fact(self, fact: SourceFact) -> None:
+        """Add a fact that the source reports of its system."""
         self._facts.append(fact)
 
-    def checked(self, planned: DatasetPlan | DatasetProblem | PassedOver) -> DatasetPlan | DatasetProblem | PassedOver:
-        """Return what is planned; of a dataset whose sink writes to what the source reads, the problem."""
+    def check(self, planned: DatasetPlan | DatasetProblem | PassedOver) -> DatasetPlan | DatasetProblem | PassedOver:
+        """Return the plan, or a problem if the dataset's sink writes to its own source."""
         if not isinstance(planned, DatasetPlan):
             return planned
         urn = planned.dataset_urn
@@ -42,24 +42,24 @@ class LoopCheck:
         if not target:
             return planned
         loop = SourceError(
-            "the sink writes to what the source reads: each run would read what the last one wrote",
+            "the sink writes to what the source reads: each run would read what the previous one wrote",
             dataset=urn,
-            expected="a sink and a source that are apart",
+            expected="a target that the source does not read",
             found=target,
-            todo="leave it out of the source (such as source.exclude), or let the sink write elsewhere"
+            todo="exclude it from the source (such as source.exclude), or let the sink write elsewhere"
             + (f", or {self.flow.source.apart_hint}" if self.flow.source.apart_hint else ""),
         )
         return DatasetProblem(urn, str(loop))
 
     def _loop_in_shared_systems(self, urn: str) -> str:
         for branch in self.flow.branches:
-            found = self.flow.loop_of(urn, branch=branch.name) if self._facts else ""
-            if found and self._is_shared(branch.name):
-                return found
+            target = self.flow.loop_of(urn, branch=branch.name) if self._facts else ""
+            if target and self._is_shared(branch.name):
+                return target
         return ""
 
     def _is_shared(self, branch: str) -> bool:
-        """Return whether a branch's sink writes to the source's system; asked once, and only where names are equal."""
+        """Return whether a branch's sink writes to the source's system. The answer is cached."""
         if branch not in self._shared:
             sink = self.flow.branch(branch).sink
             self._shared[branch] = any(sink.is_in_system(fact) for fact in self._facts)

@@ -1,4 +1,4 @@
-"""The plan job: each partition plans the datasets of its own buckets, so that no process ever holds them all."""
+"""The plan job: each partition plans the datasets of its own buckets, so that no process holds all of them."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from distcommit.engine.driver.reports import Report, Tally
 from distcommit.engine.maintenance.superseded_files import delete_retired
 from distcommit.engine.planning.loop_check import LoopCheck
 from distcommit.engine.planning.plan_checks import LARGEST_SIZE, checked_plan
-from distcommit.engine.planning.read_priority import with_urgency
-from distcommit.engine.planning.work_distribution import Loads, lent, packed
-from distcommit.engine.reading.read_failures import why_stopped
+from distcommit.engine.planning.read_priority import with_priorities
+from distcommit.engine.planning.work_distribution import Loads, lent_ranges, pack_large_units
+from distcommit.engine.reading.read_failures import stop_reason
 from distcommit.engine.settings import RunSettings
 from distcommit.pipeline.known_schemas import knowing
 from distcommit.protocol.paths.parts import work_unit_name
@@ -49,9 +49,18 @@ logger = logging.getLogger(__name__)
 
 
 class PlanReport(msgspec.Struct, frozen=True):
-    """What one partition planned: its plan files and how much there is to read by bucket, and its largest work units;
-    or why it failed. `found`: what the source has found itself to be, by the name of the setting that it is pinned as.
-    `misplaced`: a dataset that is stored in another bucket than the job's commit groups give it."""
+    """The plan of one partition, or the reason why it failed.
+
+    Attributes:
+        report: counts and reasons.
+        files: plan file by bucket.
+        loads: amount to read, by bucket.
+        largest: the largest work units, as (load, bucket, work unit id).
+        failure: why the source could not be planned; empty if it could.
+        storage_failure: why the plan could not be stored; empty if it could.
+        found: facts that the source reports of itself, by the setting that they are recorded as.
+        misplaced: a dataset that is stored in another bucket than its commit group gives it; empty if there is none.
+    """
 
     report: Report[PlanCounts]
     files: dict[int, str] = {}
@@ -63,8 +72,8 @@ class PlanReport(msgspec.Struct, frozen=True):
     misplaced: str = ""
 
 
-class _Planned:
-    """What one partition has planned so far."""
+class _PartitionPlan:
+    """The plan of one partition so far."""
 
     def __init__(self) -> None:
         self.tally = Tally(PlanCounts())
@@ -75,21 +84,21 @@ class _Planned:
         self.rows: list[RunDataset] = []
 
     def skip(self, bucket: int, urn: str, kind: str, reason: str, remedy: tuple[str, ...] = ()) -> None:
-        """A dataset is not planned."""
+        """Record that a dataset is not planned."""
         self.tally.add(PlanCounts(datasets_skipped=1))
-        self.tally.explain(urn, kind, reason, remedy)
+        self.tally.add_reason(urn, kind, reason, remedy)
         self.rows.append(RunDataset(urn, bucket, "skipped", kind=kind, reason=reason))
 
 
 def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
-    """Plans the partition's buckets and writes their plan files. Nothing counts before the manifest names it."""
-    planned, failure, storage_failure = _Planned(), "", ""
+    """Plan the partition's buckets and write their plan files. They are valid only once the manifest names them."""
+    planned, failure, storage_failure = _PartitionPlan(), "", ""
     tally = planned.tally
     try:
         states = _states(settings, partition, planned)
-        planned.misplaced = _misplaced(settings.store, states)
+        planned.misplaced = _misplaced_dataset(settings.store, states)
         for urn, why in delete_retired(settings.store, states):
-            tally.note(urn, "retired files stay", why)
+            tally.note(urn, "superseded files stay", why)
         if why := forget_older(settings, partition, settings.partitions):
             tally.note(f"partition {partition}", "tables of older runs stay", why)
         _plan(settings, partition, states, planned)
@@ -100,11 +109,11 @@ def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
     except SourceUnavailableError as error:
         failure = plain_text(error.found)
     except (DistcommitError, OSError) as error:
-        logger.exception("the plan can't be stored")
-        tally.fenced = _fenced(settings)
+        logger.exception("the plan cannot be stored")
+        tally.fenced = _fenced_reason(settings)
         storage_failure = plain_text(str(error))
     if failure or storage_failure:
-        tally.explain(f"partition {partition}", NOT_PLANNED, failure or storage_failure)
+        tally.add_reason(f"partition {partition}", NOT_PLANNED, failure or storage_failure)
     return PlanReport(
         tally.report(partition),
         planned.files,
@@ -118,33 +127,33 @@ def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
 
 
 def forget_older(settings: RunSettings, partition: int, partitions: int) -> str:
-    """Deletes what older runs have left to look at, as one of so many who do; after recovery, as what could not be
-    recovered needs some of it. Returns why some stays: a later run deletes it."""
+    """Delete this partition's share of the history that older runs left. Must follow recovery, which needs some of it.
+    Return why some of it stays, or ""; a later run deletes that."""
     try:
         fs, root = settings.store.fs, settings.store.roots.store
         forget_runs(fs, root, settings.run_id, partition, partitions, settings.kept, settings.refused)
     except (DistcommitError, OSError) as error:
-        logger.warning("what older runs have left stays: %s", error)
+        logger.warning("the history of older runs was not deleted: %s", error)
         return str(error)
     return ""
 
 
-def _from_source(settings: RunSettings, owned: Callable[[str], bool], known: SourceState) -> Iterator[Planned]:
-    """What the source plans; whatever it raises is the source's failure.
+def _plans_of_source(settings: RunSettings, owned: Callable[[str], bool], known: SourceState) -> Iterator[Planned]:
+    """Yield the source's plans.
 
     Raises:
-        SourceUnavailableError: with what the source said.
+        SourceUnavailableError: if the source raises anything.
     """
     try:
         yield from settings.flow.source.plan(owned, known)
     except Exception as error:
-        logger.exception("the source can't be planned")
+        logger.exception("the source cannot be planned")
         text = str(error) if isinstance(error, DistcommitError) else error_text(error)
-        raise SourceUnavailableError("the source can't be planned", found=text) from error
+        raise SourceUnavailableError("the source cannot be planned", found=text) from error
 
 
-def _fenced(settings: RunSettings) -> str:
-    """Who has fenced this run, if anybody: a newer run sweeps the folders of this one."""
+def _fenced_reason(settings: RunSettings) -> str:
+    """Return the error text if a newer run has fenced this one (it then sweeps this run's folders), else ""."""
     try:
         log = settings.store.job_log(settings.epoch)
         require_fence(log.refresh(), settings.epoch, log.folder)
@@ -153,7 +162,9 @@ def _fenced(settings: RunSettings) -> str:
     return ""
 
 
-def _plan(settings: RunSettings, partition: int, states: dict[int, dict[str, DatasetState]], result: _Planned) -> None:
+def _plan(
+    settings: RunSettings, partition: int, states: dict[int, dict[str, DatasetState]], result: _PartitionPlan
+) -> None:
     tally = result.tally
     plans: dict[int, list[DatasetPlan]] = {}
     ordinals: dict[int, count[int]] = {}
@@ -163,12 +174,12 @@ def _plan(settings: RunSettings, partition: int, states: dict[int, dict[str, Dat
         return settings.store.planning_bucket(urn) in states
 
     known, loops = _StoredState(settings, states), LoopCheck(settings.flow)
-    for found in _from_source(settings, owned, known):
+    for found in _plans_of_source(settings, owned, known):
         if isinstance(found, SourceFact):
             result.found[f"source.{found.name}"] = found.pin
-            loops.learn(found)
+            loops.add_fact(found)
             continue
-        planned = loops.checked(checked_plan(found, owned, names, settings.store.groups))
+        planned = loops.check(checked_plan(found, owned, names, settings.store.groups))
         if isinstance(planned, PassedOver):
             tally.note(planned.dataset_urn, planned.kind, planned.reason)
             continue
@@ -178,7 +189,7 @@ def _plan(settings: RunSettings, partition: int, states: dict[int, dict[str, Dat
             continue
         state = known.get(planned.dataset_urn)
         if state is not None and (state.status is not DatasetStatus.IDLE or state.is_stopped):
-            continue  # replay, or a person, comes first; it is reported as skipped
+            continue  # replay, or an operator, comes first; `_states` has reported it as skipped
         names.add(planned.dataset_urn)
         bucket = settings.store.planning_bucket(planned.dataset_urn)
         numbers = ordinals.setdefault(bucket, count())
@@ -189,8 +200,8 @@ def _plan(settings: RunSettings, partition: int, states: dict[int, dict[str, Dat
         )
         if units:
             plans.setdefault(bucket, []).append(replace(planned, work_units=units))
-            _count(units, bucket, result)
-    _set_urgency(settings, plans, known, tally)
+            _count_units(units, bucket, result)
+    _set_priorities(settings, plans, known, tally)
     if not plans:
         return
     fs, root = settings.store.fs, settings.store.roots.store
@@ -202,41 +213,43 @@ def _plan(settings: RunSettings, partition: int, states: dict[int, dict[str, Dat
     result.files |= write_plans(fs, root, settings.run_id, plans)
 
 
-def _set_urgency(
+def _set_priorities(
     settings: RunSettings,
     plans: dict[int, list[DatasetPlan]],
     known: Mapping[str, DatasetState],
     tally: Tally[PlanCounts],
 ) -> None:
-    """Puts into the plans what is to be read first, if anything is."""
+    """Set the read priority of all work units, if the job has freshness targets."""
     if settings.freshness:
-        urgent = iter(with_urgency(settings, [plan for listed in plans.values() for plan in listed], known, tally))
-        plans |= {bucket: list(islice(urgent, len(listed))) for bucket, listed in plans.items()}
+        prioritized = iter(
+            with_priorities(settings, [plan for listed in plans.values() for plan in listed], known, tally)
+        )
+        plans |= {bucket: list(islice(prioritized, len(listed))) for bucket, listed in plans.items()}
 
 
 def share_out(settings: RunSettings, reports: Sequence[PlanReport]) -> Manifest:
-    """The manifest: large work units get tasks of their own, packed worst-fit decreasing; the rest is read by its
-    bucket's owner, unless that has much more of it than others. Costs O(partitions + buckets)."""
+    """Return the manifest. Large work units get tasks of their own, packed worst-fit decreasing. The owner of a bucket
+    reads the rest, unless it has much more than others. Costs O(partitions + buckets)."""
     loads = {bucket: load for r in reports for bucket, load in r.loads.items()}
-    known = sorted((unit for r in reports for unit in r.largest), reverse=True)
+    largest_units = sorted((unit for r in reports for unit in r.largest), reverse=True)
     share = max(1, sum(loads.values()) // (2 * settings.partitions))
-    large = [unit for unit in known if unit[0] >= share and not settings.freshness]  # else backlogs would start first
+    large = [u for u in largest_units if u[0] >= share and not settings.freshness]  # else backlogs would start first
     for load, bucket, _ in large:
         loads[bucket] -= load
     files = {bucket: name for r in reports for bucket, name in r.files.items()}
-    largest = known[len(large)][0] if len(known) > len(large) else 1
+    largest = largest_units[len(large)][0] if len(largest_units) > len(large) else 1
     return Manifest(
         MANIFEST_VERSION,
         settings.run_id,
         settings.epoch,
         files,
-        packed(large, settings.partitions),
-        lent(loads, settings.partitions, largest),
+        pack_large_units(large, settings.partitions),
+        lent_ranges(loads, settings.partitions, largest),
     )
 
 
-def _states(settings: RunSettings, partition: int, planned: _Planned) -> dict[int, dict[str, DatasetState]]:
-    """Stored states by bucket. A bucket that can't be read is left out: its datasets are skipped."""
+def _states(settings: RunSettings, partition: int, planned: _PartitionPlan) -> dict[int, dict[str, DatasetState]]:
+    """Return stored states by bucket. A bucket that cannot be read is left out, and its datasets are skipped."""
     states: dict[int, dict[str, DatasetState]] = {}
     for bucket in settings.buckets_of(partition):
         try:
@@ -246,23 +259,23 @@ def _states(settings: RunSettings, partition: int, planned: _Planned) -> dict[in
         except FencedError:
             raise
         except (DistcommitError, OSError) as error:
-            planned.tally.explain(f"bucket {bucket}", type(error).__name__, str(error))
+            planned.tally.add_reason(f"bucket {bucket}", type(error).__name__, str(error))
             continue
         if fold.fence_epoch < settings.epoch:
-            planned.tally.explain(f"bucket {bucket}", "not fenced", "its recovery failed; its datasets are skipped")
+            planned.tally.add_reason(f"bucket {bucket}", "not fenced", "its recovery failed; its datasets are skipped")
             continue
         states[bucket] = fold.datasets
         for state in fold.datasets.values():
             if state.open is not None:
                 planned.skip(bucket, state.dataset_urn, f"skipped, {state.status.value}", state.open.reason)
             elif state.is_stopped:
-                planned.skip(bucket, state.dataset_urn, "skipped, stopped", why_stopped(state))
+                planned.skip(bucket, state.dataset_urn, "skipped, stopped", stop_reason(state))
     return states
 
 
-def _misplaced(store: JobStore, states: Mapping[int, Mapping[str, DatasetState]]) -> str:
-    """A dataset that is stored elsewhere than where the job looks for it now: its rule was changed in silence, and it
-    would be read from the beginning. A dataset that has no commit group any more can't be read at all."""
+def _misplaced_dataset(store: JobStore, states: Mapping[int, Mapping[str, DatasetState]]) -> str:
+    """Return a dataset that is stored in another bucket than its commit group gives it now: it would be read from the
+    beginning. A dataset without a commit group cannot be read at all."""
     if not store.groups.are_named:
         return ""
     for bucket, known in states.items():
@@ -274,9 +287,9 @@ def _misplaced(store: JobStore, states: Mapping[int, Mapping[str, DatasetState]]
 
 
 class _StoredState(SourceState):
-    """What is stored of the buckets that a partition plans, and on demand of others.
+    """Stored states of the buckets that a partition plans, and on demand of others.
 
-    All buckets have been fenced and replayed: nothing moves before the manifest is put, but by hand.
+    All buckets have been fenced and replayed, so that only operator actions change them before the manifest is put.
     """
 
     def __init__(self, settings: RunSettings, owned: dict[int, dict[str, DatasetState]]) -> None:
@@ -301,21 +314,21 @@ class _StoredState(SourceState):
             try:
                 fold = self._store.bucket_log(bucket).refresh()
                 if fold.fence_epoch < self._epoch:
-                    raise DistcommitError("its recovery failed", bucket=bucket)
+                    raise DistcommitError("the bucket's recovery failed", bucket=bucket)
                 self._others[bucket] = fold.datasets
             except (DistcommitError, OSError) as error:
                 raise SourceError(
-                    "it can't be told whether another dataset was read before",
+                    "it is unknown whether another dataset was read before",
                     dataset=urn,
                     bucket=bucket,
                     found=str(error),
-                    todo="mend its bucket's log, then run again",
+                    todo="repair the bucket's log, then run again",
                 ) from error
         return self._others[bucket].get(urn)
 
 
-def _count(units: Sequence[WorkUnit], bucket: int, result: _Planned) -> None:
-    """Counts a dataset's work units."""
+def _count_units(units: Sequence[WorkUnit], bucket: int, result: _PartitionPlan) -> None:
+    """Count the work units of a dataset."""
     size = min(sum(unit.size for unit in units), LARGEST_SIZE - result.tally.counts.size_planned)
     result.tally.add(PlanCounts(datasets_planned=1, work_units=len(units), size_planned=size))
     result.loads.add(bucket, units)

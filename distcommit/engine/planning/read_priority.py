@@ -1,6 +1,6 @@
-"""What is read first: what is furthest behind its freshness target, and what has a backlog after all that has none.
+"""Read priority: datasets furthest behind their freshness target first, backlogged ones after all others.
 
-The order is put into the work units of a plan as a number, by which each task reads what it has.
+The priority is a number in each work unit of a plan. Each task reads its work units in this order.
 """
 
 from __future__ import annotations
@@ -22,69 +22,75 @@ from distcommit.engine.settings import RunSettings
 logger = logging.getLogger(__name__)
 
 _PROPERTY = "urgency"
-_AT_ONCE = 20_000
-"""Positions that a partition reads in less time than it takes to ask how old they are."""
+_QUICKLY_READ = 20_000
+"""Positions that a partition reads faster than the source answers how old they are."""
 
 
-def urgency_of(unit: WorkUnit) -> float:
-    """What is read first has most; below 0 of a dataset that is backlogged."""
+def priority_of(unit: WorkUnit) -> float:
+    """Return the read priority: the highest is read first. Below 0 for a backlogged dataset."""
     return float(unit.properties.get(_PROPERTY, 0))
 
 
-def by_urgency(units: Iterable[WorkUnit]) -> list[WorkUnit]:
-    """The same, the most urgent first, those of one dataset in their order."""
-    return sorted(units, key=urgency_of, reverse=True)
+def by_priority(units: Iterable[WorkUnit]) -> list[WorkUnit]:
+    """Return the work units by descending priority, those of one dataset in their order."""
+    return sorted(units, key=priority_of, reverse=True)
 
 
-def with_urgency(
+def with_priorities(
     settings: RunSettings,
     plans: Sequence[DatasetPlan],
     states: Mapping[str, DatasetState],
     tally: Tally[PlanCounts],
 ) -> list[DatasetPlan]:
-    """A partition's plans with their urgency: how many times its target a dataset is behind its source. Where there is
-    little to read nobody asks, and those with the smallest targets are first.
+    """Set the read priority of a partition's plans: a dataset's lag divided by its freshness target. If there is little
+    to read, lags are not asked for, and datasets with the smallest targets come first.
 
     Args:
         settings: the run.
-        plans: all that the partition has planned.
-        states: what is stored of its datasets.
-        tally: is told which datasets are behind their targets.
+        plans: all plans of the partition.
+        states: stored states of its datasets.
+        tally: gets a note for each dataset that is behind its target.
     """
     freshness = settings.freshness
     if not freshness:
         return list(plans)
-    much = sum(unit.size for plan in plans for unit in plan.work_units) > _AT_ONCE
-    lags = _lags(settings, plans, states) if much else {}
-    found: list[DatasetPlan] = []
+    is_lag_worth_asking = sum(unit.size for plan in plans for unit in plan.work_units) > _QUICKLY_READ
+    lags = _known_lags(settings, plans, states) if is_lag_worth_asking else {}
+    prioritized: list[DatasetPlan] = []
     for plan in plans:
         target_s, lag = freshness.target_of(plan.dataset_urn), lags.get(plan.dataset_urn)
         seconds = lag.seconds if lag is not None and lag.seconds is not None else 1.0
-        times = seconds / target_s if target_s else 0.0
+        lag_ratio = seconds / target_s if target_s else 0.0
         size = sum(unit.size for unit in plan.work_units)
         if lag is not None and lag.seconds is not None and seconds > target_s:
-            later = (lag.records or 0) - size
-            waits = f"; {later:,} records wait for later runs" if later > 0 else ""
-            tally.note(plan.dataset_urn, BEHIND, f"{seconds:,.0f} s behind its source, target {target_s:g} s{waits}")
+            remaining = (lag.records or 0) - size
+            backlog = f"; {remaining:,} records wait for later runs" if remaining > 0 else ""
+            tally.note(plan.dataset_urn, BEHIND, f"{seconds:,.0f} s behind its source, target {target_s:g} s{backlog}")
         backlogged = 0 < freshness.records_per_run <= size
-        urgency = times / (1 + times) - 1 if backlogged else times  # [-1, 0), in the same order
+        urgency = lag_ratio / (1 + lag_ratio) - 1 if backlogged else lag_ratio  # [-1, 0), in the same order
         units = tuple(
             replace(unit, properties={**unit.properties, _PROPERTY: f"{urgency:.6f}"}) for unit in plan.work_units
         )
-        found.append(replace(plan, work_units=units))
-    return found
+        prioritized.append(replace(plan, work_units=units))
+    return prioritized
 
 
-def _lags(settings: RunSettings, plans: Sequence[DatasetPlan], states: Mapping[str, DatasetState]) -> Mapping[str, Lag]:
-    """How far datasets with a target are behind, of those that are known; nothing if the source does not say."""
-    wanted = {
+def _known_lags(
+    settings: RunSettings, plans: Sequence[DatasetPlan], states: Mapping[str, DatasetState]
+) -> Mapping[str, Lag]:
+    """Return the lags of datasets with a target, as far as the source knows them."""
+    states_with_target = {
         plan.dataset_urn: states[plan.dataset_urn]
         for plan in plans
         if plan.dataset_urn in states and settings.freshness.target_of(plan.dataset_urn)
     }
     try:
-        return {lag.dataset_urn: lag for lag in settings.flow.source.lags(wanted)} if wanted else {}
-    except Exception as error:  # noqa: BLE001 - a source's own code; the plan stands without it
+        return (
+            {lag.dataset_urn: lag for lag in settings.flow.source.lags(states_with_target)}
+            if states_with_target
+            else {}
+        )
+    except Exception as error:  # noqa: BLE001 - code of the source; the plan does not need lags
         text = str(error) if isinstance(error, DistcommitError) else error_text(error)
-        logger.warning("how far datasets are behind is not known: %s", text)
+        logger.warning("lags of datasets are unknown: %s", text)
         return {}

@@ -1,7 +1,8 @@
-"""How reading is shared out over the tasks of an ingest job: by size, whatever bucket it belongs to.
+"""Distribution of reading over the tasks of an ingest job, by size and independent of buckets.
 
-Committing stays with a bucket's owner; reading does too, as long as no partition has much more of it than others. What
-is lent is named by what lies before it in its bucket's plan, so that the driver needs one number for each bucket.
+Committing stays with the owner of a bucket. So does reading, unless a partition has much more than others: then it
+lends ranges of its buckets. A range is given by load offsets in the bucket's plan, so that the driver needs one number
+for each bucket.
 """
 
 from __future__ import annotations
@@ -14,27 +15,27 @@ from distcommit.core.work import DatasetPlan, WorkUnit
 from distcommit.stores.state.plans import Lent, Manifest
 
 LARGEST_KEPT = 64
-"""How many work units a partition may name to the driver."""
+"""Maximum number of large work units that a partition reports to the driver."""
 _LARGEST_LOAD = 1 << 40
-_SLACK = 8
-"""A partition reads up to an eighth more than its share rather than have others poll its buckets, too."""
+_TOLERANCE_DIVISOR = 8
+"""A partition reads up to an eighth above its share, because a borrower must poll the lender's buckets, too."""
 
 
 def load_of(unit: WorkUnit) -> int:
-    """What a work unit counts where reading is shared out. One without records is work, too; sums stay within 64 bits,
-    whatever a source says."""
+    """Return the load of a work unit: its size + 1, limited so that sums stay within 64 bits whatever size a source
+    reports."""
     return min(unit.size, _LARGEST_LOAD) + 1
 
 
 @dataclass(slots=True)
 class Loads:
-    """What there is to read: in all by bucket, and the largest work units (load, bucket, id), as a heap."""
+    """The amount to read: the load of each bucket, and a heap of the largest work units (load, bucket, id)."""
 
     by_bucket: dict[int, int] = field(default_factory=dict)
     largest: list[tuple[int, int, str]] = field(default_factory=list)
 
     def add(self, bucket: int, units: Iterable[WorkUnit]) -> None:
-        """Takes in work units of a bucket."""
+        """Add work units of a bucket."""
         for unit in units:
             entry = (load_of(unit), bucket, unit.work_unit_id)
             self.by_bucket[bucket] = self.by_bucket.get(bucket, 0) + entry[0]
@@ -44,8 +45,8 @@ class Loads:
                 heapq.heapreplace(self.largest, entry)
 
 
-def packed(large: Sequence[tuple[int, int, str]], tasks: int) -> tuple[tuple[tuple[int, str], ...], ...]:
-    """Large work units, the largest first, as at most so many tasks have them: worst-fit decreasing."""
+def pack_large_units(large: Sequence[tuple[int, int, str]], tasks: int) -> tuple[tuple[tuple[int, str], ...], ...]:
+    """Distribute large work units, given largest first, over at most so many tasks: worst-fit decreasing."""
     heap = [(0, task) for task in range(min(len(large), tasks))]
     groups: list[list[tuple[int, str]]] = [[] for _ in heap]
     for size, bucket, unit_id in large:
@@ -55,78 +56,87 @@ def packed(large: Sequence[tuple[int, int, str]], tasks: int) -> tuple[tuple[tup
     return tuple(tuple(group) for group in groups)
 
 
-def lent(loads: Mapping[int, int], partitions: int, largest: int) -> tuple[Lent, ...]:
-    """What other partitions than its bucket's owner read. Costs O(buckets + partitions).
+def lent_ranges(loads: Mapping[int, int], partitions: int, largest: int) -> tuple[Lent, ...]:
+    """Return the ranges that partitions other than a bucket's owner read. Costs O(buckets + partitions).
 
-    A partition that has more than an eighth above its share keeps its share, from its first bucket on, and the others
-    are filled up to theirs: each then has at most an eighth, or one work unit, above it.
+    A partition more than an eighth above its share keeps its share, from its first bucket on. The others are filled up
+    to theirs. Each then has at most an eighth, or one work unit, above its share.
 
     Args:
-        loads: by bucket, what is to be read of it, without what large tasks read.
-        partitions: how many there are.
-        largest: the load of the largest work unit among these; a share is no less than that.
+        loads: load of each bucket, without the work units of large tasks.
+        partitions: number of partitions.
+        largest: load of the largest of these work units; a share is never smaller.
     """
-    of: list[int] = [0] * partitions
+    load_of_partition: list[int] = [0] * partitions
     for bucket, load in loads.items():
-        of[bucket % partitions] += load
-    share = max(-(-sum(of) // partitions), largest)
-    left = list(_above(loads, of, share))[::-1]
-    found: list[Lent] = []
-    for load, partition in sorted((load, partition) for partition, load in enumerate(of)):
-        room = share - load
-        while left and room > 0:
-            bucket, begin, end = left.pop()
-            cut = min(end, begin + room)
-            found.append(Lent(partition, bucket, begin, cut))
-            room -= cut - begin
-            if cut < end:
-                left.append((bucket, cut, end))
-    return tuple(found)
+        load_of_partition[bucket % partitions] += load
+    share = max(-(-sum(load_of_partition) // partitions), largest)
+    excess = list(_excess_ranges(loads, load_of_partition, share))[::-1]
+    ranges: list[Lent] = []
+    for load, partition in sorted((load, partition) for partition, load in enumerate(load_of_partition)):
+        free_load = share - load
+        while excess and free_load > 0:
+            bucket, begin, end = excess.pop()
+            range_end = min(end, begin + free_load)
+            ranges.append(Lent(partition, bucket, begin, range_end))
+            free_load -= range_end - begin
+            if range_end < end:
+                excess.append((bucket, range_end, end))
+    return tuple(ranges)
 
 
-def _above(loads: Mapping[int, int], of: Sequence[int], share: int) -> Iterator[tuple[int, int, int]]:
-    """What partitions that have too much give away: parts of buckets."""
-    kept = [0] * len(of)
+def _excess_ranges(
+    loads: Mapping[int, int], load_of_partition: Sequence[int], share: int
+) -> Iterator[tuple[int, int, int]]:
+    """Yield the ranges (bucket, begin, end) that overloaded partitions lend."""
+    kept_load = [0] * len(load_of_partition)
     for bucket in sorted(loads):
-        load, owner = loads[bucket], bucket % len(of)
-        if of[owner] <= share + share // _SLACK:
+        load, owner = loads[bucket], bucket % len(load_of_partition)
+        if load_of_partition[owner] <= share + share // _TOLERANCE_DIVISOR:
             continue
-        keep = min(load, share - kept[owner])
-        kept[owner] += keep
+        keep = min(load, share - kept_load[owner])
+        kept_load[owner] += keep
         if keep < load:
             yield bucket, keep, load
 
 
 def buckets_read(manifest: Manifest, task: int, owned: Iterable[int], partitions: int) -> list[int]:
-    """The buckets whose work units a task may read, those of one owner together, as they share a file. `owned`: those
-    of its partition, if it has one; `partitions`: how many there are."""
+    """Return the buckets of which a task may read work units. Those of one owner are adjacent, as they share a file.
+
+    Args:
+        manifest: the plan.
+        task: number of the ingest task.
+        owned: buckets of the task's partition; empty for a task of large work units.
+        partitions: number of partitions.
+    """
     if task < len(manifest.large):
-        found, mine = {bucket for bucket, _ in manifest.large[task]}, list[int]()
+        lent_buckets, own_buckets = {bucket for bucket, _ in manifest.large[task]}, list[int]()
     else:
         partition = task - len(manifest.large)
-        found, mine = {part.bucket for part in manifest.lent if part.partition == partition}, list(owned)
-    return [*mine, *sorted(found, key=lambda bucket: (bucket % partitions, bucket))]
+        lent_buckets = {part.bucket for part in manifest.lent if part.partition == partition}
+        own_buckets = list(owned)
+    return [*own_buckets, *sorted(lent_buckets, key=lambda bucket: (bucket % partitions, bucket))]
 
 
 def units_read(
     manifest: Manifest, task: int, bucket: int, plans: Iterable[DatasetPlan], partitions: int
 ) -> list[WorkUnit]:
-    """The work units of a bucket that a task reads. Each is read by exactly one task."""
+    """Return the work units of a bucket that a task reads. Each work unit is read by exactly one task."""
     units = [unit for plan in plans for unit in plan.work_units]
     if task < len(manifest.large):
-        mine = {unit_id for _, unit_id in manifest.large[task]}
-        return [unit for unit in units if unit.work_unit_id in mine]
+        own_ids = {unit_id for _, unit_id in manifest.large[task]}
+        return [unit for unit in units if unit.work_unit_id in own_ids]
     large = {unit_id for group in manifest.large for _, unit_id in group}
     small = [unit for unit in units if unit.work_unit_id not in large]
-    readers = _readers(small, [part for part in manifest.lent if part.bucket == bucket], bucket % partitions)
+    readers = _reading_partitions(small, [part for part in manifest.lent if part.bucket == bucket], bucket % partitions)
     return [unit for unit, reader in zip(small, readers, strict=True) if reader == task - len(manifest.large)]
 
 
-def _readers(units: Sequence[WorkUnit], parts: Iterable[Lent], owner: int) -> Iterator[int]:
-    """Who reads each work unit: who has the part that it begins in."""
-    begun, left = 0, sorted(parts, key=lambda part: part.begin, reverse=True)
+def _reading_partitions(units: Sequence[WorkUnit], parts: Iterable[Lent], owner: int) -> Iterator[int]:
+    """Yield the partition that reads each work unit: the one whose range contains the unit's begin."""
+    offset, excess = 0, sorted(parts, key=lambda part: part.begin, reverse=True)
     for unit in units:
-        while left and left[-1].end <= begun:
-            left.pop()
-        yield left[-1].partition if left and left[-1].begin <= begun else owner
-        begun += load_of(unit)
+        while excess and excess[-1].end <= offset:
+            excess.pop()
+        yield excess[-1].partition if excess and excess[-1].begin <= offset else owner
+        offset += load_of(unit)

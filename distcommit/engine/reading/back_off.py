@@ -1,4 +1,4 @@
-"""How long a task waits before it tries again, and what it does meanwhile."""
+"""The wait of a task before it retries."""
 
 from __future__ import annotations
 
@@ -9,24 +9,23 @@ from distcommit.engine.settings import RunSettings
 
 LONGEST_WAIT_S = 60.0
 _LOOK_S = 0.5
-"""A task that waits looks about itself this often, or once in a commit interval, if that is longer."""
+"""A waiting task calls `look` this often, or once per commit interval if that is longer."""
 
 
 def back_off_s(first_s: float, attempt: int, chance: float) -> float:
-    """Seconds before attempt number `attempt` (1 is the second): twice as long each time, up to a minute (or to
-    `first_s`, if that is longer). `chance` (0 to 1) takes up to a half off, so that tasks do not all come back at once.
-    """
+    """Return the seconds to wait before attempt number `attempt` (1 is the second): doubled each time, at most a minute
+    (or `first_s` if that is longer). `chance` (0 to 1) takes off up to a half, so that tasks do not retry together."""
     longest_s = max(first_s, LONGEST_WAIT_S)
     return min(longest_s, first_s * 2.0 ** min(attempt - 1, 60)) * (1 - chance / 2)
 
 
-def waited(settings: RunSettings, attempt: int, look: Callable[[], None]) -> bool:
-    """Waits before attempt number `attempt`; False, at once, when the run's time is up.
+def wait_before_retry(settings: RunSettings, attempt: int, look: Callable[[], None]) -> bool:
+    """Wait before attempt number `attempt`. Return False, at once, if the run's deadline has passed.
 
     Args:
         settings: the run.
         attempt: 1 is the second.
-        look: what is to go on meanwhile; what it raises ends the waiting.
+        look: called repeatedly while waiting; its exceptions end the wait.
     """
     clock = settings.clock
     until_s = clock.monotonic_s() + back_off_s(settings.retry_wait_s, attempt, random.random())

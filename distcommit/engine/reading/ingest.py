@@ -1,4 +1,4 @@
-"""The ingest job: tasks read their work units, and commit between them what has become complete."""
+"""The ingest job: tasks read their work units, and between them commit datasets that have become complete."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from distcommit.engine.driver.events import Progress
 from distcommit.engine.driver.progress import ProgressFile
 from distcommit.engine.driver.reports import Report, Tally
 from distcommit.engine.maintenance.replacing import is_maintenance
-from distcommit.engine.planning.read_priority import by_urgency, urgency_of
+from distcommit.engine.planning.read_priority import by_priority, priority_of
 from distcommit.engine.planning.work_distribution import buckets_read, units_read
-from distcommit.engine.reading.back_off import waited
-from distcommit.engine.reading.stuck_work_units import left_of
+from distcommit.engine.reading.back_off import wait_before_retry
+from distcommit.engine.reading.stuck_work_units import units_to_read
 from distcommit.engine.reading.task_events import WorkUnitDone
 from distcommit.engine.reading.task_times import TaskTimes
 from distcommit.engine.settings import RunSettings
@@ -44,15 +44,15 @@ logger = logging.getLogger(__name__)
 
 
 def ingest_tasks(settings: RunSettings, manifest: Manifest) -> int:
-    """How many tasks the ingest job has: one for each group of large work units, then one for each partition."""
+    """Return the number of ingest tasks: one per group of large work units, then one per partition."""
     return len(manifest.large) + settings.partitions
 
 
 def ingest_partition(settings: RunSettings, task: int) -> Report[IngestCounts]:
-    """Runs one ingest task: its work units one after the other, committing in between.
+    """Run one ingest task: read its work units one after the other, and commit in between.
 
-    Tasks below `len(manifest.large)` read large work units; the others read those of the buckets they own, or what is
-    lent to them. What a task can't commit is left to the drain; only a newer run's fence ends it early.
+    Tasks below `len(manifest.large)` read large work units. The others read units of the buckets that they own, or that
+    are lent to them. A failed commit is left to the drain; only a newer run's fence ends the task early.
     """
     ingest = _IngestTask(settings, task)
     try:
@@ -79,11 +79,11 @@ class _IngestTask:
         plans = PlanReader(self._fs, root, manifest)
         for bucket in buckets_read(manifest, task, self._owned, settings.partitions):
             try:
-                self._take(manifest, bucket, plans.of(bucket))
+                self._take_bucket(manifest, bucket, plans.of(bucket))
             except (DistcommitError, OSError):  # its datasets fail in the drain, which reads the plan again
                 logger.exception("a bucket's plan can't be read", extra={"bucket": bucket})
         if settings.freshness:
-            self._units = by_urgency(self._units)
+            self._units = by_priority(self._units)
         self._has_read = False
         self._slice_ends_ms = int(self._clock.now_ms() + settings.freshness.slice_s * 1000)
         self._schemas = SchemaStore(self._fs, root, settings.epoch)
@@ -91,18 +91,19 @@ class _IngestTask:
         self._times = TaskTimes(settings, "ingest", task, self._writer.writer)
         self._committers: dict[int, BucketCommitter] = {}
         self._tables = settings.task_states(self._plans)
-        self._given_up: list[CommitCounts] = []
+        self._abandoned_counts: list[CommitCounts] = []
         self._finished: dict[int, list[TaskState]] = {}
         self._uncommitted: set[int] = set()
         self._unsynced: set[str] = set()
-        self._hopeless: set[str] = set()
+        self._permanently_failed: set[str] = set()
         self._committed_at_s = self._clock.monotonic_s()
         self._progress = ProgressFile(settings, "ingest", task, self._so_far)
         self._live = Live(self._progress.tick)
         self._watchdog = Watchdog(settings.flow, TaskStateWriter(self._fs, root, settings.run_id, settings.partitions))
 
-    def _take(self, manifest: Manifest, bucket: int, plans: list[DatasetPlan]) -> None:
-        """Takes in what this task reads of a bucket; of others' buckets it keeps nothing else."""
+    def _take_bucket(self, manifest: Manifest, bucket: int, plans: list[DatasetPlan]) -> None:
+        """Take this task's work units of a bucket. Of buckets that it does not own, only their datasets' plans are
+        kept."""
         units = units_read(manifest, self._task, bucket, plans, self._settings.partitions)
         read = dict.fromkeys((unit.dataset_urn for unit in units), bucket)
         if bucket not in self._owned:
@@ -113,7 +114,7 @@ class _IngestTask:
         self._bucket_of |= read
 
     def report(self) -> Report[IngestCounts]:
-        """What it did. Why sequences could not be finished is the drain's to tell, which tries them again."""
+        """Return the report. Failed commits are not in it: the drain tries them again and reports them."""
         done = self._committed()
         committed = IngestCounts(
             datasets_committed=done.datasets_committed, files_swept=done.files_swept, **done.executed()
@@ -122,7 +123,7 @@ class _IngestTask:
 
     def _committed(self) -> CommitCounts:
         live = (committer.tally.counts for committer in self._committers.values())
-        return sum((*self._given_up, *live), CommitCounts())
+        return sum((*self._abandoned_counts, *live), CommitCounts())
 
     def _so_far(self) -> Progress:
         read, done = self.tally.counts, self._committed()
@@ -136,62 +137,63 @@ class _IngestTask:
         )
 
     def run(self) -> None:
-        left, hopeless = self._not_finished_before()
+        remaining, permanently_failed = self._units_left_by_earlier_attempts()
         with self._progress, self._watchdog:
             for attempt in range(self._settings.task_attempts):
-                if attempt and not waited(self._settings, attempt, self._commit_all):
+                if attempt and not wait_before_retry(self._settings, attempt, self._commit_all):
                     break
-                failed = self._read(left)
+                failed = self._read(remaining)
                 self._put_states()
-                left = [unit for unit in left if unit in failed or unit.work_unit_id in self._unsynced]
-                hopeless += sum(1 for unit in left if unit.work_unit_id in self._hopeless)
-                left = [unit for unit in left if unit.work_unit_id not in self._hopeless]
-                if not left:
+                remaining = [unit for unit in remaining if unit in failed or unit.work_unit_id in self._unsynced]
+                permanently_failed += sum(1 for unit in remaining if unit.work_unit_id in self._permanently_failed)
+                remaining = [unit for unit in remaining if unit.work_unit_id not in self._permanently_failed]
+                if not remaining:
                     break
-                logger.warning("%d work units failed in attempt %d", len(left), attempt + 1)
+                logger.warning("%d work units failed in attempt %d", len(remaining), attempt + 1)
                 self._unsynced.clear()
-            self.tally.add(IngestCounts(work_units_failed=len(left) + hopeless))
+            self.tally.add(IngestCounts(work_units_failed=len(remaining) + permanently_failed))
             self._commit_all()
-        self._times.keep(len(self._units))
+        self._times.write(len(self._units))
 
-    def _not_finished_before(self) -> tuple[list[WorkUnit], int]:
-        """Return the work units that earlier attempts at this task have left, and how many of them it does not read."""
+    def _units_left_by_earlier_attempts(self) -> tuple[list[WorkUnit], int]:
+        """Return the work units that earlier attempts at this task left, and the number of stuck ones, not read
+        again."""
         states: list[TaskState] = []
         for bucket in self._plans:
             try:
-                states += self._committer(bucket).look()
+                states += self._committer(bucket).poll_states()
             except (DistcommitError, OSError) as error:
-                logger.warning("task states can't be read, reading again: %s", error, extra={"bucket": bucket})
-        return left_of(self._units, states)
+                logger.warning("task states cannot be read, reading again: %s", error, extra={"bucket": bucket})
+        return units_to_read(self._units, states)
 
     def _read(self, units: list[WorkUnit]) -> list[WorkUnit]:
-        """Reads work units and commits in between; returns those that failed. One that failed in optional
-        branches alone is read once more, with what is for these diverted."""
+        """Read work units, commit in between, and return those that failed. A unit that failed in optional branches
+        alone is read again, with these branches' records rejected to the error branch."""
         failed: list[WorkUnit] = []
         flows: dict[str, TaskFlow] = {}
         while units:
-            before, flows = flows, {}
-            again: list[WorkUnit] = []
-            for unit, state in self._read_once(units, before):
-                flow = before.get(unit.work_unit_id, self._settings.flow).diverting(state.branches)
-                (failed if flow is None else again).append(unit)
+            earlier_flows, flows = flows, {}
+            to_read_again: list[WorkUnit] = []
+            for unit, state in self._read_once(units, earlier_flows):
+                flow = earlier_flows.get(unit.work_unit_id, self._settings.flow).diverting(state.branches)
+                (failed if flow is None else to_read_again).append(unit)
                 if flow is not None:
                     flows[unit.work_unit_id] = flow
-            units = again
+            units = to_read_again
         return failed
 
     def _read_once(self, units: list[WorkUnit], flows: Mapping[str, TaskFlow]) -> list[tuple[WorkUnit, TaskState]]:
-        """Reads work units, some through flows of their own; returns those that failed."""
+        """Read work units, each with its own flow if `flows` has one, and return those that failed."""
         failed: list[tuple[WorkUnit, TaskState]] = []
         _announce(self._settings, units)
         try:
             extractor = self._settings.flow.source.open()
             extractor.announce(units)
         except Exception as error:
-            logger.exception("the source can't be opened")
+            logger.exception("the source cannot be opened")
             failed = [(unit, failed_state(self._settings, unit, error)) for unit in units]
             for _, state in failed:
-                self._add(state)
+                self._add_state(state)
             return failed
         try:
             with Preparing(self._fs.parallel_calls) as preparing:
@@ -202,28 +204,28 @@ class _IngestTask:
                             preparing.add(attempt)
                         else:
                             failed.append((unit, attempt))
-                            self._add(attempt)
-                    failed += self._ended(preparing.ended())
+                            self._add_state(attempt)
+                    failed += self._add_ended(preparing.ended())
                     if self._clock.monotonic_s() - self._committed_at_s >= self._settings.min_interval_s:
                         self._commit()
-                failed += self._ended(preparing.ended(all_of_them=True))
+                failed += self._add_ended(preparing.ended(all_of_them=True))
         finally:
             _close(extractor)
             self._settings.flow.close()
         return failed
 
-    def _ended(self, attempts: Iterable[Attempt]) -> list[tuple[WorkUnit, TaskState]]:
-        """Takes in what has become of attempts; returns those that failed."""
+    def _add_ended(self, attempts: Iterable[Attempt]) -> list[tuple[WorkUnit, TaskState]]:
+        """Add the states of ended attempts, and return those that failed."""
         failed: list[tuple[WorkUnit, TaskState]] = []
         for attempt in attempts:
             state = attempt.state()
             if state.outcome is not TaskOutcome.SUCCEEDED:
                 failed.append((attempt.unit, state))
-            self._add(state)
+            self._add_state(state)
         return failed
 
     def _read_unit(self, extractor: Extractor, unit: WorkUnit, flow: TaskFlow) -> Attempt | TaskState:
-        """Reads a work unit; the state of an attempt that could not begin."""
+        """Read a work unit. Return the failed state if the attempt could not begin."""
         settings, roots = self._settings, self._store.roots
         bucket = self._bucket_of[unit.dataset_urn]
         identity = _new_attempt(settings, unit, self._task, self._tasks)
@@ -238,87 +240,89 @@ class _IngestTask:
         with self._watchdog.working_on(bucket, failed_state(settings, unit, StuckError("a construct does not return"))):
             attempt.read(
                 extractor,
-                0 if is_maintenance(unit) else self._deadline_ms(unit),  # a part of it would be published once more
+                0 if is_maintenance(unit) else self._deadline_ms(unit),  # maintenance publishes all of it or nothing
                 keeps_prefix=settings.policy_of(unit.dataset_urn) is CommitPolicy.PARTIAL,
             )
         return attempt
 
     def _deadline_ms(self, unit: WorkUnit) -> int:
-        """When to stop reading it: what is backlogged also once the task has read something, and its time is up."""
+        """Return when to stop reading. A backlogged unit also ends with the time slice, but for the task's first
+        one."""
         ends = [self._settings.deadline_ms]
-        if self._has_read and self._settings.freshness.slice_s and urgency_of(unit) < 0:
+        if self._has_read and self._settings.freshness.slice_s and priority_of(unit) < 0:
             ends.append(self._slice_ends_ms)
         self._has_read = True
         return min(filter(None, ends), default=0)
 
-    def _add(self, state: TaskState) -> None:
-        self._hopeless.discard(state.work_unit_id)
+    def _add_state(self, state: TaskState) -> None:
+        self._permanently_failed.discard(state.work_unit_id)
         if state.outcome is not TaskOutcome.SUCCEEDED and is_permanent(state.error):
-            self._hopeless.add(state.work_unit_id)
+            self._permanently_failed.add(state.work_unit_id)
         self._finished.setdefault(self._bucket_of[state.dataset_urn], []).append(state)
         self.tally.add(_counts_of(state))
         self.tally.flow += FlowCounts.of(state)
-        _tell(state, self.tally)
+        _report_attempt(state, self.tally)
         self._progress.tick()
 
     def _commit_all(self) -> None:
-        """As `_commit`, in all buckets that it reads of: what others have put or closed there counts, too."""
+        """Commit in all buckets that it reads of: other tasks may have put states there."""
         self._uncommitted.update(self._plans)
         self._commit()
 
     def _commit(self) -> None:
-        """Puts the states of finished work units, then commits what is ready in their buckets. What fails is left to
-        the drain, and so is what has a commit group, in others' buckets: each committer would be in conflict with
-        others at one target."""
+        """Put the states of finished work units, then commit datasets that are ready. Failures are left to the drain.
+        Datasets with a commit group in buckets of others are, too: several committers would conflict at one target."""
         self._put_states()
         grouped = self._store.groups.are_named
         buckets = sorted(bucket for bucket in self._uncommitted if bucket in self._owned or not grouped)
-        works = [with_ids(self._committer(bucket).commit_ready(ended=False), bucket=bucket) for bucket in buckets]
+        commits = [with_ids(self._committer(bucket).commit_ready(ended=False), bucket=bucket) for bucket in buckets]
         with self._live.at("commit"), self._times.committing():
-            outcomes = outcomes_in_step(works, self._fs.parallel_buckets)
+            outcomes = outcomes_in_step(commits, self._fs.parallel_buckets)
         for bucket, outcome in zip(buckets, outcomes, strict=True):  # one report: one thread
             if isinstance(outcome, FencedError):
                 raise outcome
-            if isinstance(outcome, Exception):  # whatever it is, other buckets' work units go on
-                untold = None if isinstance(outcome, DistcommitError | OSError) else outcome
-                logger.warning("commit left to the drain: %s", outcome, extra={"bucket": bucket}, exc_info=untold)
-                self._given_up.append(self._committers.pop(bucket).tally.counts)
+            if isinstance(outcome, Exception):  # work units of other buckets continue
+                trace = None if isinstance(outcome, DistcommitError | OSError) else outcome
+                logger.warning("commit left to the drain: %s", outcome, extra={"bucket": bucket}, exc_info=trace)
+                self._abandoned_counts.append(self._committers.pop(bucket).tally.counts)
         self._uncommitted = set()
         self._committed_at_s = self._clock.monotonic_s()
         self._progress.tick()
 
     def _put_states(self) -> None:
-        """Staged bytes and names first, then the rows that name them. Rows that can't be written wait for next time."""
+        """Make staged files durable, then put the states that name them. Failed writes are repeated next time."""
         if not self._finished:
             return
         try:
             self._fs.sync_tree(self._store.roots.staging)
-        except OSError as error:  # final for these files: their bytes may be gone, so these attempts have failed
+        except OSError as error:  # final for these files: their bytes may be lost, so that these attempts have failed
             logger.exception("staged files could not be synced")
             text = f"staged files could not be synced: {error}"
             self._unsynced.update(s.work_unit_id for states in self._finished.values() for s in states)
-            self._finished = {bucket: _failed(states, text) for bucket, states in self._finished.items()}
+            self._finished = {bucket: _with_error(states, text) for bucket, states in self._finished.items()}
         for bucket, name in self._writer.append(self._finished).items():
             if isinstance(name, OSError):
                 logger.warning("task states could not be written: %s", name, extra={"bucket": bucket})
                 continue
-            self._committer(bucket).know(name, self._finished.pop(bucket))
+            self._committer(bucket).add_states(name, self._finished.pop(bucket))
             self._uncommitted.add(bucket)
 
     def _committer(self, bucket: int) -> BucketCommitter:
         if bucket not in self._committers:
-            told = self._times.telling(self.tally)
-            self._committers[bucket] = BucketCommitter(self._settings, bucket, told, self._plans[bucket], self._tables)
+            observer = self._times.recording(self.tally)
+            self._committers[bucket] = BucketCommitter(
+                self._settings, bucket, observer, self._plans[bucket], self._tables
+            )
         return self._committers[bucket]
 
 
 def _announce(settings: RunSettings, units: list[WorkUnit]) -> None:
-    """Tells the sink what is coming. What goes wrong there writers meet, each by itself."""
-    coming = dict.fromkeys(unit.dataset_urn for unit in units if not is_maintenance(unit))
+    """Announce datasets to the sink. A failure here is only logged: each writer meets it again."""
+    datasets = dict.fromkeys(unit.dataset_urn for unit in units if not is_maintenance(unit))
     try:
-        settings.flow.announce(list(coming), settings.run_id)
+        settings.flow.announce(list(datasets), settings.run_id)
     except Exception:
-        logger.warning("the sink could not make itself ready for %d datasets", len(coming), exc_info=True)
+        logger.warning("the sink could not prepare for %d datasets", len(datasets), exc_info=True)
 
 
 def _close(extractor: Extractor) -> None:
@@ -337,12 +341,12 @@ def _counts_of(state: TaskState) -> IngestCounts:
     )
 
 
-def _failed(states: Iterable[TaskState], error: str) -> list[TaskState]:
+def _with_error(states: Iterable[TaskState], error: str) -> list[TaskState]:
     return [replace(state, outcome=TaskOutcome.FAILED, branches=(), error=error) for state in states]
 
 
-def _tell(state: TaskState, tally: Tally[IngestCounts]) -> None:
-    """Tells that an attempt has ended, and what of it is worth knowing, though it has not failed."""
+def _report_attempt(state: TaskState, tally: Tally[IngestCounts]) -> None:
+    """Report the end of an attempt, and its failures that do not fail the attempt."""
     for result in state.branches:
         if result.error and state.outcome is not TaskOutcome.FAILED:
             tally.note(state.dataset_urn, "branch", f"{result.branch}: {result.error_construct}: {result.error}")
@@ -362,7 +366,7 @@ def _tell(state: TaskState, tally: Tally[IngestCounts]) -> None:
 
 
 def failed_state(settings: RunSettings, unit: WorkUnit, error: Exception) -> TaskState:
-    """The state of an attempt that failed before it could read anything."""
+    """Return the state of an attempt that failed before it could read anything."""
     now = settings.clock.now_ms()
     return TaskState(
         run_id=settings.run_id,

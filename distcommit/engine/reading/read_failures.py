@@ -1,4 +1,4 @@
-"""What a run could not read of its datasets, and what their log is told of it."""
+"""Read failures of a run, and their record in the bucket's log."""
 
 from __future__ import annotations
 
@@ -24,76 +24,77 @@ from distcommit.stores.logs.log import CommitLog
 logger = logging.getLogger(__name__)
 
 
-def noting_unread(
+def record_read_failures(
     log: CommitLog,
     settings: RunSettings,
     plans: Iterable[DatasetPlan],
-    nothing: Mapping[str, tuple[str, bool]],
+    not_committed: Mapping[str, tuple[str, bool]],
     tally: Tally[DrainCounts],
 ) -> Work[None]:
-    """Tells the log once, by one record, which datasets this run could not read, and the tally which of them no run
-    plans any more. Where the log can't be written, the run's result has to do: nothing but counts depends on it.
+    """Record once, in one record, which datasets this run failed to read, and report those that are stopped by it. If
+    the
+    log cannot be written, the failure is only logged: nothing but counts depends on it.
 
     Args:
-        log: the bucket's, as the drain has just seen it.
+        log: log of the bucket, as the drain has read it.
         settings: the run.
-        plans: what it intended for the bucket's datasets.
-        nothing: by dataset, why it commits nothing of it, and whether that is a failure.
-        tally: what became of the datasets.
+        plans: plans of the bucket's datasets.
+        not_committed: by dataset, why this run commits nothing, and whether that is a failure.
+        tally: gets a reason for each stopped dataset.
 
     Raises:
         FencedError: if a newer run has fenced the log.
     """
     try:
-        found = list(_unread(log.latest(), settings.epoch, plans, nothing))
-        if not found:
+        failures = list(_read_failures(log.latest(), settings.epoch, plans, not_committed))
+        if not failures:
             return
-        wanted = partial(
-            next_record.unread, epoch=settings.epoch, found=found, stop_after=settings.stop_after_failed_runs
+        record = partial(
+            next_record.unread, epoch=settings.epoch, found=failures, stop_after=settings.stop_after_failed_runs
         )
-        fold = yield from log.settling(wanted)
+        fold = yield from log.settling(record)
         require_fence(fold, settings.epoch, log.folder)
     except FencedError:
         raise
     except (DistcommitError, OSError) as error:
-        logger.warning("what could not be read could not be stored: %s", error, extra={"log": log.folder})
+        logger.warning("read failures could not be recorded: %s", error, extra={"log": log.folder})
         return
-    for one in found:
-        state = fold.state_of(one.dataset_urn)
+    for failure in failures:
+        state = fold.state_of(failure.dataset_urn)
         if state.is_stopped:
-            tally.explain(one.dataset_urn, "stopped", why_stopped(state))
+            tally.add_reason(failure.dataset_urn, "stopped", stop_reason(state))
 
 
-def why_stopped(state: DatasetState) -> str:
-    """Why no run plans a dataset, and what to do about it; empty if runs do."""
+def stop_reason(state: DatasetState) -> str:
+    """Return why no run plans a dataset, with the remedy; empty if runs plan it."""
     if state.unread is None or not state.unread.stopped:
         return ""
-    told = f"{state.unread.failed_runs} runs in a row could not read it, and none tries again until `distcommit release"
-    return f"{told} JOB.yaml {state.dataset_urn} retry`: {state.unread.reason}"
+    text = f"{state.unread.failed_runs} runs in a row could not read it; no run tries again until `distcommit release"
+    return f"{text} JOB.yaml {state.dataset_urn} retry`: {state.unread.reason}"
 
 
-def _unread(
-    fold: Fold, epoch: int, plans: Iterable[DatasetPlan], nothing: Mapping[str, tuple[str, bool]]
+def _read_failures(
+    fold: Fold, epoch: int, plans: Iterable[DatasetPlan], not_committed: Mapping[str, tuple[str, bool]]
 ) -> Iterator[UnreadDataset]:
     for plan in plans:
         state = fold.state_of(plan.dataset_urn)
-        reason, failed = nothing.get(plan.dataset_urn, ("", False))
+        reason, failed = not_committed.get(plan.dataset_urn, ("", False))
         low = plan.planned_low
         if state.done_epoch == epoch and state.done_left_out:
             reason, failed, low = state.done_left_out, True, state.watermark
-        ends = _ends(plan, low)
+        ends = _unread_ends(plan, low)
         if failed and (ends or any(_is_open(unit) for unit in plan.work_units)):
             high = Watermark(ends, plan.work_units[0].expected_high.incarnation)
             yield UnreadDataset(plan.dataset_urn, low, high, reason_text(reason, 1000), outage=is_outage(reason))
 
 
 def _is_open(unit: WorkUnit) -> bool:
-    """Whether it is not known of a partition where it was to end."""
+    """Return whether the end of some partition of the work unit is unknown."""
     return unit.low.positions.keys() != unit.expected_high.positions.keys()
 
 
-def _ends(plan: DatasetPlan, reached: Watermark | None) -> dict[str, Position]:
-    """Where the plan was to end in partitions in which the watermark is not there yet."""
+def _unread_ends(plan: DatasetPlan, reached: Watermark | None) -> dict[str, Position]:
+    """Return the planned end of each partition whose watermark has not reached it."""
     before = reached.positions if reached else {}
     ends: dict[str, Position] = {}
     for unit in plan.work_units:

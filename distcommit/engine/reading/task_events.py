@@ -1,4 +1,4 @@
-"""What happens in tasks, as typed events. A task's report carries the first of each kind, and counts the others."""
+"""Typed events of tasks. The report of a task carries the first of each kind, and counts the others."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Protocol
 import msgspec
 
 KEPT_EVENTS = 20
-"""How many events of each kind one task reports. Keeps the driver's memory O(tasks)."""
+"""Maximum number of events of each kind in one report. Keeps the driver's memory O(tasks)."""
 
 
 class WorkUnitDone(msgspec.Struct, frozen=True, tag="WorkUnitDone"):
-    """An attempt at a work unit has ended; `error` says why, if it failed."""
+    """An attempt at a work unit has ended; `error` is empty if it succeeded."""
 
     dataset: str
     work_unit: str
@@ -23,7 +23,7 @@ class WorkUnitDone(msgspec.Struct, frozen=True, tag="WorkUnitDone"):
 
 
 class SequenceSealed(msgspec.Struct, frozen=True, tag="SequenceSealed"):
-    """A dataset's commit steps are written ahead. `held`: until the run decides that all are published."""
+    """A dataset's commit steps are durable. `held`: not executed before the run decides to publish all datasets."""
 
     dataset: str
     epoch: int
@@ -34,7 +34,8 @@ class SequenceSealed(msgspec.Struct, frozen=True, tag="SequenceSealed"):
 
 
 class SequenceDone(msgspec.Struct, frozen=True, tag="SequenceDone"):
-    """A dataset is published, and its watermark has moved. Told by each who had a part in it: twins tell it twice."""
+    """A dataset is published, and its watermark has moved. Each process that took part reports it: twins report
+    twice."""
 
     dataset: str
     epoch: int
@@ -44,7 +45,7 @@ class SequenceDone(msgspec.Struct, frozen=True, tag="SequenceDone"):
 
 
 class DatasetQuarantined(msgspec.Struct, frozen=True, tag="DatasetQuarantined"):
-    """A dataset's sequence can't be finished: it is left alone until a person releases it."""
+    """A dataset's sequence cannot be finished. It is skipped until an operator releases it."""
 
     dataset: str
     epoch: int
@@ -56,13 +57,13 @@ TaskEvent = WorkUnitDone | SequenceSealed | SequenceDone | DatasetQuarantined
 
 
 class TaskObserver(Protocol):
-    """Is told what happens in a task."""
+    """Receives the events of a task."""
 
     def observe(self, event: TaskEvent) -> None: ...
 
 
-class Happened(msgspec.Struct, frozen=True):
-    """The first events of each kind, in their order, and how many more there were of a kind, by its name."""
+class TaskEvents(msgspec.Struct, frozen=True):
+    """The first events of each kind, in order, and the number of the others by event type."""
 
     kept: tuple[TaskEvent, ...] = ()
     left_out: dict[str, int] = {}

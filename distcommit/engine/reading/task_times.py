@@ -1,5 +1,4 @@
-"""When a task committed what, and what it asked of file systems, noted for the run's table of times; for people to look
-at."""
+"""Times of a task's commits, and its file-system requests, for the run's table of times. For diagnosis only."""
 
 from __future__ import annotations
 
@@ -19,86 +18,85 @@ from distcommit.stores.history.run_times import RunTime, TimeKind, put_run_times
 
 
 class TaskTimes:
-    """Notes what one attempt at a task commits, and leaves it in the store when that ends.
+    """Records the commits of one attempt at a task, and writes them to the store when the attempt ends.
 
     Args:
         settings: the run.
-        phase: of the run, and
-        task: of that phase.
-        writer: 32 hexadecimal digits that its task states are named by, new ones if there are none.
+        phase: phase of the run.
+        task: number of the task in the phase.
+        writer: the 32 hexadecimal digits in the names of the task's states; "" for new ones.
     """
 
     def __init__(self, settings: RunSettings, phase: str, task: int, writer: str = "") -> None:
         self._settings, self._phase, self._task = settings, phase, task
         self._writer = writer or uuid.uuid4().hex
-        self._of_task = (phase, task, socket.gethostname(), os.getpid(), os.getppid())
+        self._task_columns = (phase, task, socket.gethostname(), os.getpid(), os.getppid())
         self._clock, self.one_at_a_time = settings.clock, Lock()
         self._began_ms = self._clock.now_ms()
         self._sealed: dict[tuple[str, int], int] = {}
         self._rows: list[RunTime] = []
-        self._asked_before = REQUESTS.made
-        self._asked: Counter[str] = Counter()
+        self._requests_before = REQUESTS.made
+        self._requests: Counter[str] = Counter()
 
-    def telling(self, told: TaskObserver) -> TaskObserver:
-        """An observer that passes on what it is told, and has it noted here. Threads may tell all of these."""
-        return _Telling(self, told)
+    def recording(self, observer: TaskObserver) -> TaskObserver:
+        """Return an observer that records events here and passes them on. It may be called from several threads."""
+        return _RecordingObserver(self, observer)
 
     def note(self, event: TaskEvent) -> None:
-        """Takes in what has happened."""
+        """Record an event."""
         match event:
             case SequenceSealed(dataset, epoch, at_ms=at_ms):
                 self._sealed[dataset, epoch] = at_ms
             case SequenceDone(dataset, epoch, records, at_ms=at_ms):
                 sealed_ms = self._sealed.pop((dataset, epoch), 0)
-                self._rows.append(RunTime(*self._of_task, TimeKind.PUBLISHED, dataset, sealed_ms, at_ms, records))
+                self._rows.append(RunTime(*self._task_columns, TimeKind.PUBLISHED, dataset, sealed_ms, at_ms, records))
 
     @contextmanager
     def working_on(self, dataset: str) -> Iterator[None]:
-        """In here the task reads and writes this dataset; what writers of others ask for, which end meanwhile, counts
-        for it, too."""
-        asked = REQUESTS.made
+        """Count requests made in this context for a dataset that the task reads and writes. Requests of other datasets'
+        writers that end meanwhile are included."""
+        requests_before = REQUESTS.made
         try:
             yield
         finally:
-            self._asked[dataset] += REQUESTS.made - asked
+            self._requests[dataset] += REQUESTS.made - requests_before
 
     @contextmanager
     def committing(self) -> Iterator[None]:
-        """In here the task commits what is ready in its buckets."""
-        began_ms, before, asked = self._clock.now_ms(), len(self._rows), REQUESTS.made
+        """Count requests and time in this context as commits of the datasets that it publishes."""
+        began_ms, before, requests_before = self._clock.now_ms(), len(self._rows), REQUESTS.made
         try:
             yield
         finally:
             published = [row.dataset for row in self._rows[before:]]
             if published:
-                self._share(REQUESTS.made - asked, published)
+                self._count_requests(REQUESTS.made - requests_before, published)
                 times = began_ms, self._clock.now_ms()
-                self._rows.append(RunTime(*self._of_task, TimeKind.COMMITS, "", *times, len(published)))
+                self._rows.append(RunTime(*self._task_columns, TimeKind.COMMITS, "", *times, len(published)))
 
-    def _share(self, requests: int, datasets: list[str]) -> None:
-        """Among those that were published together, evenly: of most requests it can't be told whose they are."""
-        each, left = divmod(requests, len(datasets))
-        self._asked.update(dict.fromkeys(datasets, each))
-        self._asked.update(datasets[:left])
+    def _count_requests(self, requests: int, datasets: list[str]) -> None:
+        """Distribute requests evenly over datasets that were published together, as most cannot be attributed."""
+        share, rest = divmod(requests, len(datasets))
+        self._requests.update(dict.fromkeys(datasets, share))
+        self._requests.update(datasets[:rest])
 
-    def keep(self, work_units: int = 0) -> None:
-        """Leaves what there is: of a task that neither had work units nor has committed anything, nothing. Where that
-        fails, it is only told."""
-        held = [
-            RunTime(*self._of_task, TimeKind.SEALED, dataset, at_ms, at_ms)
+    def write(self, work_units: int = 0) -> None:
+        """Write the rows, if the task had work units or has committed anything. A failure is only logged."""
+        sealed_only = [
+            RunTime(*self._task_columns, TimeKind.SEALED, dataset, at_ms, at_ms)
             for (dataset, _), at_ms in self._sealed.items()
         ]
-        rows = [*self._rows, *held]
+        rows = [*self._rows, *sealed_only]
         if not rows and not work_units:
             return
-        self._asked[""] = REQUESTS.made - self._asked_before - self._asked.total()
+        self._requests[""] = REQUESTS.made - self._requests_before - self._requests.total()
         rows += (
-            RunTime(*self._of_task, TimeKind.REQUESTS, dataset, count=count)
-            for dataset, count in self._asked.items()
+            RunTime(*self._task_columns, TimeKind.REQUESTS, dataset, count=count)
+            for dataset, count in self._requests.items()
             if count > 0
         )
         store, ended_ms = self._settings.store, self._clock.now_ms()
-        task = RunTime(*self._of_task, TimeKind.TASK, "", self._began_ms, ended_ms, work_units)
+        task = RunTime(*self._task_columns, TimeKind.TASK, "", self._began_ms, ended_ms, work_units)
         put_run_times(
             store.fs,
             store.roots.store,
@@ -111,11 +109,11 @@ class TaskTimes:
 
 
 @dataclass(frozen=True, slots=True)
-class _Telling:
+class _RecordingObserver:
     times: TaskTimes
-    told: TaskObserver
+    observer: TaskObserver
 
     def observe(self, event: TaskEvent) -> None:
         with self.times.one_at_a_time:
             self.times.note(event)
-            self.told.observe(event)
+            self.observer.observe(event)

@@ -28,7 +28,6 @@ from distcommit.pipeline.maintenance.input_records import KnownRecords
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.paths.output import is_tombstone, published_folder
 from distcommit.sinks.files.footer import Footer, read_footer
-from distcommit.stores.folders.listing import files_below
 from distcommit.stores.folders.tombstones import (
     ReplacedRecords,
     RetiredFile,
@@ -37,6 +36,7 @@ from distcommit.stores.folders.tombstones import (
     read_tombstone,
     retired_by,
 )
+from distcommit.stores.folders.trees import files_below
 
 
 class MaintenanceProperty(msgspec.Struct, frozen=True):

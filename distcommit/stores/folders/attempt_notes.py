@@ -1,6 +1,6 @@
-"""Notes in task output that an attempt may have left something at a sink's target: a file beside its folder.
+"""Notes in task output: an attempt may have left data at a sink's target. Each is a file beside the attempt's folder.
 
-`<epoch>/<bucket>/<work unit>.<attempt>.open`; its bytes are the names of the sinks, a line each.
+`<epoch>/<bucket>/<work unit>.<attempt>.open`; the content is the names of the sinks, one a line.
 """
 
 from __future__ import annotations
@@ -16,8 +16,15 @@ from distcommit.protocol.paths.temporary import is_temporary
 
 @dataclass(frozen=True, slots=True)
 class NotedAttempt:
-    """An attempt of a run, and the sinks that its writers write to. `folder` is relative to the staging root, and may
-    be gone."""
+    """A noted attempt.
+
+    Attributes:
+        epoch: epoch of its run.
+        work_unit_id: its work unit.
+        attempt: its id.
+        folder: its folder, relative to the staging root; may be gone.
+        sinks: names of the sinks that its writers write to.
+    """
 
     epoch: int
     work_unit_id: str
@@ -27,40 +34,46 @@ class NotedAttempt:
 
 
 def make_notes_durable(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> None:
-    """Makes the folder durable that notes of a run are put into, and after its notes were deleted, that they are."""
+    """Make notes of a run in a bucket durable; also the deletion of notes."""
     fs.sync([f"{staging_root}/{bucket_folder(epoch, bucket)}"], staging_root)
 
 
 def note_attempt(fs: FileSystem, staging_root: str, folder: str, sinks: Iterable[str]) -> None:
-    """Notes an attempt by its folder, durably in a durable folder.
+    """Note an attempt. Durable if the parent folder is.
 
     Raises:
-        OSError: if it can't be; then its writers may not be opened.
+        OSError: if it cannot be noted; its writers must not be opened then.
     """
     fs.put_if_absent(f"{staging_root}/{attempt_note(folder)}", "\n".join(sinks).encode())
 
 
 def noted_attempts(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> list[NotedAttempt]:
-    """The attempts of a run in a bucket that are noted, by name."""
+    """Return the noted attempts of a run in a bucket, by name."""
     folder = bucket_folder(epoch, bucket)
     entries = sorted(entry.name for entry in fs.list_folder(f"{staging_root}/{folder}") if not entry.is_folder)
-    found = []
+    noted = []
     for name in entries:
-        own = noted_attempt(name)
-        if own is None:
+        attempt_name = noted_attempt(name)
+        if attempt_name is None:
             continue
         try:
             sinks = fs.read(f"{staging_root}/{folder}/{name}").decode().split("\n")
-        except FileNotFoundError:  # somebody else was first
+        except FileNotFoundError:  # another process has removed it
             continue
-        found.append(
-            NotedAttempt(epoch, work_unit_of(own), attempt_of(own), f"{folder}/{own}", tuple(filter(None, sinks)))
+        noted.append(
+            NotedAttempt(
+                epoch,
+                work_unit_of(attempt_name),
+                attempt_of(attempt_name),
+                f"{folder}/{attempt_name}",
+                tuple(filter(None, sinks)),
+            )
         )
-    return found
+    return noted
 
 
 def remove_unfinished_notes(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> None:
-    """Deletes what a dead run has left that was about to note an attempt."""
+    """Delete temporary files of a dead run that was noting an attempt."""
     folder = f"{staging_root}/{bucket_folder(epoch, bucket)}"
     for entry in fs.list_folder(folder):
         if is_temporary(entry.name) and not entry.is_folder:
@@ -68,5 +81,5 @@ def remove_unfinished_notes(fs: FileSystem, staging_root: str, epoch: int, bucke
 
 
 def remove_notes(fs: FileSystem, staging_root: str, noted: Iterable[NotedAttempt]) -> None:
-    """Deletes notes; missing ones are fine."""
+    """Delete notes. Missing ones are ignored."""
     in_flight(fs.parallel_calls, lambda each: fs.delete(f"{staging_root}/{attempt_note(each.folder)}"), list(noted))

@@ -1,10 +1,10 @@
-"""What a job leaves in its own folders, so that a store that does not belong to them is told at once.
+"""Ownership of a job's folders: claims and run markers, by which a store that does not belong to them is detected.
 
-<staging>/.distcommit/owner.json        whose folder it is; written once
+<staging>/.distcommit/owner.json        the claim: to which job the folder belongs; written once
 <output>/.distcommit/owner.json
-<output>/.distcommit/<epoch>-<mark>     how far the runs are that may have published here
+<output>/.distcommit/<epoch>-<mark>     run markers: which runs may have published here
 
-Looking at them costs one read and one listing a run, however much is published.
+Reading them costs one read and one listing per run, however much is published.
 """
 
 from __future__ import annotations
@@ -20,11 +20,18 @@ from distcommit.protocol.paths.parts import CLAIM_FOLDER, OWNER
 from distcommit.stores.state.documents import decode_document, encode_document
 
 OWNER_VERSION = 1
-_TODO = "`distcommit rebuild` writes it again from the store; or restore the file from a backup"
+_REMEDY = "`distcommit rebuild` writes it again from the store; or restore the file from a backup"
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """The job that stages or publishes in a folder. `store` is where its store was when it claimed the folder."""
+    """The claim of a folder.
+
+    Attributes:
+        version: format version.
+        store_id: id of the job's store.
+        job: name of the job that stages or publishes in the folder.
+        store: path of the store when it claimed the folder.
+    """
 
     version: int
     store_id: str
@@ -33,10 +40,11 @@ class Owner(msgspec.Struct, frozen=True):
 
 
 class Mark(StrEnum):
-    """What the runs of a store say in its output. `clean`: it has ended, and no sequence was left open.
+    """The run markers in an output.
 
-    `rebuild` stands from before a rebuild changes anything until it has ended: no run begins in between. `unsealed`: it
-    publishes before anything says so (at-least-once), so that files of its epoch may be a part of what it read.
+    BEGAN: the run may publish. ENDED: it has ended. CLEAN: it has ended and left no sequence open. REBUILD: set from
+    before a rebuild changes anything until it has ended; no run begins meanwhile. UNSEALED: the run publishes before it
+    seals (at-least-once), so that files of its epoch may be a part of what it has read.
     """
 
     BEGAN = "began"
@@ -47,15 +55,16 @@ class Mark(StrEnum):
 
 
 def claim(fs: FileSystem, root: str, owner: Owner) -> None:
-    """Makes `root` the owner's, if it is nobody's yet.
+    """Claim `root` for the owner if it is unclaimed.
 
     Raises:
-        StaleStoreError: if it is the same job's, with another store.
-        ConfigurationError: if it is another job's.
+        StaleStoreError: if another store of the same job has claimed it.
+        ConfigurationError: if another job has claimed it.
     """
     found = read_owner(fs, root)
     if found is None:
-        fs.sync([owner.store], owner.store)  # its maker may have died before that: a claim must not outlive the store
+        # The store's creator may have died before its sync, and a claim must not outlive the store.
+        fs.sync([owner.store], owner.store)
         fs.make_folders(f"{root}/{CLAIM_FOLDER}")
         fs.put_if_absent(f"{root}/{CLAIM_FOLDER}/{OWNER}", encode_document(owner))
         fs.sync([f"{root}/{CLAIM_FOLDER}"], root)
@@ -65,40 +74,40 @@ def claim(fs: FileSystem, root: str, owner: Owner) -> None:
 
 
 def read_owner(fs: FileSystem, root: str) -> Owner | None:
-    """Whose folder it is; None if it is nobody's.
+    """Return the claim of a folder; None if it is unclaimed.
 
     Raises:
-        UnknownVersionError, CorruptError: if what says so can't be read.
+        UnknownVersionError, CorruptError: if the claim cannot be read.
     """
     path = f"{root}/{CLAIM_FOLDER}/{OWNER}"
     try:
-        return decode_document(fs.read(path), Owner, OWNER_VERSION, "the claim of a folder", path, todo=_TODO)
+        return decode_document(fs.read(path), Owner, OWNER_VERSION, "the claim of a folder", path, todo=_REMEDY)
     except FileNotFoundError:
         return None
 
 
-def not_the_owner(root: str, found: Owner, job: str, store: str = "no store at all") -> DistcommitError:
-    """The error for a folder that is somebody else's."""
+def not_the_owner(root: str, found: Owner, job: str, store: str = "no store") -> DistcommitError:
+    """Return the error for a folder that another job or store has claimed."""
     if found.job == job:
         return StaleStoreError(
-            "this folder was filled from another store of the job",
+            "the folder was filled from another store of the job",
             path=root,
             expected=f"the store with id {found.store_id}, which was at {found.store}",
             found=store,
-            todo="correct paths.store, or restore that store; if it is lost, and nothing is at paths.store,"
-            " `distcommit rebuild` makes it anew from the published files",
+            todo="correct paths.store, or restore that store; if it is lost, and paths.store does not exist,"
+            " `distcommit rebuild` recreates it from the published files",
         )
     return ConfigurationError(
-        "this folder belongs to another job",
+        "the folder belongs to another job",
         path=root,
-        expected=f"a folder of job {job!r} alone",
+        expected=f"a folder that belongs to job {job!r}",
         found=f"job {found.job!r}, with its store at {found.store}",
-        todo="give each job paths.output and paths.staging of its own; they may stand side by side in one folder",
+        todo="give each job its own paths.output and paths.staging; they may be side by side in one folder",
     )
 
 
 def read_marks(fs: FileSystem, output: str) -> dict[Mark, int]:
-    """The newest epoch of each mark; 0 for one that is not there."""
+    """Return the newest epoch of each marker; 0 if there is none."""
     newest = dict.fromkeys(Mark, 0)
     for entry in fs.list_folder(f"{output}/{CLAIM_FOLDER}"):
         epoch, mark = mark_of(entry.name) or (0, "")
@@ -108,12 +117,12 @@ def read_marks(fs: FileSystem, output: str) -> dict[Mark, int]:
 
 
 def newest_end(marks: dict[Mark, int]) -> int:
-    """The newest epoch that has come to its end, by these marks."""
+    """Return the newest ended epoch of these markers."""
     return max(marks[Mark.ENDED], marks[Mark.CLEAN])
 
 
 def put_mark(fs: FileSystem, output: str, epoch: int, mark: Mark) -> None:
-    """Puts a mark, durably, and takes older ones of its kind away."""
+    """Put a marker, durably, and delete older ones of its kind."""
     folder = f"{output}/{CLAIM_FOLDER}"
     fs.make_folders(folder)
     fs.put_if_absent(f"{folder}/{mark_name(epoch, mark)}", b"")

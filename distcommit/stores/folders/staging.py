@@ -1,4 +1,4 @@
-"""Task output: one folder for each attempt at a work unit, in which nobody else ever writes."""
+"""Task output: one folder for each attempt at a work unit, to which no other attempt writes."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.parts import bucket_number, epoch_name
 from distcommit.protocol.paths.staging import attempt_folder, bucket_folder, work_unit_of
 from distcommit.steps.folders import GuardedFolders
-from distcommit.stores.folders.deletion import delete_tree
+from distcommit.stores.folders.trees import delete_tree
 
 _MISSING = -1
 
 
 def prepare_bucket(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> None:
-    """Makes the folder that a bucket's attempts of this run write in. Idempotent."""
+    """Create the folder of a bucket's attempts of this run. Idempotent."""
     fs.make_folders(f"{staging_root}/{bucket_folder(epoch, bucket)}")
 
 
 def make_area(
     fs: FileSystem, staging_root: str, output_root: str, bucket: int, attempt: AttemptIdentity
 ) -> StagingArea:
-    """A fresh folder under a name that no other attempt has.
+    """Create the attempt's folder, under a name that no other attempt has.
 
     Raises:
         FileNotFoundError: if the bucket's folder is gone: the run is over, and this attempt is a zombie.
@@ -39,22 +39,22 @@ def make_area(
 
 
 def list_attempts(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> dict[str, list[str]]:
-    """Attempt folders (relative to the staging root) by work unit."""
+    """Return attempt folders (relative to the staging root) by work unit."""
     folder = bucket_folder(epoch, bucket)
-    found: dict[str, list[str]] = {}
+    attempts: dict[str, list[str]] = {}
     for entry in fs.list_folder(f"{staging_root}/{folder}"):
         if entry.is_folder:
-            found.setdefault(work_unit_of(entry.name), []).append(f"{folder}/{entry.name}")
-    return found
+            attempts.setdefault(work_unit_of(entry.name), []).append(f"{folder}/{entry.name}")
+    return attempts
 
 
 def remove_attempts(fs: FileSystem, staging_root: str, folders: Sequence[str]) -> int:
-    """Deletes attempt folders with what is in them; returns how many files went. Missing ones are fine."""
+    """Delete attempt folders with their content. Return the number of deleted files. Missing folders are ignored."""
     return sum(in_flight(fs.parallel_calls, lambda folder: delete_tree(fs, f"{staging_root}/{folder}"), folders))
 
 
 def sweep_epoch(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> int:
-    """Deletes all that a bucket's attempts of an older run left; returns how many files went."""
+    """Delete all staged files of a bucket's attempts of an older run. Return the number of deleted files."""
     folders = [folder for group in list_attempts(fs, staging_root, epoch, bucket).values() for folder in group]
     files = remove_attempts(fs, staging_root, folders)
     remove_empty(fs, staging_root, epoch, bucket)
@@ -62,47 +62,47 @@ def sweep_epoch(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> i
 
 
 def staged_buckets(fs: FileSystem, staging_root: str, epoch: int) -> list[int]:
-    """Buckets of which a run's attempts have left anything, whatever the number of buckets was then."""
-    found = (bucket_number(e.name) for e in fs.list_folder(f"{staging_root}/{epoch_name(epoch)}") if e.is_folder)
-    return sorted(bucket for bucket in found if bucket is not None)
+    """Return the buckets that have staged files of a run, whatever its number of buckets was."""
+    buckets = (bucket_number(e.name) for e in fs.list_folder(f"{staging_root}/{epoch_name(epoch)}") if e.is_folder)
+    return sorted(bucket for bucket in buckets if bucket is not None)
 
 
 def remove_empty(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> None:
-    """Removes a bucket's folder and its epoch's if nothing is in them; a zombie then finds no place to write."""
+    """Remove a bucket's folder and its epoch's folder if they are empty; a zombie can then not write any more."""
     remove_empty_bucket(fs, staging_root, epoch, bucket)
     remove_empty_epoch(fs, staging_root, epoch)
 
 
 def remove_empty_bucket(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> None:
-    """As `remove_empty`, for who does it for many buckets of an epoch, and for that one once after all of them."""
+    """Remove a bucket's folder if it is empty. The caller removes the epoch's folder after its last bucket."""
     fs.delete_folder(f"{staging_root}/{bucket_folder(epoch, bucket)}")
 
 
 def remove_empty_epoch(fs: FileSystem, staging_root: str, epoch: int) -> None:
-    """Removes an epoch's folder if nothing is in it."""
+    """Remove an epoch's folder if it is empty."""
     fs.delete_folder(f"{staging_root}/{epoch_name(epoch)}")
 
 
 def staged_epochs(fs: FileSystem, staging_root: str) -> list[int]:
-    """Epochs that have anything in task output."""
+    """Return the epochs that have a folder in task output."""
     return sorted(epoch for e in fs.list_folder(staging_root) if (epoch := epoch_of(e)) is not None)
 
 
 def epoch_of(entry: FolderEntry) -> int | None:
-    """The epoch whose folder an entry of the staging root is, None if it is no epoch's."""
+    """Return the epoch of an entry of the staging root; None if it is not an epoch's folder."""
     is_number = entry.is_folder and entry.name.isascii() and entry.name.isdecimal()
     return int(entry.name) if is_number and entry.name == epoch_name(int(entry.name)) else None
 
 
 def swept_epochs(staged: Iterable[int], epoch: int, fold: Fold) -> list[int]:
-    """Of epochs that are staged, those which a run of `epoch` sweeps in a bucket with that fold: older ones, of which
-    nothing is pending, quarantined or revoking there."""
-    kept = {state.sequence.epoch for state in fold.datasets.values() if state.sequence is not None}
-    return [older for older in staged if older < epoch and older not in kept]
+    """Return the staged epochs that a run of `epoch` sweeps in a bucket: older ones of which nothing is pending,
+    quarantined or revoking in the bucket's fold."""
+    open_epochs = {state.sequence.epoch for state in fold.datasets.values() if state.sequence is not None}
+    return [older for older in staged if older < epoch and older not in open_epochs]
 
 
 class StagedFiles:
-    """Which staged files exist, by one listing per folder."""
+    """Checks which staged files exist, with one listing per folder."""
 
     def __init__(self, fs: FileSystem, staging_root: str) -> None:
         self._fs, self._root = fs, staging_root
@@ -111,19 +111,19 @@ class StagedFiles:
         self._whole: set[tuple[str, str, str]] = set()
 
     def look(self, states: Iterable[TaskState]) -> None:
-        """Lists the folders of all these at once, as many at a time as the file system is worth."""
+        """List the folders of these states' files, in parallel as far as the file system benefits."""
         results = [result for state in states for result in state.branches]
         folders = {file.staged_path.rpartition("/")[0] for result in results for file in result.files}
         in_flight(self._fs.parallel_calls, self._names_in, sorted(folders))
 
     def has_all_of(self, state: TaskState) -> bool:
-        """Whether all its files are there and, where the listing tells it, are the very files."""
+        """Return whether all its files exist and, if the listing shows file ids, are the same files."""
         return all(self._has_all_of(state, result) for result in state.branches)
 
     def _has_all_of(self, state: TaskState, result: BranchResult) -> bool:
         outputs, whole, seen = result.files, True, 0
         name_of_result = (state.work_unit_id, state.attempt, result.branch)
-        if outputs and self._is_exactly(outputs):  # nearly always, and told at a fraction of the cost
+        if outputs and self._is_exactly(outputs):  # nearly always true, and much cheaper
             self._whole.add(name_of_result)
             return True
         while seen < len(outputs):  # one folder after the other
@@ -148,8 +148,8 @@ class StagedFiles:
         return True
 
     def _is_exactly(self, outputs: Sequence[StagedFile]) -> bool:
-        """Whether the folder of the first output holds exactly these files, under their final names and for one
-        folder."""
+        """Return whether the folder of the first output contains exactly these files, under their final names and for
+        one target folder."""
         first = outputs[0]
         folder, slash, _ = first.staged_path.rpartition("/")
         target, target_slash, _ = first.final_path.rpartition("/")
@@ -163,16 +163,16 @@ class StagedFiles:
         )
 
     def are_whole(self, state: TaskState, result: BranchResult) -> bool:
-        """Whether each folder of a branch of a task state that `has_all_of` found there holds exactly its files, under
-        their final names and all for one folder: such folders may be renamed as one."""
+        """Return whether each folder of a branch contains exactly its files, under their final names and for one target
+        folder, so that it can be renamed as one. Valid after `has_all_of` was true."""
         return (state.work_unit_id, state.attempt, result.branch) in self._whole
 
     def _names_in(self, folder: str) -> dict[str, int]:
-        """File ids by name; folders count as missing files."""
-        found = self._listed.get(folder)
-        if found is None:
+        """Return file ids by name; folders count as missing files."""
+        names = self._listed.get(folder)
+        if names is None:
             path = f"{self._root}/{folder}"
             self._folders.check(path)
             entries = self._fs.list_folder(path)
-            found = self._listed[folder] = {e.name: _MISSING if e.is_folder else e.file_id for e in entries}
-        return found
+            names = self._listed[folder] = {e.name: _MISSING if e.is_folder else e.file_id for e in entries}
+        return names

@@ -1,13 +1,13 @@
-"""Tombstones: files of the output that say which published files others have taken the place of.
+"""Tombstones: files of the output that name published files which are retired.
 
-A tombstone is staged, sealed and published as any file of its sequence, and counts once that is done: from then on the
-files that it names are retired, whether they are deleted or not. `tests/spec/replace_model.py` is the model of it.
+A tombstone is staged, sealed and published like any file of its sequence. Once the sequence is done, the files that it
+names are retired, whether they are deleted yet or not. `tests/spec/replace_model.py` is the model.
 
-There are three kinds. One names error files whose records were fed again, and goes with them. A *replacement* is of a
-sequence whose publisher replaces: it names files of records too, and the replacement before it, and keeps what is known
-of the input records of all these. So the newest one is there for good, and the audit tells by it what was replaced from
-what is missing. What *retention* has taken is said as a replacement says it: the files of records that went, with
-nothing in their place.
+There are three kinds. The first names error files whose records were reprocessed, and is deleted with them. A
+*replacement* belongs to a sequence whose publisher replaces. It names data files, too, and the previous replacement,
+and describes the input records of all of them. The newest one is kept forever, so that the audit can distinguish
+replaced records from missing ones. A *retention* tombstone has the same form: it names expired data files, and nothing
+replaces them.
 """
 
 from __future__ import annotations
@@ -30,17 +30,23 @@ TOMBSTONE_VERSION = 1
 
 
 class RetiredFile(msgspec.Struct, frozen=True):
-    """A published file that others take the place of. `path` is below the output root, `checksum` the xxh3-64 of its
-    bytes as 16 hexadecimal digits, `records` how many it has. Without a checksum, where nobody has read the file, it is
-    known by its path, which names its epoch and attempt, and by its size."""
+    """A retired file.
+
+    Attributes:
+        path: path below the output root.
+        size_bytes: its size.
+        checksum: xxh3-64 of its bytes as 16 hexadecimal digits; "" if nothing has read the file. It is then identified
+            by its path, which names epoch and attempt, and by its size.
+        records: number of its records.
+    """
 
     path: str
     size_bytes: int
     checksum: str
     records: int
 
-    def is_it(self, fs: FileSystem, path: str, found: FileStatus) -> bool:
-        """Whether what was found at the absolute `path` is this very file."""
+    def matches(self, fs: FileSystem, path: str, found: FileStatus) -> bool:
+        """Return whether the file at the absolute `path`, with status `found`, is this file."""
         return (
             not found.is_folder
             and found.size_bytes == self.size_bytes
@@ -49,13 +55,19 @@ class RetiredFile(msgspec.Struct, frozen=True):
 
 
 Retires = Publish | Literal["retain"]
-"""How what a sequence publishes stands to what it retires; `retain`: nothing is published, what is old just goes."""
+"""How the published files of a sequence relate to the retired ones; `retain`: nothing is published, old files
+expire."""
 
 
 class ReplacedRecords(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Input records of which nobody is to look for anything any more: files that had them, or said why not, are
-    replaced. `offsets`: by branch, as text of `OffsetSets`, in positions of that `incarnation`; `branches`: all that
-    the flow had when they were read. `retained`: they went by retention, and nothing took their place."""
+    """Input records whose files are replaced or expired, so that the audit must not look for them.
+
+    Attributes:
+        incarnation: incarnation of the positions.
+        branches: all branches of the flow when the records were read.
+        offsets: positions by branch, as text of `OffsetSets`.
+        retained: whether the records expired, so that nothing replaces them.
+    """
 
     incarnation: str
     branches: tuple[str, ...]
@@ -64,17 +76,24 @@ class ReplacedRecords(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Tombstone(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a sequence retires: error files that an attempt at a maintenance unit has fed again; or, as a replacement,
-    what its new files take the place of.
+    """The files that a sequence retires.
 
-    `base`: the dataset's done epoch that it was planned on, and so the newest epoch of what it retires. `branch`: the
-    one that had turned the records away; empty: all. Of the records that it `fed` so many were written again by the
-    branches (several may have come of one), and so many turned away again.
-
-    Of a replacement these are empty or 0, and `publish` says how it replaces, `published` which files its sequence has
-    beside it, by their paths below the output, and `replaced` what is known of the input records of all that it, and
-    those before it, have retired. It is staged by who seals, for one of the winning attempts' work units, as an attempt
-    of its own.
+    Attributes:
+        version: format version.
+        dataset_urn: the dataset.
+        epoch: epoch of the sequence.
+        run_id: run of the sequence.
+        work_unit_id: work unit of the attempt; of a replacement, of one of the winning attempts.
+        attempt: id of the attempt. The committer that stages a replacement has an attempt id of its own.
+        base: the dataset's done epoch on which this was planned: the newest epoch of retired files.
+        branch: the branch that had rejected the reprocessed records; empty: all. Empty in a replacement.
+        fed: number of reprocessed records; 0 in a replacement.
+        written: records that the branches wrote of these; several may come of one. 0 in a replacement.
+        rejected: records that were rejected again; 0 in a replacement.
+        files: the retired files.
+        publish: how a replacement replaces; "append" if this is not one.
+        published: paths below the output of the sequence's other files, in a replacement.
+        replaced: input records that this replacement and the previous ones have retired.
     """
 
     version: int
@@ -95,25 +114,27 @@ class Tombstone(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def is_replacement(self) -> bool:
-        """Whether it is of a publisher that replaces."""
+        """Whether a publisher that replaces, or retention, has made it."""
         return self.publish != "append"
 
     @property
     def path(self) -> str:
-        """Its own, below the output."""
+        """Its path below the output."""
         return tombstone_path(folder_of(self.dataset_urn), self.epoch, self.work_unit_id, self.attempt)
 
-    def objection(self) -> str:
-        """Why nobody may act on what it says; empty if all files that it names are of its own dataset, and error files
-        if it is no replacement."""
+    def rejection_reason(self) -> str:
+        """Return why the tombstone must be rejected; empty if all its files belong to its dataset, and are error files
+        unless it is a replacement."""
         folder = folder_of(self.dataset_urn)
         folders = (f"{REJECTED_FOLDER}/{folder}/", *((f"{folder}/",) if self.is_replacement else ()))
         try:
-            strangers = [file.path for file in self.files if not check_relative(file.path).startswith(folders)]
+            foreign_paths = [file.path for file in self.files if not check_relative(file.path).startswith(folders)]
         except ConfigurationError as error:
             return str(error)
-        what = "file" if self.is_replacement else "error file"
-        return f"it names what is no {what} of dataset {self.dataset_urn}: {strangers[0]}" if strangers else ""
+        kind = "a file" if self.is_replacement else "an error file"
+        return (
+            f"it names {foreign_paths[0]}, which is not {kind} of dataset {self.dataset_urn}" if foreign_paths else ""
+        )
 
 
 def replacement_of(
@@ -124,7 +145,7 @@ def replacement_of(
     files: Iterable[RetiredFile],
     replaced: Iterable[ReplacedRecords],
 ) -> Tombstone:
-    """What retires those files for a sequence that publishes others, or none."""
+    """Return the tombstone of a sequence that retires `files` and publishes `published`, which may be empty."""
     return Tombstone(
         version=TOMBSTONE_VERSION,
         dataset_urn=identity.dataset_urn,
@@ -145,7 +166,7 @@ def replacement_of(
 
 
 def stage_tombstone(area: StagingArea, tombstone: Tombstone) -> StagedFile:
-    """Writes it to a folder of its own in the attempt's area; the caller syncs the tree."""
+    """Write the tombstone to its own folder in the attempt's area. The caller syncs the tree."""
     final_path = tombstone.path
     below = "tombstone/" + final_path.rpartition("/")[2]
     area.fs.make_folder(f"{area.folder}/tombstone")
@@ -164,45 +185,46 @@ def stage_tombstone(area: StagingArea, tombstone: Tombstone) -> StagedFile:
 
 
 def read_tombstone(fs: FileSystem, path: str) -> Tombstone:
-    """A published tombstone.
+    """Return a published tombstone.
 
     Raises:
-        FileNotFoundError: if it is gone.
+        FileNotFoundError: if it does not exist.
         UnknownVersionError: if it is of another format version.
-        CorruptError: if it can't be read, lies elsewhere than it says, or names what is not for it to retire.
+        CorruptError: if it cannot be read, is not at its own path, or names files that it must not retire.
     """
-    found = decode_document(fs.read(path), Tombstone, TOMBSTONE_VERSION, "a tombstone", path)
-    why = found.objection() if path.endswith(f"/{found.path}") else f"it says that it is {found.path}"
-    if why:
+    tombstone = decode_document(fs.read(path), Tombstone, TOMBSTONE_VERSION, "a tombstone", path)
+    reason = (
+        tombstone.rejection_reason() if path.endswith(f"/{tombstone.path}") else f"its own path is {tombstone.path}"
+    )
+    if reason:
         raise CorruptError(
-            "a tombstone can't be followed",
+            "a tombstone is invalid",
             path=path,
-            expected="files of the dataset in whose folder it lies",
-            found=why,
-            todo="restore it from a backup; what it names stays as it is until then",
+            expected="files of the dataset to which the folder belongs",
+            found=reason,
+            todo="restore it from a backup; the files that it names are left alone until then",
         )
-    return found
+    return tombstone
 
 
 def retired_by(tombstones: Iterable[Tombstone], done_epoch: int) -> Mapping[str, list[Tombstone]]:
-    """The files that are retired, by their paths below the output, and by which of the tombstones: one each, if all is
-    well.
+    """Return the retired files by path below the output, with the tombstones that name them: one each in a valid
+    output.
 
     Args:
         tombstones: of one dataset.
-        done_epoch: the dataset's. What a newer epoch's says does not count.
+        done_epoch: the dataset's done epoch. Tombstones of newer epochs are ignored.
     """
-    found: dict[str, list[Tombstone]] = {}
+    retired: dict[str, list[Tombstone]] = {}
     for tombstone in tombstones:
         if tombstone.epoch <= done_epoch:
             for file in tombstone.files:
-                found.setdefault(file.path, []).append(tombstone)
-    return found
+                retired.setdefault(file.path, []).append(tombstone)
+    return retired
 
 
 def newest_replacements(tombstones: Iterable[Tombstone], done_epoch: int) -> list[Tombstone]:
-    """The replacements that no other retires, which say what was replaced: one, if there is any and all is well.
-    Arguments as of `retired_by`."""
-    done = [each for each in tombstones if each.epoch <= done_epoch]
+    """Return the replacements that no other retires: at most one in a valid output. Arguments as of `retired_by`."""
+    done = [tombstone for tombstone in tombstones if tombstone.epoch <= done_epoch]
     retired = retired_by(done, done_epoch)
-    return [each for each in done if each.is_replacement and each.path not in retired]
+    return [tombstone for tombstone in done if tombstone.is_replacement and tombstone.path not in retired]

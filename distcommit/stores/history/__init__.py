@@ -1,4 +1,4 @@
-"""What is kept of past runs: records, tables, times, and how long they stay.
+"""History of past runs: records, tables, times, and their retention.
 
 Must not be needed by any run. Start reading at `run_records`.
 """

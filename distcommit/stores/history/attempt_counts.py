@@ -1,6 +1,6 @@
-"""What attempts at a dataset's work units came to in a run, added up from its task states; for people to look at.
+"""Counts of the attempts at each dataset's work units in a run, summed from its task states. For diagnosis only.
 
-Only the columns that are needed are read: what a run has staged may be far more than fits into memory.
+Only the needed columns are read, as the staged files of a run may be far too many for memory.
 """
 
 from __future__ import annotations
@@ -26,8 +26,17 @@ _NESTED = ["branches.list.element.records_diverted", f"{_CHECK}.checker", f"{_CH
 
 
 class AttemptCounts(msgspec.Struct, frozen=True):
-    """Attempts at one dataset's work units: how many there were and failed, what they read and turned away, how long
-    they took, and by checker how many did not pass."""
+    """Counts of the attempts at one dataset's work units.
+
+    Attributes:
+        attempts: number of attempts.
+        failed: attempts that did not succeed.
+        records_read: records read.
+        bytes_read: bytes read.
+        records_rejected: records rejected to error branches.
+        ms: duration of all attempts, in milliseconds.
+        not_passed: by checker, how often it did not pass.
+    """
 
     attempts: int = 0
     failed: int = 0
@@ -39,8 +48,20 @@ class AttemptCounts(msgspec.Struct, frozen=True):
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """One attempt at a work unit. `writer`: the 32 digits of the task that made it; `not_passed`: the checkers that did
-    not pass, each as often as it did not."""
+    """One attempt at a work unit.
+
+    Attributes:
+        dataset: the dataset.
+        work_unit: id of the work unit.
+        writer: the 32 digits of the task that made the attempt.
+        outcome: outcome of the attempt.
+        started_ms: its begin, in milliseconds since 1970.
+        finished_ms: its end.
+        records_read: records read.
+        bytes_read: bytes read.
+        records_rejected: records rejected to error branches.
+        not_passed: checkers that did not pass, each as often as that happened.
+    """
 
     dataset: str
     work_unit: str
@@ -55,45 +76,45 @@ class Attempt(msgspec.Struct, frozen=True):
 
     @property
     def has_failed(self) -> bool:
-        """Whether it has not succeeded as a whole."""
+        """Whether the attempt did not succeed, or only in part."""
         return self.outcome != TaskOutcome.SUCCEEDED
 
 
 def attempts_of(
-    fs: FileSystem, store_root: str, run_id: str, noted: Callable[[Attempt], None] = lambda _: None
+    fs: FileSystem, store_root: str, run_id: str, on_attempt: Callable[[Attempt], None] = lambda _: None
 ) -> dict[str, AttemptCounts]:
-    """By dataset, what the task states say that are kept of a run.
+    """Return counts by dataset from a run's task states.
 
     Args:
-        fs: where the store is.
-        store_root: its folder.
-        run_id: the run.
-        noted: given each attempt.
+        fs: file system of the store.
+        store_root: folder of the store.
+        run_id: the run's id.
+        on_attempt: called with each attempt.
 
     Raises:
-        CorruptError: if a file of them is not one that a run has put.
+        CorruptError: if a file of task states is corrupt.
     """
-    found: dict[str, AttemptCounts] = {}
+    by_dataset: dict[str, AttemptCounts] = {}
     folder = run_folder(store_root, run_id)
     for bucket in sorted(entry.name for entry in fs.list_folder(folder) if entry.is_folder):
         for entry in fs.list_folder(f"{folder}/{bucket}"):
             if is_table(entry.name):
                 path = f"{folder}/{bucket}/{entry.name}"
-                for attempt in _in_file(check_table(fs.read(path), path), path):
-                    noted(attempt)
+                for attempt in _attempts_in(check_table(fs.read(path), path), path):
+                    on_attempt(attempt)
                     urn, counts = attempt.dataset, _counts(attempt)
-                    found[urn] = _added(found[urn], counts) if urn in found else counts
-    return found
+                    by_dataset[urn] = _sum(by_dataset[urn], counts) if urn in by_dataset else counts
+    return by_dataset
 
 
-def _in_file(data: bytes, path: str) -> Iterable[Attempt]:
+def _attempts_in(data: bytes, path: str) -> Iterable[Attempt]:
     try:
         file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
-        there = {file.schema.column(number).path for number in range(len(file.schema))}
-        columns = [*_COLUMNS, *(name for name in _NESTED if name in there)]
+        present = {file.schema.column(number).path for number in range(len(file.schema))}
+        columns = [*_COLUMNS, *(name for name in _NESTED if name in present)]
         rows: list[dict[str, Any]] = file.read(columns=columns, use_threads=False).to_pylist()
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise CorruptError("task states can't be read", path=path, found=str(error)[:500]) from error
+        raise CorruptError("task states cannot be read", path=path, found=str(error)[:500]) from error
     writer = writer_of(path)
     return [_attempt(row, writer) for row in rows]
 
@@ -127,7 +148,7 @@ def _counts(attempt: Attempt) -> AttemptCounts:
     )
 
 
-def _added(one: AttemptCounts, other: AttemptCounts) -> AttemptCounts:
+def _sum(one: AttemptCounts, other: AttemptCounts) -> AttemptCounts:
     not_passed = dict(Counter(one.not_passed) + Counter(other.not_passed))
     numbers = (name for name in AttemptCounts.__struct_fields__ if name != "not_passed")
     return AttemptCounts(**{name: getattr(one, name) + getattr(other, name) for name in numbers}, not_passed=not_passed)

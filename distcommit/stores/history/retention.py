@@ -1,5 +1,5 @@
-"""Plans, task states, outcomes by dataset, times and records of past runs are kept for people to look at; nothing else
-needs them once a run is over."""
+"""Retention of the history of runs: plans, task states, outcomes by dataset, times and records. Nothing else needs them
+once a run is over."""
 
 from __future__ import annotations
 
@@ -23,13 +23,18 @@ from distcommit.protocol.paths.store import (
     run_name,
 )
 from distcommit.protocol.paths.temporary import is_temporary
-from distcommit.stores.folders.deletion import delete_tree
+from distcommit.stores.folders.trees import delete_tree
 from distcommit.stores.state.task_states import PastStates
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How many runs are kept beside the newest: their records (`runs`), and their tables (`tables`)."""
+    """Retention of history.
+
+    Attributes:
+        runs: number of older runs whose records are kept.
+        tables: number of older runs whose tables are kept.
+    """
 
     runs: int = 100
     tables: int = 10
@@ -49,32 +54,32 @@ def forget_runs(
     kept: Retention,
     refused: Collection[int] = (),
 ) -> None:
-    """Deletes what runs before this one have left in tables: each partition the folders with its number, whatever the
-    number of buckets or partitions was then, and folders in which there is no other; and, partition 0, the records of
-    such runs and how far those were that died.
+    """Delete the expired history of runs before this one. Each partition deletes the table folders with its number,
+    whatever the number of buckets or partitions was then, and empty run folders. Partition 0 also deletes run records,
+    and progress and signs of life of dead runs.
 
-    Run ids sort by time. What every sequence needs is in its log, so a run that is still pending loses nothing. A run
-    whose id is above this one's loses nothing either: a process that slept since it recovered does not know what newer
-    ones could not recover, and a clock that was set back makes this run's own id the lower one.
+    Run ids sort by time. A pending sequence is complete in its log, so that nothing of its run is needed. Runs with an
+    id above this one's are left alone: a process that slept since its recovery does not know which buckets newer runs
+    failed to recover, and a clock that was set back makes this run's id the lower one.
 
     Args:
-        fs: where the store is.
-        store_root: its folder.
-        run_id: the run that does it.
-        partition: which of its partitions, and
-        partitions: of how many.
-        kept: of how many runs everything stays.
-        refused: buckets that could not be recovered. What was reported of them stays, which tells whether their logs
-            have lost their newest segments.
+        fs: file system of the store.
+        store_root: folder of the store.
+        run_id: the run that deletes.
+        partition: the partition that deletes.
+        partitions: number of partitions.
+        kept: retention.
+        refused: buckets that could not be recovered. Their task states are kept, as they show whether a log has lost
+            its newest segments.
 
     Raises:
-        OSError, UnknownVersionError: if something can't be looked at or deleted; a later run goes on with it.
+        OSError, UnknownVersionError: if something cannot be read or deleted; a later run continues.
     """
     own, past = run_name(run_id), PastStates(fs, store_root)
 
     def is_needed(table: str, run: str, folder: str) -> bool:
-        asked = [bucket for bucket in refused if table == TASK_STATES and holds_bucket(folder, bucket)]
-        return any(past.of(run_id_of(run), bucket) for bucket in asked)
+        buckets = [bucket for bucket in refused if table == TASK_STATES and holds_bucket(folder, bucket)]
+        return any(past.of(run_id_of(run), bucket) for bucket in buckets)
 
     for table in _TABLES:
         entries = fs.list_folder(f"{store_root}/{table}")
@@ -83,30 +88,34 @@ def forget_runs(
             folder = f"{store_root}/{table}/{run}"
             for entry in fs.list_folder(folder):
                 owner = partition_of(entry.name) if entry.is_folder else None
-                is_mine = owner is not None and owner[0] % partitions == partition
-                if is_mine and not is_needed(table, run, entry.name):
+                is_own = owner is not None and owner[0] % partitions == partition
+                if is_own and not is_needed(table, run, entry.name):
                     delete_tree(fs, f"{folder}/{entry.name}")
             if not any(entry.is_folder for entry in fs.list_folder(folder)):
                 delete_tree(fs, folder)
     if partition == 0:
-        _forget_records(fs, f"{store_root}/{RUNS}", kept.runs)
-        _forget_folders(fs, f"{store_root}/{LOCK}", own, kept.runs)
-        _forget_folders(fs, f"{store_root}/{PROGRESS}", own, kept.tables)  # of runs that died: others take theirs away
+        _delete_old_records(fs, f"{store_root}/{RUNS}", kept.runs)
+        _delete_old_folders(fs, f"{store_root}/{LOCK}", own, kept.runs)
+        _delete_old_folders(
+            fs, f"{store_root}/{PROGRESS}", own, kept.tables
+        )  # of dead runs: live ones delete their own
 
 
-def _forget_folders(fs: FileSystem, folder: str, own: str, keep: int) -> None:
-    """Deletes the folders of runs before this one, but for so many."""
+def _delete_old_folders(fs: FileSystem, folder: str, own: str, keep: int) -> None:
+    """Delete the folders of runs before this one, except the newest `keep`."""
     past = sorted(e.name for e in fs.list_folder(folder) if e.is_folder and is_run_name(e.name) and e.name < own)
     for run in past[:-keep]:
         delete_tree(fs, f"{folder}/{run}")
 
 
-def _forget_records(fs: FileSystem, folder: str, keep: int) -> None:
-    """Also what a run left that died as it put its record; one that is about to puts it again."""
+def _delete_old_records(fs: FileSystem, folder: str, keep: int) -> None:
+    """Delete expired records, and temporary files of records; a live run puts its record again."""
     entries = fs.list_folder(folder)
-    found = {entry.name: known[0] for entry in entries if (known := record_of(entry.name)) is not None}
-    oldest_kept = sorted(set(found.values()))[-keep - 1 :][:1]
-    past = [name for name, epoch in found.items() if oldest_kept and epoch < oldest_kept[0]]
-    unput = [entry.name for entry in entries if is_temporary(entry.name)]
-    for name in (*past, *unput):
+    epochs = {
+        entry.name: epoch_and_kind[0] for entry in entries if (epoch_and_kind := record_of(entry.name)) is not None
+    }
+    oldest_kept = sorted(set(epochs.values()))[-keep - 1 :][:1]
+    past = [name for name, epoch in epochs.items() if oldest_kept and epoch < oldest_kept[0]]
+    temporary = [entry.name for entry in entries if is_temporary(entry.name)]
+    for name in (*past, *temporary):
         fs.delete(f"{folder}/{name}")

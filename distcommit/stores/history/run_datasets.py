@@ -1,10 +1,9 @@
-"""What became of each dataset in a run: a Parquet table, for people and for the programs that read such tables.
+"""The outcome of each dataset in a run: a Parquet table, for operators and for programs that read such tables.
 
 <store>/run_datasets/run=<run id>/<phase>-<partition>.parquet
 
-Executors write it, one file for each partition and phase that has anything to tell, so that no process ever holds more
-than its own part. Nothing depends on it. What a later phase says of a dataset takes the place of what an earlier one
-said.
+Executors write it, one file per partition and phase with outcomes, so that each process needs memory for its own part
+alone. Nothing depends on it. The row of a later phase replaces that of an earlier one.
 """
 
 from __future__ import annotations
@@ -23,14 +22,24 @@ from distcommit.stores.state.table_schemas import RUN_DATASETS_SCHEMA
 logger = logging.getLogger(__name__)
 
 PHASES = ("recover", "plan", "drain", "publish")
-"""Phases that tell what became of datasets, in their order."""
+"""Phases that report outcomes of datasets, in order."""
 _TEXT = 1000
 
 
 class RunDataset(msgspec.Struct, frozen=True):
-    """A dataset in a run. `outcome`: `replayed`, `published`, `partly published`, `unchanged`, `held`, `failed`, `left`
-    (pending), `quarantined` or `skipped`. `kind` and `reason`: why, if it did not go through as a whole. `records`,
-    `files`: published of it. `positions_lost`: given up by its plan."""
+    """The outcome of a dataset in a run.
+
+    Attributes:
+        dataset: the dataset.
+        bucket: its bucket.
+        outcome: `replayed`, `published`, `partly published`, `unchanged`, `held`, `failed`, `left` (pending),
+            `quarantined` or `skipped`.
+        records: published records.
+        files: published files.
+        positions_lost: source positions that its plan skipped as lost.
+        kind: kind of the failure, if it was not completed.
+        reason: reason of the failure.
+    """
 
     dataset: str
     bucket: int
@@ -43,15 +52,14 @@ class RunDataset(msgspec.Struct, frozen=True):
 
 
 def run_datasets_folder(store_root: str, run_id: str) -> str:
-    """Where a run's table is."""
+    """Return the folder of a run's table."""
     return f"{store_root}/{RUN_DATASETS}/{run_name(run_id)}"
 
 
 def put_run_datasets(
     fs: FileSystem, store_root: str, run_id: str, phase: str, partition: int, rows: Sequence[RunDataset]
 ) -> None:
-    """Leaves what became of a partition's datasets in a phase; a twin's stands if it was there first. Where that fails
-    it is only told."""
+    """Put the outcomes of a partition's datasets in a phase, unless a twin has. A failure is only logged."""
     if not rows:
         return
     folder = run_datasets_folder(store_root, run_id)
@@ -60,12 +68,12 @@ def put_run_datasets(
         fs.put_if_absent(f"{folder}/{run_datasets_name(phase, partition)}", encode_run_datasets(rows))
     except OSError as error:
         logger.warning(
-            "what became of datasets can't be kept: %s", error, extra={"phase": phase, "partition": partition}
+            "outcomes of datasets were not written: %s", error, extra={"phase": phase, "partition": partition}
         )
 
 
 def encode_run_datasets(rows: Sequence[RunDataset]) -> bytes:
-    """The rows as a Parquet file."""
+    """Return the rows as a Parquet file."""
     columns = {
         "dataset": [plain_text(row.dataset) for row in rows],
         "kind": [plain_text(row.kind, _TEXT) for row in rows],
@@ -77,28 +85,27 @@ def encode_run_datasets(rows: Sequence[RunDataset]) -> bytes:
 
 
 def decode_run_datasets(data: bytes, path: str) -> list[RunDataset]:
-    """The rows of a file.
+    """Return the rows of a file.
 
     Raises:
-        UnknownVersionError, CorruptError: if the file is not one that `encode_run_datasets` wrote.
+        UnknownVersionError, CorruptError: if `encode_run_datasets` did not write the file.
     """
-    found = decode_rows(data, RUN_DATASETS_SCHEMA, "a table of what became of datasets", path)
-    return [RunDataset(*row) for row in found]
+    rows = decode_rows(data, RUN_DATASETS_SCHEMA, "a table of outcomes of datasets", path)
+    return [RunDataset(*row) for row in rows]
 
 
 def read_run_datasets(fs: FileSystem, store_root: str, run_id: str) -> Iterator[list[RunDataset]]:
-    """What is kept of a run's datasets, file by file: those of the last phase first, so that the first row of a dataset
-    counts.
+    """Yield the rows of a run file by file, those of the last phase first: the first row of a dataset is valid.
 
     Raises:
-        UnknownVersionError, CorruptError: if a file can't be read.
+        UnknownVersionError, CorruptError: if a file cannot be read.
     """
     folder = run_datasets_folder(store_root, run_id)
-    for name in _in_order(entry.name for entry in fs.list_folder(folder)):
+    for name in _last_phase_first(entry.name for entry in fs.list_folder(folder)):
         path = f"{folder}/{name}"
         yield decode_run_datasets(fs.read(path), path)
 
 
-def _in_order(names: Iterable[str]) -> list[str]:
-    known = [name for name in names if run_datasets_phase(name) in PHASES]
-    return sorted(known, key=lambda name: (-PHASES.index(run_datasets_phase(name)), name))
+def _last_phase_first(names: Iterable[str]) -> list[str]:
+    tables = [name for name in names if run_datasets_phase(name) in PHASES]
+    return sorted(tables, key=lambda name: (-PHASES.index(run_datasets_phase(name)), name))

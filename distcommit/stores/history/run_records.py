@@ -1,11 +1,10 @@
-"""What each run leaves of itself, for people and what watches for them.
+"""Records of runs, for operators and monitoring.
 
-<store>/runs/<epoch>-begun.json     as it has its epoch
-<store>/runs/<epoch>-cancel.json    that it is to end: put by whoever wants it to
-<store>/runs/<epoch>.json           when it has ended
+<store>/runs/<epoch>-begun.json     put when the run has its epoch
+<store>/runs/<epoch>-cancel.json    a request to end the run
+<store>/runs/<epoch>.json           put when the run has ended
 
-What is published depends on none of it: a run that was killed leaves the first alone, and one that can't be read stands
-for itself alone.
+Publishing depends on none of them. A killed run leaves the first alone; an unreadable record affects no other.
 """
 
 from __future__ import annotations
@@ -24,19 +23,27 @@ from distcommit.stores.state.job_store import JobStore
 
 RECORD_VERSION = 1
 BEGINNING_VERSION = CANCEL_VERSION = 1
-KEPT = 100
-"""How many of a kind a record names; the rest are counted."""
+MAX_ENTRIES = 100
+"""Maximum number of entries of a kind in a record; the others are counted."""
 NOT_PLANNED = "not planned"
-"""The kind of a reason: the source could not plan a dataset."""
+"""Kind of the reason of a dataset that the source could not plan."""
 _TRIES = 3
 _Document = TypeVar("_Document", bound=msgspec.Struct)
 
 
 class RunFacts(msgspec.Struct, frozen=True):
-    """What a run knows of itself before it begins. `config`: the job as its file has it, without secrets; `versions`:
-    of what it runs on, by name; `host` and `pid`: of the driver; `job_file`: its path there. `locked`: whether it holds
-    the job's lock, and else says that it is alive in a folder of its own. `kept_runs` and `kept_tables`: how long what
-    it leaves is kept."""
+    """Facts about a run that are known before it begins.
+
+    Attributes:
+        config: the job file, without secrets.
+        versions: versions of software that the run uses, by name.
+        host: host of the driver.
+        pid: process id of the driver.
+        job_file: path of the job file on that host.
+        locked: whether the run holds the job lock; else it gives a sign of life in its own folder.
+        kept_runs: number of older runs whose records are kept.
+        kept_tables: number of older runs whose tables are kept.
+    """
 
     config: dict[str, Any] = {}
     versions: dict[str, str] = {}
@@ -49,7 +56,18 @@ class RunFacts(msgspec.Struct, frozen=True):
 
 
 class RunBeginning(msgspec.Struct, frozen=True):
-    """A run that has its epoch."""
+    """The record of a run's begin.
+
+    Attributes:
+        version: format version.
+        job: name of the job.
+        run_id: the run's id.
+        epoch: the run's epoch.
+        command: the command that started the run.
+        who: user or service that gave it.
+        began_ms: time of its begin, in milliseconds since 1970.
+        facts: facts known before it began.
+    """
 
     version: int
     job: str
@@ -62,7 +80,14 @@ class RunBeginning(msgspec.Struct, frozen=True):
 
 
 class CancelRequest(msgspec.Struct, frozen=True):
-    """That the run of an epoch is to end: who wants it to, and since when."""
+    """A request to end the run of an epoch.
+
+    Attributes:
+        version: format version.
+        epoch: epoch of the run.
+        who: who asked.
+        at_ms: time of the request, in milliseconds since 1970.
+    """
 
     version: int
     epoch: int
@@ -71,8 +96,14 @@ class CancelRequest(msgspec.Struct, frozen=True):
 
 
 class RecordedReason(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why a dataset (or a bucket) did not go through, or what is worth knowing of it. `remedy`: the words of the
-    command that lets it go on, if the source has said so."""
+    """A recorded reason or note.
+
+    Attributes:
+        subject: the dataset, bucket or partition.
+        kind: kind of the reason.
+        text: the reason.
+        remedy: words of the command that resolves it, if the source has named one.
+    """
 
     subject: str
     kind: str
@@ -81,14 +112,21 @@ class RecordedReason(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RecordedReasons(msgspec.Struct, frozen=True):
-    """The first of them, and how many were left out."""
+    """The first reasons, and the number of those left out."""
 
     kept: tuple[RecordedReason, ...] = ()
     left_out: int = 0
 
 
 class RecordedPhase(msgspec.Struct, frozen=True):
-    """A phase with its counts. `completed`: False if an error ended it; then it counted what it had heard of."""
+    """A phase of a run.
+
+    Attributes:
+        name: name of the phase.
+        seconds: its duration.
+        completed: False if an error ended it; the counts then cover only the reports received before.
+        counts: its counts by name.
+    """
 
     name: str
     seconds: float
@@ -97,11 +135,27 @@ class RecordedPhase(msgspec.Struct, frozen=True):
 
 
 class RunRecord(msgspec.Struct, frozen=True):
-    """A run as it ended. `command`: what it was asked to do; `who` asked; times are milliseconds since 1970.
+    """The record of an ended run. Times are milliseconds since 1970.
 
-    `error_kind` and `error`: of what ended it, or what it went on after. `quarantined`: datasets that it quarantined;
-    `held`: those that were sealed and held back with it; `reasons`: why something did not go through; `notes`: what is
-    worth knowing, and in order. `flow`: what the constructs did.
+    Attributes:
+        version: format version.
+        job: name of the job.
+        run_id: the run's id.
+        epoch: the run's epoch.
+        command: the command that started the run.
+        who: user or service that gave it.
+        began_ms: its begin.
+        ended_ms: its end.
+        outcome: its outcome.
+        error_kind: type of the error that ended it, or of a failed ingest job.
+        error: text of that error.
+        phases: its phases.
+        totals: counts over all phases, by name.
+        quarantined: datasets that it quarantined.
+        held: datasets that were ready, and held back because the job publishes all datasets or none.
+        reasons: why datasets or buckets were not completed.
+        notes: facts worth reporting that are no failures.
+        flow: counts of the constructs.
     """
 
     version: int
@@ -125,24 +179,24 @@ class RunRecord(msgspec.Struct, frozen=True):
 
 
 def put_record(store: JobStore, record: RunRecord) -> None:
-    """Leaves a run's record, durably. Records of other epochs stay as they are.
+    """Put the record of an ended run, durably. Records of other epochs are not changed.
 
     Raises:
-        DistcommitError: if it can't be written, or its epoch has one.
+        DistcommitError: if it cannot be written, or the epoch has a record.
     """
     _put(store, record_name(record.epoch), record, record.run_id)
 
 
 def put_beginning(store: JobStore, beginning: RunBeginning) -> None:
-    """Says that a run has begun, durably. Raises as `put_record`."""
+    """Put the record of a run's begin, durably. Raises as `put_record`."""
     _put(store, record_name(beginning.epoch, BEGUN), beginning, beginning.run_id)
 
 
 def put_cancel(store: JobStore, request: CancelRequest) -> bool:
-    """Asks a run to end; False if somebody has asked before.
+    """Put a request to end a run. Return False if there is one already.
 
     Raises:
-        DistcommitError: if it can't be written.
+        DistcommitError: if it cannot be written.
     """
     try:
         _put(store, record_name(request.epoch, CANCEL), request, "")
@@ -158,33 +212,33 @@ def _put(store: JobStore, name: str, document: msgspec.Struct, run_id: str) -> N
         try:
             fs.make_folders(folder)
             if not fs.put_if_absent(path, encode_document(document)):
-                raise ConflictError("a run of this epoch has left this before", path=path, run=run_id)
+                raise ConflictError("a run of this epoch has this record already", path=path, run=run_id)
             fs.sync([folder], store.roots.store)
         except OSError as error:
             if tries_left and isinstance(error, FileNotFoundError):
-                continue  # a newer run has swept what this one was about to put
-            raise storage_error(error, "what is kept of the run can't be written", path=path) from error
+                continue  # a newer run has swept the temporary file
+            raise storage_error(error, "the record of the run cannot be written", path=path) from error
         return
 
 
 def read_record(fs: FileSystem, store_root: str, epoch: int) -> RunRecord | None:
-    """What the run of that epoch has left of itself; None if it has left nothing.
+    """Return the record of the run of that epoch; None if there is none.
 
     Raises:
-        UnknownVersionError, CorruptError: if it can't be read; it stands for itself alone.
+        UnknownVersionError, CorruptError: if it cannot be read. Other records are not affected.
     """
     return _read(fs, store_root, record_name(epoch), RunRecord, RECORD_VERSION, "the record of a run")
 
 
 def read_beginning(fs: FileSystem, store_root: str, epoch: int) -> RunBeginning | None:
-    """How the run of that epoch began; None if that is not kept. Raises as `read_record`."""
+    """Return the record of that run's begin; None if there is none. Raises as `read_record`."""
     name = record_name(epoch, BEGUN)
-    return _read(fs, store_root, name, RunBeginning, BEGINNING_VERSION, "the beginning of a run")
+    return _read(fs, store_root, name, RunBeginning, BEGINNING_VERSION, "the record of a run's begin")
 
 
 def read_cancel(fs: FileSystem, store_root: str, epoch: int) -> CancelRequest | None:
-    """Who wants the run of that epoch to end; None if nobody does. One that can't be read counts as one of nobody
-    known: whoever put it can have wanted nothing else."""
+    """Return the request to end the run of that epoch; None if there is none. An unreadable request is valid, of
+    unknown origin."""
     name = record_name(epoch, CANCEL)
     try:
         return _read(fs, store_root, name, CancelRequest, CANCEL_VERSION, "the request to end a run")
@@ -193,14 +247,16 @@ def read_cancel(fs: FileSystem, store_root: str, epoch: int) -> CancelRequest | 
 
 
 def recorded_epochs(fs: FileSystem, store_root: str) -> list[int]:
-    """Epochs of runs that have left anything, oldest first. That one is to end is none of it: a rebuild, which has an
-    epoch and leaves nothing here, may be told so, too."""
-    found = (record_of(entry.name) for entry in fs.list_folder(f"{store_root}/{RUNS}"))
-    return sorted({known[0] for known in found if known is not None and known[1] != CANCEL})
+    """Return the epochs of runs with records, oldest first. A request to end a run does not count: it may address a
+    rebuild, which has an epoch and no records."""
+    records = (record_of(entry.name) for entry in fs.list_folder(f"{store_root}/{RUNS}"))
+    return sorted(
+        {epoch_and_kind[0] for epoch_and_kind in records if epoch_and_kind is not None and epoch_and_kind[1] != CANCEL}
+    )
 
 
 def path_of(store_root: str, name: str) -> str:
-    """Return where a record of that name is."""
+    """Return the path of a record."""
     return f"{store_root}/{RUNS}/{name}"
 
 

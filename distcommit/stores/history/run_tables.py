@@ -1,4 +1,4 @@
-"""The Parquet form of what executors leave of a run for people: no checksum in the name, and nothing depends on it."""
+"""The Parquet format of run history that executors write. Names have no checksum, as nothing depends on these files."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _CODES = {pa.int32(): "i", pa.int64(): "q"}
 
 
 def encode_rows(schema: pa.Schema, columns: Mapping[str, Sequence[Any]]) -> bytes:
-    """The columns as a Parquet file.
+    """Return the columns as a Parquet file.
 
-    From buffers: of lists of Python Arrow makes columns only once it has imported pandas, for which a new process has
-    to wait 0.2 s: as long as for its part of a drain.
+    Arrow arrays are made from buffers. From Python lists Arrow makes them only after it has imported pandas, which
+    costs a new process 0.2 s: as long as its part of a drain.
     """
     arrays = [_array(field.type, columns[field.name]) for field in schema]
     sink = pa.BufferOutputStream()
@@ -29,7 +29,7 @@ def encode_rows(schema: pa.Schema, columns: Mapping[str, Sequence[Any]]) -> byte
 
 
 def _array(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
-    """Whole numbers of 32 or 64 bits, or texts, without nulls."""
+    """Return an array of 32- or 64-bit integers, or of text, without nulls."""
     if kind != pa.string():
         return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(array(_CODES[kind], values))])
     texts = [value.encode() for value in values]
@@ -38,21 +38,21 @@ def _array(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
 
 
 def decode_rows(data: bytes, schema: pa.Schema, what: str, path: str) -> list[tuple[Any, ...]]:
-    """The rows of a file, in the order of the schema's columns.
+    """Return the rows of a file, in the order of the schema's columns.
 
     Raises:
-        UnknownVersionError, CorruptError: if the file is not one that `encode_rows` wrote with that schema.
+        UnknownVersionError, CorruptError: if `encode_rows` did not write the file with that schema.
     """
     try:
         table = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True).read(use_threads=False)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _corrupt(what, path, str(error)) from error
-    version, ours = (table.schema.metadata or {}).get(VERSION_KEY, b""), schema.metadata[VERSION_KEY]
-    if version.isdigit() and version != ours:
+    version, supported = (table.schema.metadata or {}).get(VERSION_KEY, b""), schema.metadata[VERSION_KEY]
+    if version.isdigit() and version != supported:
         raise UnknownVersionError(
             f"{what} has an unknown format version",
             path=path,
-            expected=ours.decode(),
+            expected=supported.decode(),
             found=version.decode(),
             todo="run the version of distcommit that wrote it",
         )
@@ -60,7 +60,7 @@ def decode_rows(data: bytes, schema: pa.Schema, what: str, path: str) -> list[tu
         raise _corrupt(what, path, f"columns {table.schema.names}")
     try:
         return list(zip(*(column.to_pylist() for column in table.itercolumns()), strict=True))
-    except ValueError as error:  # text that is no UTF-8
+    except ValueError as error:  # text that is not UTF-8
         raise _corrupt(what, path, str(error)) from error
 
 

@@ -1,11 +1,11 @@
-"""When the tasks of a run committed what: a Parquet table, for people and for the programs that read such tables.
+"""Times of the commits of a run's tasks: a Parquet table, for operators and for programs that read such tables.
 
 <store>/run_times/run=<run id>/<phase>-<task>-<32 hex>.parquet
 
-Each attempt at a task that had read or committed anything leaves one as it ends, so that no process ever holds more
-than its own part; one that dies leaves none. When work units were read is in the task states, whose files of one
-attempt at a task have the same 32 digits. Nothing depends on it. Times are milliseconds since 1970, by the clock of the
-task's machine.
+Each attempt at a task that has read or committed anything writes one file when it ends, so that each process needs
+memory for its own part alone. A killed attempt leaves none. Times of reading are in the task states, whose files have
+the same 32 digits. Nothing depends on this table. Times are milliseconds since 1970, by the clock of the task's
+machine.
 """
 
 from __future__ import annotations
@@ -24,17 +24,16 @@ from distcommit.stores.state.table_schemas import RUN_TIMES_SCHEMA
 
 logger = logging.getLogger(__name__)
 
-_WHAT = "a table of what tasks did when"
+_WHAT = "a table of times of tasks"
 
 
 class TimeKind(StrEnum):
-    """What a row is about.
+    """The kind of a row.
 
-    TASK: the task, `count` its work units. COMMITS: one time that it went over its buckets and published `count`
-    datasets. PUBLISHED: a dataset, from its seal (0: another process has sealed it) to its being published, `count` its
-    records. SEALED: a dataset that it has sealed, and not published itself. REQUESTS: `count` requests of file systems
-    that a dataset took: those that read and wrote it, and its share of those that published it with others; of no
-    dataset: all others of the task.
+    TASK: the task; `count` is its work units. COMMITS: one round over its buckets that published `count` datasets.
+    PUBLISHED: a dataset, from its seal (0 if another process has sealed it) to its publication; `count` is its records.
+    SEALED: a dataset that the task has sealed and not published. REQUESTS: `count` file-system requests for a dataset:
+    its own reads and writes, and its share of joint commits; without a dataset, all other requests of the task.
     """
 
     TASK = "task"
@@ -45,8 +44,20 @@ class TimeKind(StrEnum):
 
 
 class RunTime(msgspec.Struct, frozen=True):
-    """A row; `phase`, `task`, `host`, `pid` and `daemon_pid` are those of its task: of the Python process that ran it,
-    and of the one that this was forked from, of which each executor has its own."""
+    """A row of the table.
+
+    Attributes:
+        phase: phase of the run.
+        task: number of the task in the phase.
+        host: host of the task.
+        pid: process id of the Python worker.
+        daemon_pid: process id of its parent, which is one per executor.
+        kind: kind of the row.
+        dataset: the dataset, if the row is about one.
+        began_ms: its begin.
+        ended_ms: its end.
+        count: a number, by kind.
+    """
 
     phase: str
     task: int
@@ -63,17 +74,17 @@ class RunTime(msgspec.Struct, frozen=True):
 def put_run_times(
     fs: FileSystem, store_root: str, run_id: str, phase: str, task: int, writer: str, rows: Sequence[RunTime]
 ) -> None:
-    """Leaves what an attempt at a task did when. Where that fails it is only told."""
+    """Put the times of an attempt at a task. A failure is only logged."""
     folder = f"{store_root}/{RUN_TIMES}/{run_name(run_id)}"
     try:
         fs.make_folders(folder)
         fs.put_if_absent(f"{folder}/{run_times_name(phase, task, writer)}", encode_run_times(rows))
     except OSError as error:
-        logger.warning("when a task committed can't be kept: %s", error, extra={"phase": phase, "task": task})
+        logger.warning("times of a task were not written: %s", error, extra={"phase": phase, "task": task})
 
 
 def encode_run_times(rows: Sequence[RunTime]) -> bytes:
-    """The rows as a Parquet file."""
+    """Return the rows as a Parquet file."""
     columns = {name: [getattr(row, name) for row in rows] for name in RUN_TIMES_SCHEMA.names}
     for name in ("host", "dataset"):
         columns[name] = [*map(plain_text, columns[name])]
@@ -100,10 +111,10 @@ def decode_run_times(data: bytes, path: str) -> list[RunTime]:
 
 
 def read_run_times(fs: FileSystem, store_root: str, run_id: str) -> Iterator[tuple[str, list[RunTime]]]:
-    """What is kept of a run's times, by attempt at a task: its 32 digits, and its rows.
+    """Yield for each attempt at a task its 32 digits and its rows.
 
     Raises:
-        UnknownVersionError, CorruptError: if a file can't be read.
+        UnknownVersionError, CorruptError: if a file cannot be read.
     """
     folder = f"{store_root}/{RUN_TIMES}/{run_name(run_id)}"
     for name in sorted(entry.name for entry in fs.list_folder(folder)):

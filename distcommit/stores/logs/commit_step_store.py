@@ -1,6 +1,6 @@
-"""The default CommitStepStore: sequences in the commit log, for people who bring their own steps.
+"""The default CommitStepStore: sequences in commit logs, for custom steps outside of jobs.
 
-The engine's executors work on the same logs through the same functions.
+The engine works on the same logs through the same functions.
 """
 
 from __future__ import annotations
@@ -49,20 +49,20 @@ class LogCommitStepStore(CommitStepStore):
     """Commit steps in commit logs below one folder, one sub-folder for each job.
 
     `create` fences, and so does the first operation that changes anything: a process that opened the job earlier can
-    seal nothing any more. Steps that are put live in this process until they are sealed. The moves of the
-    watermark among a sequence's steps (`CommitStep.move`), each for partitions of its own, make one: it is compared at
-    the seal, and takes effect in the record that closes.
+    seal nothing any more. Steps that are put are kept in this process until they are sealed. The watermark moves of a
+    sequence's steps (`CommitStep.move`), each for partitions of its own, are merged into one. It is compared at the
+    seal and takes effect in the record that closes.
 
-    A sequence of which a step is lost is quarantined by its `commit`, and so is one that processes of as many epochs
-    as `max_attempts` could not redo: `get_commit_sequence` skips it until it is released. The process that sealed a
-    sequence may try it any number of times, and an outage of the target counts for nobody, as in a job's runs.
+    A sequence with a lost step is quarantined by its `commit`, and so is one that processes of `max_attempts` epochs
+    failed to redo. `get_commit_sequence` skips it until it is released. The process that sealed a sequence may retry
+    without limit, and an outage of the target is not counted.
 
-    A bucket whose log is corrupt stops its own datasets alone: what touches them raises CorruptError.
+    A bucket with a corrupt log stops its own datasets alone: operations on them raise CorruptError.
 
     Args:
-        fs: the file system of all folders.
-        folder: where the stores are.
-        context: the roots that file steps stay below.
+        fs: file system of all folders.
+        folder: folder of the stores.
+        context: file system and roots of file steps.
         buckets: logs per job, for new stores.
         max_attempts: failed redos of a sequence before it is quarantined, as a job's `replay.max_attempts`.
     """
@@ -75,7 +75,7 @@ class LogCommitStepStore(CommitStepStore):
         self._open: dict[str, OpenStore] = {}
 
     def create(self, store: str, urn: str | None = None) -> bool:
-        """Opens the job, making its store if there is none, and fences it. With `urn`: makes room for its steps.
+        """Open the job, creating its store if necessary, and fence it. With `urn`: begin the dataset's steps.
 
         Raises:
             FencedError: if another process fenced it at the same moment.
@@ -92,7 +92,7 @@ class LogCommitStepStore(CommitStepStore):
         return True
 
     def exists(self, store: str, urn: str | None = None) -> bool:
-        """As the interface says. Reads only: nobody is fenced."""
+        """As the interface. Reads only, and fences nothing."""
         if urn is not None:
             return self.exists(store) and self._sequence(store, urn) is not None
         return self._fs.status(f"{self._roots(store).store}/{STORE_MARKER}") is not None
@@ -103,12 +103,12 @@ class LogCommitStepStore(CommitStepStore):
         opened = self._opened(store)
         if urn is not None:
             if self._sequence(store, urn) is not None:
-                raise _pending(store, self._look(store, urn))
+                raise _pending_error(store, self._state(store, urn))
             return bool(opened.unsealed.pop(urn, None))
         for bucket in range(opened.store.buckets):
             for state in self._log(opened, bucket).refresh().datasets.values():
                 if state.status is not DatasetStatus.IDLE:
-                    raise _pending(store, state)
+                    raise _pending_error(store, state)
         remove_store(self._fs, opened.store.roots.store)
         del self._open[store]
         return True
@@ -116,15 +116,15 @@ class LogCommitStepStore(CommitStepStore):
     def put(self, store: str, urn: str, step: CommitStep) -> bool:
         opened = self._opened(store)
         if self._sequence(store, urn) is not None:
-            raise _pending(store, self._look(store, urn))
+            raise _pending_error(store, self._state(store, urn))
         opened.unsealed.setdefault(check_urn(urn), []).append(step)
         return True
 
     def seal(self, store: str, urn: str) -> None:
-        opened = self._next_round(self._opened(store), urn)
+        opened = self._in_unsealed_epoch(self._opened(store), urn)
         steps = opened.unsealed.get(urn, [])
         if self._sequence(store, urn) is not None:
-            raise _pending(store, self._look(store, urn))
+            raise _pending_error(store, self._state(store, urn))
         if not steps:
             raise ConfigurationError(
                 "there are no steps to seal", store=store, dataset=urn, todo="put the dataset's steps first"
@@ -143,19 +143,19 @@ class LogCommitStepStore(CommitStepStore):
         state = fold.state_of(urn)
         if state.sequence != sequence and state.done_epoch != opened.epoch:
             raise ConflictError(
-                "this sequence can't be sealed",
+                "the sequence cannot be sealed",
                 store=store,
                 dataset=urn,
                 expected=f"epoch {opened.epoch} to be the newest, the dataset idle and not sealed by it, watermark"
                 f" {sequence.low}",
                 found=f"epoch {fold.fence_epoch}, {state.status.value}, sealed by epoch {state.closed_epoch}, watermark"
                 f" {state.watermark}",
-                todo="look at what is stored, then create the store again and plan anew",
+                todo="inspect the stored state, then create the store again and plan anew",
             )
         del opened.unsealed[urn]
 
     def get_commit_sequence(self, store: str, urn: str) -> CommitSequence | None:
-        state = self._look(store, urn)
+        state = self._state(store, urn)
         if state.open is None or state.open.held or state.status is not DatasetStatus.PENDING:
             return None
         sequence = state.open.sequence
@@ -175,32 +175,31 @@ class LogCommitStepStore(CommitStepStore):
         )
 
     def release(self, store: str, urn: str, how: str, who: str = "") -> None:
-        """Lets a quarantined dataset go: "retry", its sequence can be committed again; "accept", it counts as done as
-        it is, and its watermark moves; "abandon", it is undone, and its watermark stays; "restart", it is undone, and
-        its watermark is forgotten. A release is recorded.
+        """Release a quarantined dataset, and record the release.
 
         Args:
             store: the job.
             urn: the dataset.
-            how: one of these.
-            who: the person, for the record.
+            how: "retry": its sequence can be committed again; "accept": it counts as done, and its watermark moves;
+                "abandon": it is undone, and its watermark stays; "restart": it is undone, and its watermark is deleted.
+            who: the operator, for the record.
 
         Raises:
-            ConflictError: if the dataset is neither quarantined nor (but for "retry") being abandoned already, or if it
-                can't be abandoned; it is quarantined as before.
-            TransientError: if it is accepted, and what is prepared for it at a target could not be rolled back.
-            DistcommitError: if a step can't be undone now; releasing it with "abandon" again goes on.
+            ConflictError: if the dataset is neither quarantined nor (except for "retry") being abandoned, or if it
+                cannot be abandoned; it stays quarantined.
+            TransientError: if it is accepted, and data prepared at a target could not be rolled back.
+            DistcommitError: if a step cannot be undone now; "abandon" resumes.
         """
         if how not in [*Release]:
-            raise ConfigurationError("there is no such way to release", expected=", ".join(Release), found=how)
-        left = operator_actions.release(
+            raise ConfigurationError("how to release is unknown", expected=", ".join(Release), found=how)
+        in_doubt = operator_actions.release(
             self._opened(store).store, urn, Release(how), who or _WHO, self._context.committers
         )
-        if left:
-            raise _left_in_doubt(store, urn, left)
+        if in_doubt:
+            raise _in_doubt_error(store, urn, in_doubt)
 
     def quarantine(self, store: str, urn: str, who: str = "") -> None:
-        """Lets nobody commit a pending sequence any more until it is released, as one that can never be committed.
+        """Quarantine a pending sequence until it is released: for one that can never be committed.
 
         Raises:
             ConflictError: if the dataset is not pending.
@@ -208,19 +207,20 @@ class LogCommitStepStore(CommitStepStore):
         operator_actions.quarantine(self._opened(store).store, urn, who or _WHO)
 
     def watermark(self, store: str, urn: str) -> Watermark | None:
-        """The dataset's watermark; moves when a sequence is closed. Reads only."""
-        return self._look(store, urn).watermark
+        """Return the dataset's watermark, which moves when a sequence is closed. Reads only."""
+        return self._state(store, urn).watermark
 
-    def _next_round(self, opened: OpenStore, urn: str) -> OpenStore:
-        """A dataset is sealed once in an epoch: for its next sequence a process that is not fenced begins a new one."""
+    def _in_unsealed_epoch(self, opened: OpenStore, urn: str) -> OpenStore:
+        """Return the store in an epoch that has not sealed the dataset yet: a process that is not fenced begins a new
+        one for each sequence of a dataset."""
         fold = self._log(opened, opened.store.bucket_of(urn)).refresh()
         if fold.state_of(urn).closed_epoch < opened.epoch or fold.state_of(urn).sequence is not None:
             return opened
         job_log = opened.store.job_log(opened.epoch)
         require_fence(job_log.refresh(), opened.epoch, job_log.folder)
-        again = self._fence(opened.store)
-        opened.run_id, opened.epoch = again.run_id, again.epoch
-        opened.logs, opened.unfenced = again.logs, again.unfenced
+        refenced = self._fence(opened.store)
+        opened.run_id, opened.epoch = refenced.run_id, refenced.epoch
+        opened.logs, opened.unfenced = refenced.logs, refenced.unfenced
         return opened
 
     def _fence(self, store: JobStore) -> OpenStore:
@@ -231,34 +231,34 @@ class LogCommitStepStore(CommitStepStore):
             try:
                 fence_bucket(log, opened.epoch, run_id)
             except CorruptError as error:
-                logger.warning("a bucket can't be fenced: %s", error, extra={"job": store.job, "bucket": bucket})
+                logger.warning("a bucket cannot be fenced: %s", error, extra={"job": store.job, "bucket": bucket})
                 opened.unfenced.add(bucket)
         return opened
 
     def _sequence(self, store: str, urn: str) -> SealedSequence | None:
-        return self._look(store, urn).sequence
+        return self._state(store, urn).sequence
 
-    def _look(self, store: str, urn: str) -> DatasetState:
-        """What is stored of a dataset, without fencing anybody."""
+    def _state(self, store: str, urn: str) -> DatasetState:
+        """Return the stored state of a dataset. Fences nothing."""
         opened = self._open.get(store)
         if opened is not None:
             fold = self._log(opened, opened.store.bucket_of(urn)).refresh()
-            if not fold.moved_to:  # else it goes on elsewhere
+            if not fold.moved_to:  # else it continues in another generation
                 return fold.state_of(urn)
-        found = open_store(self._fs, self._roots(store), store, create=False)
-        return found.bucket_log(found.bucket_of(urn)).refresh().state_of(urn)
+        job_store = open_store(self._fs, self._roots(store), store, create=False)
+        return job_store.bucket_log(job_store.bucket_of(urn)).refresh().state_of(urn)
 
     def _opened(self, store: str) -> OpenStore:
         if store not in self._open:
             if not self.exists(store):
-                raise ConfigurationError("there is no such commit step store", store=store, todo="create it first")
+                raise ConfigurationError("the commit step store does not exist", store=store, todo="create it first")
             self.create(store)
         return self._open[store]
 
     def _log(self, opened: OpenStore, bucket: int) -> CommitLog:
         if bucket not in opened.logs:
             opened.logs[bucket] = opened.store.bucket_log(bucket, opened.epoch)
-        if bucket in opened.unfenced:  # it could not be read; restored since, it has to be fenced before it is used
+        if bucket in opened.unfenced:  # its log was corrupt; once restored it must be fenced before use
             fence_bucket(opened.logs[bucket], opened.epoch, opened.run_id)
             opened.unfenced.remove(bucket)
         return opened.logs[bucket]
@@ -268,25 +268,25 @@ class LogCommitStepStore(CommitStepStore):
         return Roots(folder, self._context.staging_root, self._context.output_root)
 
 
-def _left_in_doubt(store: str, urn: str, steps: Sequence[CommitStep]) -> TransientError:
+def _in_doubt_error(store: str, urn: str, steps: Sequence[CommitStep]) -> TransientError:
     attempts = dict.fromkeys(attempt for step in steps for attempt in step.prepared_by)
     return TransientError(
-        "the dataset is released as it is, and what is prepared for it at a target could not be rolled back",
+        "the dataset is released, but data prepared for it at a target could not be rolled back",
         store=store,
         dataset=urn,
-        expected="a target that rolls it back now",
+        expected="a target that can roll it back now",
         found=", ".join(map(repr, steps)),
-        todo=f"roll back by hand, at the target, what these attempts have prepared: {', '.join(attempts)}",
+        todo=f"roll back at the target what these attempts have prepared: {', '.join(attempts)}",
     )
 
 
-def _pending(store: str, state: DatasetState) -> ConflictError:
+def _pending_error(store: str, state: DatasetState) -> ConflictError:
     urn, names = state.dataset_urn, f"{store!r}, {state.dataset_urn!r}"
     pending = state.status is DatasetStatus.PENDING
-    ways = (
+    choices = (
         "'retry', 'accept' or 'abandon'"
         if state.status is DatasetStatus.QUARANTINED
-        else "'abandon', which goes on, or 'accept'"
+        else "'abandon', which resumes, or 'accept'"
     )
     return ConflictError(
         f"a sealed sequence is {state.status.value}",
@@ -294,7 +294,7 @@ def _pending(store: str, state: DatasetState) -> ConflictError:
         dataset=urn,
         expected="no sequence that is not done",
         found=state.reason,
-        todo=f"get_commit_sequence({names}).commit(); if that can never be, quarantine({names}) first"
+        todo=f"get_commit_sequence({names}).commit(); if that can never succeed, quarantine({names}) first"
         if pending
-        else f"release({names}, how) with {ways}",
+        else f"release({names}, how) with {choices}",
     )

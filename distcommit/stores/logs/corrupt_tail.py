@@ -1,6 +1,6 @@
-"""A log of which a part can't be read: what is left of it, and setting the rest aside.
+"""Corrupt logs: the readable part of one, and setting the rest aside.
 
-For a rebuild alone, which then knows of a log that has lost its newest segments, and mends it from what is published.
+Used by `rebuild` alone, which restores lost newest segments from published files.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from distcommit.stores.state.job_store import JobStore
 
 
 def is_torn(log: CommitLog) -> bool:
-    """Whether it can't be read, as a segment is damaged or missing.
+    """Return whether the log cannot be read because a segment is damaged or missing.
 
     Raises:
         UnknownVersionError: if a newer version has written it.
@@ -33,33 +33,33 @@ def is_torn(log: CommitLog) -> bool:
 
 
 def fold_of_rest(log: CommitLog) -> Fold:
-    """What a log says, as far as it can be read. Raises as `is_torn`."""
+    """Return the fold of the readable part of a log. Raises as `is_torn`."""
     if not is_torn(log):
         return log.refresh()
-    found, fold = _readable(log), Fold()
-    end = _readable_to(found)
+    segments, fold = _readable_segments(log), Fold()
+    end = _readable_end(segments)
     base = max(
-        (number for number in found if number < end and isinstance(found[number].record, Checkpoint)), default=end
+        (number for number in segments if number < end and isinstance(segments[number].record, Checkpoint)), default=end
     )
     for number in range(base, end):
-        apply(number, found[number].record, fold)
+        apply(number, segments[number].record, fold)
     return fold
 
 
 def set_torn_aside(store: JobStore, log: CommitLog, epoch: int) -> list[str]:
-    """Moves what can't be read of a log, and all above it, to `set_aside` in the store; a log of which nothing is left
-    begins anew. For who has made sure that nobody else begins. After a crash it goes on: until all are moved, the log
-    can't be read, as no checkpoint that can be is among them.
+    """Move the unreadable part of a log, and all segments above it, to `set_aside` in the store. A log that becomes
+    empty is created again. The caller must make sure that no run begins. After a crash the next call resumes: until all
+    are moved the log cannot be read, as none of them is a readable checkpoint.
 
     Returns:
-        the paths that were moved.
+        the paths of the moved segments.
 
     Raises:
         UnknownVersionError: as `is_torn`.
     """
     if not is_torn(log):
         return []
-    fs, end = store.fs, _readable_to(_readable(log))
+    fs, end = store.fs, _readable_end(_readable_segments(log))
     base = f"{store.roots.store}/{set_aside_folder(epoch)}"
     folder = base + log.folder.removeprefix(store.roots.store)
     fs.make_folders(folder)
@@ -74,20 +74,20 @@ def set_torn_aside(store: JobStore, log: CommitLog, epoch: int) -> list[str]:
     return moved
 
 
-def _readable(log: CommitLog) -> Mapping[int, Segment]:
-    found: dict[int, Segment] = {}
+def _readable_segments(log: CommitLog) -> Mapping[int, Segment]:
+    segments: dict[int, Segment] = {}
     for number, segment in log.segments():
         if isinstance(segment, UnknownVersionError):
             raise segment
         if isinstance(segment, Segment):
-            found[number] = segment
-    return found
+            segments[number] = segment
+    return segments
 
 
-def _readable_to(found: Mapping[int, Segment]) -> int:
-    """The number below which a log can be read from a checkpoint on without a gap; 1 if there is no such one."""
-    for end in sorted((number + 1 for number in found if number + 1 not in found), reverse=True):
-        base = max((n for n in found if n < end and isinstance(found[n].record, Checkpoint)), default=end)
-        if base < end and all(number in found for number in range(base, end)):
+def _readable_end(segments: Mapping[int, Segment]) -> int:
+    """Return the number below which a log can be read from a checkpoint on without a gap; 1 if there is none."""
+    for end in sorted((number + 1 for number in segments if number + 1 not in segments), reverse=True):
+        base = max((n for n in segments if n < end and isinstance(segments[n].record, Checkpoint)), default=end)
+        if base < end and all(number in segments for number in range(base, end)):
             return end
     return 1

@@ -1,4 +1,4 @@
-"""Epochs: a run fences the job log, then its buckets; whoever has an older epoch can seal nothing from then on."""
+"""Epochs: a run fences the job log, then its buckets; no older epoch can seal anything from then on."""
 
 from __future__ import annotations
 
@@ -29,31 +29,34 @@ from distcommit.stores.state.job_store import JobStore
 logger = logging.getLogger(__name__)
 
 OLDER_OUTPUT = (
-    "put the newest output back, with its folder .distcommit. If it was taken away on purpose or is lost, `distcommit"
-    " rebuild --keep-watermarks` lets the job go on in the output that is there; what is missing is published again"
-    " only where you set watermarks back. Or give the job new folders (paths)"
+    "restore the newest output with its folder .distcommit. If it was removed on purpose or is lost, `distcommit"
+    " rebuild --keep-watermarks` lets the job continue in the present output; missing data is published again only"
+    " where you set watermarks back. Or give the job new folders (paths)"
 )
-"""What to do where the output is older than its store."""
+"""Remedy for an output that is older than its store."""
 OTHER_STAGING = (
-    "see that what paths.staging is on is mounted, or correct paths.staging. If it is lost, or was emptied, `distcommit"
-    " rebuild --keep-watermarks` lets the job go on in the folder that is there; a dataset whose pending files were"
-    " lost with it is quarantined then, to be released"
+    "mount the disk of paths.staging, or correct paths.staging. If it is lost or was emptied, `distcommit"
+    " rebuild --keep-watermarks` lets the job continue in the present folder; a dataset that lost pending files is"
+    " quarantined then, to be released"
 )
-"""What to do where the staging folder is not the one that runs have staged in."""
+"""Remedy for a staging folder that is not the one of earlier runs."""
 
 
 def begin_run(store: JobStore, run_id: str, *, unsealed: bool = False) -> int:
-    """Makes sure that the store is the newest there is of its output, fences the job log, and marks the output with the
-    run's epoch before anything can be published. Costs O(1) operations.
+    """Check that store, output and staging belong together, fence the job log, and mark the output with the run's epoch
+    before anything can be published. Costs O(1) operations.
 
     Args:
         store: the store.
-        run_id: the run's.
+        run_id: the run's id.
         unsealed: whether the run delivers at least once.
 
+    Returns:
+        the run's epoch.
+
     Raises:
-        StaleStoreError: if runs that this store does not know of have published into the output, or the output knows
-            nothing of runs that this store knows.
+        StaleStoreError: if runs that this store does not know have published into the output, or the output does not
+            know runs that this store knows.
         ConfigurationError: if staging or output belong to another job.
         FencedError, OutcomeUnknownError, StorageRefusedError: as `fence_job`.
     """
@@ -66,47 +69,46 @@ def begin_run(store: JobStore, run_id: str, *, unsealed: bool = False) -> int:
 
 
 def require_newest(store: JobStore) -> None:
-    """Claims the job's folders, and raises as `begin_run` if the store is not the newest there is of its output, or the
-    output not the newest there is of the store."""
-    older = older_output(store)
-    if older:
+    """Claim the job's folders. Raises as `begin_run` if store and output are not the newest of each other."""
+    problem = older_output(store)
+    if problem:
         raise StaleStoreError(
-            "the output is older than the store, or another one",
+            "the output is older than the store, or belongs to another store",
             store=store.roots.store,
             output=store.roots.output,
-            expected="the output that the newest run has left",
-            found=older,
+            expected="the output of the newest run",
+            found=problem,
             todo=OLDER_OUTPUT,
         )
     if is_other_staging(store):
         raise StaleStoreError(
-            "the staging folder is another one than that in which pending files were staged",
+            "the staging folder is not the one that contains pending staged files",
             store=store.roots.store,
             staging=store.roots.staging,
-            expected="the folder that the job has claimed",
-            found="one that nobody has claimed",
+            expected="the folder claimed by the job",
+            found="an unclaimed folder",
             todo=OTHER_STAGING,
         )
     claim_folders(store)
-    newer = newer_runs(store)
-    if newer:
+    problem = newer_runs(store)
+    if problem:
         raise StaleStoreError(
-            "the store is older than what was published from it",
+            "the store is older than its published output",
             store=store.roots.store,
             output=store.roots.output,
-            expected="the store that the newest run has left",
-            found=newer,
-            todo="put the newest store in its place; if it is lost, `distcommit rebuild` mends this one from the"
-            " published files. Running as it is would publish records again",
+            expected="the store of the newest run",
+            found=problem,
+            todo="restore the newest store; if it is lost, `distcommit rebuild` repairs this one from the published"
+            " files. A run on this store would publish records again",
         )
 
 
 def claim_folders(store: JobStore) -> None:
-    """Makes staging and output the job's own.
+    """Claim staging and output for the job.
 
     Raises:
-        ConfigurationError, StaleStoreError: if they belong to another job, or to another store of this one, or one of
-            the job's folders is inside another job's.
+        ConfigurationError, StaleStoreError: if they belong to another job or to another store of this job, or if one of
+            the job's folders is inside a folder of another job.
     """
     require_apart(store.fs, store.roots.store, store.roots.staging, store.roots.output)
     owner = Owner(OWNER_VERSION, store.store_id, store.job, store.roots.store)
@@ -115,29 +117,29 @@ def claim_folders(store: JobStore) -> None:
 
 
 def end_run(store: JobStore, epoch: int, *, clean: bool) -> None:
-    """Marks in the output that the run has come to its end; `clean` says that it left no sequence open anywhere.
+    """Mark the end of the run in the output. `clean`: no sequence is left open.
 
-    The job log says so first (CUT, at its end), so that a store copied in mid-run is told.
+    The job log must contain the end before (CUT), so that a store copied in mid-run is detected.
     """
     try:
         fold = store.job_log().refresh()
         if fold.has_ended and fold.fence_epoch == epoch:
             put_mark(store.fs, store.roots.output, epoch, Mark.CLEAN if clean else Mark.ENDED)
-    except OSError:  # what the run has done stands; the next one marks the output again
+    except OSError:  # the run's results are not affected; the next run marks the output again
         logger.warning(
-            "the output can't be marked", extra={"epoch": epoch, "output": store.roots.output}, exc_info=True
+            "the output cannot be marked", extra={"epoch": epoch, "output": store.roots.output}, exc_info=True
         )
 
 
-UNFINISHED_REBUILD = "a rebuild that began and was not finished"
-"""Of what the output knows that the store does not: what the same command goes on with."""
+UNFINISHED_REBUILD = "a rebuild that was begun and not finished"
+"""What `newer_runs` returns after an interrupted rebuild, which the same command resumes."""
 
 
 def newer_runs(store: JobStore) -> str:
-    """What the output knows of runs that the store does not; empty if the store is the newest there is.
+    """Return what the output shows of runs that the store does not know; empty if the store is the newest.
 
-    Marks count that were read after the fence by which they are judged, as that of a rebuild comes before its fence;
-    and before the fold, as those of a run come after its records: one that ends meanwhile is no newer store.
+    Marks must be read after the fence with which they are compared, as a rebuild marks before it fences. They must be
+    read before the fold, as a run marks after its records: a run that ends meanwhile does not make a newer store.
     """
     log, fenced = store.job_log(), -1
     while (fold := log.refresh()).fence_epoch != fenced:
@@ -154,15 +156,15 @@ def newer_runs(store: JobStore) -> str:
 
 
 def older_output(store: JobStore) -> str:
-    """What the store knows of runs that the output does not; empty if the output has been there for all of them.
+    """Return what the store shows of runs that the output does not know; empty if the output is the newest.
 
-    The fold is read before the output is looked at: a run marks that first, and then cuts.
+    The fold is read before the marks, as a run marks first and then writes its CUT.
     """
     fold = store.job_log().refresh()
     if not fold.began_epoch and not fold.ended_epoch:
         return ""  # no run has published anything yet
     if read_owner(store.fs, store.roots.output) is None:
-        return "an output that nobody has claimed"
+        return "an unclaimed output"
     began = read_marks(store.fs, store.roots.output)[Mark.BEGAN]
     if fold.began_epoch > began:
         return f"runs up to epoch {fold.began_epoch} in the store, up to {began} in the output"
@@ -170,15 +172,18 @@ def older_output(store: JobStore) -> str:
 
 
 def is_other_staging(store: JobStore) -> bool:
-    """Whether something is pending whose files runs have staged in another folder than this one, as where a disk is not
-    mounted: it would count as lost. Logs are read only where nobody has claimed the folder; where that can't be, it is
-    told as if something were."""
+    """Return whether pending sequences have staged files in another folder than this one, as if a disk is not mounted:
+    they would count as lost. Logs are read only if the folder is unclaimed; an unreadable log counts as pending."""
     if not store.job_log().refresh().began_epoch or read_owner(store.fs, store.roots.staging) is not None:
         return False
-    return any(in_flight(store.fs.parallel_calls, _is_open, [store.bucket_log(each) for each in range(store.buckets)]))
+    return any(
+        in_flight(
+            store.fs.parallel_calls, _has_open_dataset, [store.bucket_log(bucket) for bucket in range(store.buckets)]
+        )
+    )
 
 
-def _is_open(log: CommitLog) -> bool:
+def _has_open_dataset(log: CommitLog) -> bool:
     try:
         return any(state.status is not DatasetStatus.IDLE for state in log.refresh().datasets.values())
     except DistcommitError:
@@ -186,18 +191,18 @@ def _is_open(log: CommitLog) -> bool:
 
 
 def fence_job(store: JobStore, run_id: str, *, moving: bool = False) -> int:
-    """Fences the job log and returns the run's epoch: the number of its FENCE there, or what follows the newest epoch
-    if that is higher, as it is after a rebuild.
+    """Fence the job log and return the run's epoch: the number of its FENCE, or the successor of the newest epoch if
+    that is higher, as after a rebuild.
 
     Args:
         store: the store.
-        run_id: the run's.
-        moving: whether it moves the store to another generation, or goes on with that.
+        run_id: the run's id.
+        moving: whether this moves the store to another generation, or resumes that.
 
     Raises:
-        FencedError: if another run fenced it at the same moment. This run ends; it never tries again.
-        ConflictError: if the store is not open as it counts: see `require_counting`.
-        OutcomeUnknownError, StorageRefusedError: if the log can't be written.
+        FencedError: if another run fenced it at the same moment. This run must end, and not try again.
+        ConflictError: if the store is not open in its current generation: see `require_counting`.
+        OutcomeUnknownError, StorageRefusedError: if the log cannot be written.
     """
     log = store.job_log()
     before = log.refresh()
@@ -211,21 +216,21 @@ def fence_job(store: JobStore, run_id: str, *, moving: bool = False) -> int:
             found=f"run {fold.fence_run_id}, epoch {fold.fence_epoch}",
             todo="let it finish, or start again after it",
         )
-    require_counting(store, fold, moving=moving)  # from here on nobody else can begin to move it
+    require_counting(store, fold, moving=moving)  # from here on no other process can begin a move
     log.sweep_temporary()
     return fold.fence_epoch
 
 
 def fence_bucket(log: CommitLog, epoch: int, run_id: str) -> Fold:
-    """`fencing_bucket`, for one bucket alone."""
+    """As `fencing_bucket`, for one bucket alone."""
     return alone(fencing_bucket(log, epoch, run_id))
 
 
 def fencing_bucket(log: CommitLog, epoch: int, run_id: str) -> Work[Fold]:
-    """Fences one bucket's log and returns its fold, which contains the fence.
+    """Fence one bucket's log and return its fold, which contains the fence.
 
     Raises:
-        FencedError: if a newer run was there first.
+        FencedError: if a newer run has fenced it.
     """
     fold = yield from log.settling(partial(next_record.fence, epoch=epoch, run_id=run_id))
     require_fence(fold, epoch, log.folder)
@@ -234,20 +239,20 @@ def fencing_bucket(log: CommitLog, epoch: int, run_id: str) -> Work[Fold]:
 
 
 def require_fence(fold: Fold, epoch: int, log_folder: str) -> None:
-    """Raises FencedError if a run newer than `epoch` has fenced the log, or if it has ended."""
+    """Raise FencedError if a run newer than `epoch` has fenced the log, or if the log has ended."""
     if fold.fence_epoch > epoch:
         raise FencedError(
             "a newer run has fenced this one",
             log=log_folder,
             expected=f"epoch {epoch}",
             found=f"epoch {fold.fence_epoch} (run {fold.fence_run_id})",
-            todo="nothing: the newer run replays what this one had sealed",
+            todo="nothing: the newer run replays the sequences that this run sealed",
         )
     if fold.moved_to:
         raise FencedError(
-            "the job has got another number of buckets since this run began",
+            "the number of buckets was changed since this run began",
             log=log_folder,
-            expected="a log that goes on",
-            found=f"one that goes on in generation {fold.moved_to}",
-            todo="run again, which opens the store again; this run had sealed nothing that is not done",
+            expected="the current generation of the log",
+            found=f"a log that ended and continues in generation {fold.moved_to}",
+            todo="run again, which opens the store again; all sequences sealed by this run are done",
         )

@@ -1,4 +1,4 @@
-"""Which generation of bucket logs counts: what every writer asks before it counts on those that it has opened."""
+"""Checks that the open generation of bucket logs is the current one; every writer must pass them."""
 
 from __future__ import annotations
 
@@ -8,48 +8,48 @@ from distcommit.stores.state.job_store import JobStore
 
 
 def require_counting(store: JobStore, fold: Fold, *, moving: bool = False) -> None:
-    """Whether the store is open as it counts, by a fold of its job log.
+    """Check that the store is open in its current generation.
 
     Args:
         store: the store, as it was opened.
-        fold: of its job log, since.
-        moving: whether it is opened to be moved on to another generation.
+        fold: a later view of its job log.
+        moving: whether the caller moves it to another generation.
 
     Raises:
-        ConflictError: if another generation counts by now, or a move to one is under way.
+        ConflictError: if another generation is current, or a move to one is in progress.
     """
     if fold.generation != store.generation:
         raise ConflictError(
-            "the job has got another number of buckets since this began",
+            "the number of buckets was changed since the store was opened",
             store=store.roots.store,
             expected=f"generation {store.generation}, of {store.buckets} buckets",
             found=f"generation {fold.generation}, of {fold.buckets}",
-            todo="begin again, which opens the store again",
+            todo="start again, which opens the store again",
         )
     if fold.under_way is not None and not moving:
         move = fold.under_way
-        changed = [f"{name}: {value}" for name, value in sorted(move.settings.items())]
+        settings = [f"{name}: {value}" for name, value in sorted(move.settings.items())]
         raise ConflictError(
-            "the job is on its way to another number of buckets",
+            "a change of the number of buckets is in progress",
             store=store.roots.store,
-            expected=f"generation {store.generation}, of {store.buckets} buckets, alone",
-            found=", ".join([f"generation {move.generation}, of {move.buckets}, half made", *changed]),
+            expected=f"generation {store.generation}, of {store.buckets} buckets, and no change in progress",
+            found=", ".join([f"unfinished generation {move.generation}, of {move.buckets} buckets", *settings]),
             todo=f"`distcommit rebucket JOB.yaml --buckets {move.buckets}`"
-            f"{', with these settings in the job file,' if changed else ''} finishes it; nothing else may change the"
-            " job until then. Should it refuse because the store is older than its output: put the store aside,"
-            " and `distcommit rebuild` makes it anew",
+            f"{', with these settings in the job file,' if settings else ''} finishes it; nothing else may change the"
+            " job until then. If it fails because the store is older than its output: move the store away,"
+            " and `distcommit rebuild` recreates it",
         )
 
 
 def require_not_moved(store: JobStore, fold: Fold) -> None:
-    """Whether anything can be written in a bucket's log, by a fold of it; raises as `require_counting` if not."""
+    """Check that a bucket's log has not ended, by a fold of it. Raises as `require_counting`."""
     if not fold.moved_to:
         return
     require_counting(store, store.job_log().refresh())
     raise StaleStoreError(
         "the job log is older than a bucket's log",
         store=store.roots.store,
-        expected=f"generation {fold.moved_to}, in which this bucket goes on",
+        expected=f"generation {fold.moved_to}, in which this bucket continues",
         found=f"generation {store.generation}",
-        todo="put the newest job log in its place; or put the store aside, and `distcommit rebuild` makes it anew",
+        todo="restore the newest job log; or move the store away, and `distcommit rebuild` recreates it",
     )

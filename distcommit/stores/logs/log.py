@@ -1,6 +1,6 @@
 """A commit log: numbered segments in one folder, folded into state, appended by put-if-absent.
 
-Anybody may append at any time; the rules in `protocol.validity` and the numbering decide what counts.
+Any process may append at any time; the rules in `protocol.validity` and the numbering decide which records count.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from distcommit.stores.logs.segment import Segment, checksum_in, encode_segment
 logger = logging.getLogger(__name__)
 
 CHECKPOINT_EVERY = 32
-"""Segments above the newest checkpoint that make a new one worth while, however much it has to say."""
+"""Number of segments above the newest checkpoint after which a log is always checkpointed."""
 _CHEAP_EVERY, _DATASETS_A_SEGMENT = 8, 32
 _TRIES = 3
 
 
 class PutIfAbsent(Request):
-    """A put of one file, together with those of other logs of the same file system."""
+    """A put of one file, batched with puts of other logs on the same file system."""
 
     def __init__(self, fs: FileSystem, path: str, data: bytes) -> None:
         self._fs, self._path, self._data = fs, path, data
@@ -43,7 +43,7 @@ class PutIfAbsent(Request):
 
 
 class MakeDurable(Request):
-    """A sync of one log's folder, together with those of other logs of the same file system."""
+    """A sync of one log's folder, batched with syncs of other logs on the same file system."""
 
     def __init__(self, fs: FileSystem, folder: str) -> None:
         self._fs, self._folder = fs, folder
@@ -56,19 +56,19 @@ class MakeDurable(Request):
 
 
 def checkpoint_every(fold: Fold) -> int:
-    """As `CHECKPOINT_EVERY`, for a log of which nobody needs what is below its checkpoints. Each of four tasks of a run
-    reads all that is above the newest one, a request for each segment, and of the job log the driver some ten times
-    more, so that a small one is soon worth its put."""
+    """Return after how many segments to checkpoint a log whose older records are not needed. Each task reads every
+    segment above the newest checkpoint, and the driver reads those of the job log about ten times, so that a checkpoint
+    of few datasets soon pays off."""
     return min(CHECKPOINT_EVERY, max(_CHEAP_EVERY, len(fold.datasets) // _DATASETS_A_SEGMENT))
 
 
 class CommitLog(LogView):
-    """One log, seen by one writer.
+    """One log with one writer.
 
     Args:
-        fs: where the log is.
-        folder: its folder, made by the job store.
-        epoch: the writer's epoch, 0 for a person.
+        fs: file system of the log.
+        folder: folder of the log, created by the job store.
+        epoch: epoch of the writer; 0 for an operator.
     """
 
     def __init__(self, fs: FileSystem, folder: str, epoch: int = 0) -> None:
@@ -77,8 +77,8 @@ class CommitLog(LogView):
         self._durable_to = 0
 
     def create(self, beginning: Checkpoint | None = None) -> None:
-        """Makes the log: a folder with a checkpoint as segment 1 (an empty one, if none is given), so that a log
-        without segments is a damaged one, never a new one. Idempotent; durable after a sync of the folder above."""
+        """Create the log: a folder with a checkpoint as segment 1 (empty if none is given), so that a log without
+        segments is a damaged one, never a new one. Idempotent. Durable after a sync of the parent folder."""
         self._fs.make_folders(self.folder)
         genesis = Segment(self.epoch, self._writer_id, beginning or next_record.beginning())
         for attempt in range(_TRIES):
@@ -86,38 +86,38 @@ class CommitLog(LogView):
                 return
             try:
                 self._fs.put_if_absent(f"{self.folder}/{segment_name(1)}", encode_segment(genesis))
-            except FileNotFoundError:  # who has made the same log meanwhile, and uses it, swept the temporary file
+            except FileNotFoundError:  # another process created the log and swept this writer's temporary file
                 if attempt == _TRIES - 1:
                     raise
 
     def settle(self, decide: Callable[[Fold], Record | None]) -> Fold:
-        """`settling`, for this log alone."""
+        """As `settling`, for this log alone."""
         return alone(self.settling(decide))
 
     def settling(self, decide: Callable[[Fold], Record | None]) -> Work[Fold]:
-        """Appends what `decide` asks for, until it asks for nothing; returns the fold that it was content with.
+        """Append the records that `decide` returns until it returns None. Return the fold on which it returned None.
 
-        That fold is durable, whoever wrote it, and from a `refresh` in this call.
+        That fold is durable, whichever writers wrote it, and was read in this call.
 
-        `decide` is asked first on the fold that was seen last, then again after every put, whatever the put's answer
-        was: a put counts only if the fold shows its effect. So it must answer from the fold alone, and None once the
-        effect is there or is no longer possible.
+        `decide` is called on the last known fold, then again after each put, whatever the put's result: a put counts
+        only if the fold shows its effect. So `decide` must depend on the fold alone, and must return None once the
+        effect is there or has become impossible.
 
-        What others wrote is made durable before anything is put above it: of two names of a folder a power loss may
-        keep the second alone, and a log with a hole can't be read.
+        Records of other writers are made durable before anything is put above them: after a power loss a folder may
+        keep the later of two names alone, and a log with a gap cannot be read.
 
         Raises:
             OutcomeUnknownError: if puts keep failing without the fold showing their effect.
-            StorageRefusedError: if the storage is full, read-only or not to be written, and so nothing was put.
+            StorageRefusedError: if the storage is full, read-only or forbidden, so that nothing was put.
             CorruptError: as `refresh`.
         """
         number = unknown = refused = 0
         error: OSError | None = None
-        anew = not self._is_known
+        refresh = not self._is_refreshed
         while True:
-            fold, record = self._decided(decide, anew=anew)
-            anew = True
-            if self._last >= number:  # what that put did is seen now, whatever it answered
+            fold, record = self._decided(decide, refresh=refresh)
+            refresh = True
+            if self._last >= number:  # the effect of the last put is visible now, whatever it returned
                 unknown = refused = 0
             if record is None and self._durable_to >= self._last:
                 return fold
@@ -152,32 +152,28 @@ class CommitLog(LogView):
                     "a log segment may or may not have been written",
                     path=f"{self.folder}/{segment_name(number)}",
                     found=str(error or "temporary files keep disappearing"),
-                    todo="mend the storage and run again: the next run reads what is there",
+                    todo="repair the storage and run again: the next run reads the current state",
                 ) from error
 
-    def _decided(self, decide: Callable[[Fold], Record | None], *, anew: bool) -> tuple[Fold, Record | None]:
-        """What follows from the fold that was seen last, if anything does that may follow it; else from another look,
-        with the fold that it follows from."""
-        fold = self.refresh() if anew else self.latest()
+    def _decided(self, decide: Callable[[Fold], Record | None], *, refresh: bool) -> tuple[Fold, Record | None]:
+        """Return a fold and the record decided on it: on the last known fold if the record is valid there, else on a
+        refreshed one."""
+        fold = self.refresh() if refresh else self.latest()
         record = decide(fold)
-        if anew or (record is not None and valid(record, fold)):
+        if refresh or (record is not None and valid(record, fold)):
             return fold, record
-        return self._decided(decide, anew=True)
-
-    def checkpoint(self, *, at_least: int = CHECKPOINT_EVERY, decided_from: int = 0) -> None:
-        """`checkpointing`, for this log alone."""
-        alone(self.checkpointing(at_least=at_least, decided_from=decided_from))
+        return self._decided(decide, refresh=True)
 
     def checkpointing(self, *, at_least: int = CHECKPOINT_EVERY, decided_from: int = 0) -> Work[None]:
-        """Writes the whole fold as one segment if `at_least` segments stand above the newest one, then deletes, by
-        listing and in ascending order, what lies below the second newest. Looks at the log only where it writes."""
-        due = partial(next_record.checkpoint, at_least=at_least, decided_from=decided_from)
-        if due(self.latest()) is not None:
-            yield from self.settling(due)
+        """Write the fold as a checkpoint if at least `at_least` segments are above the newest one. Then delete, listed
+        and in ascending order, all segments below the second newest checkpoint. Refreshes only if it writes."""
+        due_checkpoint = partial(next_record.checkpoint, at_least=at_least, decided_from=decided_from)
+        if due_checkpoint(self.latest()) is not None:
+            yield from self.settling(due_checkpoint)
         self._delete_older(self.latest())
 
     def truncate(self) -> None:
-        """Deletes segments below the second newest checkpoint. Safe at any time, by anybody."""
+        """Delete segments below the second newest checkpoint. Safe at any time, in any process."""
         self._delete_older(self.refresh())
 
     def _delete_older(self, fold: Fold) -> None:
@@ -186,28 +182,29 @@ class CommitLog(LogView):
             self._fs.delete(f"{self.folder}/{segment_name(number)}")
 
     def sweep_temporary(self) -> None:
-        """Deletes what crashed writers left, as the last look has shown it. A live writer whose file goes decides
+        """Delete the temporary files of crashed writers, as listed last. A live writer whose file is deleted decides
         again."""
         self.latest()
         for name in self._temporary:
             self._fs.delete(f"{self.folder}/{name}")
 
     def make_durable(self) -> None:
-        """`making_durable`, for this log alone."""
+        """As `making_durable`, for this log alone."""
         alone(self.making_durable())
 
     def making_durable(self) -> Work[None]:
-        """Syncs the folder, if others have written what the fold shows: all of it survives from here on."""
+        """Sync the folder if the fold contains records of other writers. Afterwards the whole fold is durable."""
         if self._durable_to < self._last:
-            seen = self._last
+            durable_to = self._last
             yield MakeDurable(self._fs, self.folder)
-            self._durable_to = seen
+            self._durable_to = durable_to
 
     def _putting(self, path: str, data: bytes) -> Work[bool]:
-        """Puts a segment above what is durable.
+        """Put a segment above durable ones, and return whether it was the first of its number.
 
         Raises:
-            NotPutError: if it surely was not put; OSError: if that is not known.
+            NotPutError: if it certainly was not put.
+            OSError: if it is unknown whether it was put.
         """
         try:
             yield from self.making_durable()

@@ -1,8 +1,8 @@
-"""How the job log and the buckets' logs hold each other: heads in the one, the segments that they name in the others.
+"""Log anchors: heads of the buckets' logs in the job log, by which a log that lost its newest segments is detected.
 
-A run says in the job log where the buckets' logs were when it had replayed them, and when it ended (CUT); a person,
-where one was after a command (HEADS). Whoever is about to write to a bucket asks here first whether its log still has
-what it had. `tests/spec/anchor_model.py` is these rules as a model.
+A run records heads in the job log when it has replayed the buckets and when it ends (CUT); an operator command records
+the head of each log that it has changed (HEADS). Every writer of a bucket checks here first that the log still has the
+segment of its last head. `tests/spec/anchor_model.py` is the model of these rules.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from distcommit.stores.state.task_states import PastStates
 
 
 def require_head(job_fold: Fold, bucket: int, log: CommitLog) -> Fold:
-    """The fold of a bucket's log, read after the job log was.
+    """Return the fold of a bucket's log, which must be read after the job log.
 
     Raises:
-        LostTailError: if it lacks the segment that the newest head of the bucket names.
-        CorruptError: if it can't be read.
+        LostTailError: if the log lacks the segment of the bucket's newest head.
+        CorruptError: if the log cannot be read.
     """
     fold, head = log.refresh(), job_fold.heads.get(bucket)
     if head is not None and not log.has(head):
@@ -48,33 +48,36 @@ def require_head(job_fold: Fold, bucket: int, log: CommitLog) -> Fold:
 
 
 def require_whole(store: JobStore, job_fold: Fold, bucket: int, log: CommitLog, past: PastStates) -> Fold:
-    """As `require_head`; and if the newest run of the bucket died, or nobody has found the bucket whole since it ended,
-    its log has to name what that run has published. `past`: one for all the buckets that somebody asks for."""
+    """Check as `require_head`. If the bucket's newest run died, or no run has checked the bucket since that run ended,
+    also check that the log contains every sequence which that run has published. `past`: past task states, shared by
+    all buckets of the caller."""
     fold, head = require_head(job_fold, bucket, log), job_fold.heads.get(bucket)
-    is_whole = head.is_whole if head is not None else not job_fold.began_epoch  # no run has cut yet
+    is_whole = head.is_whole if head is not None else not job_fold.began_epoch  # no run has written a CUT yet
     if fold.fence_epoch <= job_fold.ended_epoch and is_whole:
         return fold
-    published = [(state, path) for state, path in _published(store, bucket, fold, past) if _is_open(state, fold)]
+    published = [
+        (state, path) for state, path in _published_unsealed(store, bucket, fold, past) if _is_unsealed(state, fold)
+    ]
     if not published:
         return fold
-    fold = log.refresh()  # a run that is alive seals, and then publishes
+    fold = log.refresh()  # a live run seals before it publishes
     for state, path in published:
         sealed_later = read_marks(store.fs, store.roots.output)[Mark.UNSEALED] >= state.epoch  # at-least-once
-        if _is_open(state, fold) and not sealed_later:
+        if _is_unsealed(state, fold) and not sealed_later:
             raise _lost_tail(
                 bucket, log, expected=f"a sequence of {state.dataset_urn}, epoch {state.epoch}", found=f"only {path}"
             )
     return fold
 
 
-def _is_open(state: TaskState, fold: Fold) -> bool:
+def _is_unsealed(state: TaskState, fold: Fold) -> bool:
     return fold.state_of(state.dataset_urn).closed_epoch < state.epoch
 
 
-def _published(store: JobStore, bucket: int, fold: Fold, past: PastStates) -> Iterator[tuple[TaskState, str]]:
-    """What the bucket's newest run has published of what it never sealed."""
+def _published_unsealed(store: JobStore, bucket: int, fold: Fold, past: PastStates) -> Iterator[tuple[TaskState, str]]:
+    """Yield published files of the bucket's newest run that no sequence in its log contains."""
     for state in past.of(fold.fence_run_id, bucket):
-        if state.outcome is not TaskOutcome.FAILED and _is_open(state, fold):
+        if state.outcome is not TaskOutcome.FAILED and _is_unsealed(state, fold):
             paths = [f"{store.roots.output}/{file.final_path}" for file in state.files]
             found = in_flight(store.fs.parallel_calls, store.fs.status, paths)
             yield from ((state, path) for path, status in zip(paths, found, strict=True) if status is not None)
@@ -87,61 +90,61 @@ def _lost_tail(bucket: int, log: CommitLog, *, expected: str, found: str) -> Los
         log=log.folder,
         expected=expected,
         found=found,
-        todo="put the newest segments back; if they are lost, `distcommit rebuild` mends the store from the published"
-        " files. The bucket's datasets are left alone until then",
+        todo="restore the newest segments; if they are lost, `distcommit rebuild` repairs the store from the published"
+        " files. The bucket's datasets are skipped until then",
     )
 
 
 def require_published(context: StepContext, log: CommitLog, fold: Fold, ended_epoch: int) -> None:
-    """After a death: that all is still there which the runs that died have done in a bucket, as far as its log tells.
+    """After a crash: check that the output contains the effects of sequences which dead runs have finished in a bucket.
 
     Args:
-        context: where the steps' effects went.
-        log: the bucket's, and
-        fold: that of it.
-        ended_epoch: the newest run that has marked its end in the output. What people take away of it and of older
-            ones is theirs.
+        context: file system and roots of the steps.
+        log: log of the bucket.
+        fold: view of it.
+        ended_epoch: the newest run that has marked its end in the output. Effects up to this epoch are not checked, as
+            users may delete them.
 
     Raises:
-        StaleStoreError: naming what is missing.
+        StaleStoreError: if an effect is missing.
     """
-    died = {
+    dead_epochs = {
         state.dataset_urn: state.done_epoch
         for state in fold.datasets.values()
         if state.done_epoch > ended_epoch and state.done_epoch not in state.accepted_epochs
     }
-    for _, segment in log.segments() if died else ():
+    for _, segment in log.segments() if dead_epochs else ():
         if isinstance(segment, DistcommitError) or not isinstance(segment.record, Intent):
             continue
         for sequence in segment.record.sequences:
-            if died.get(sequence.dataset_urn) != sequence.epoch:
+            if dead_epochs.get(sequence.dataset_urn) != sequence.epoch:
                 continue
-            del died[sequence.dataset_urn]  # the first one counts
+            del dead_epochs[sequence.dataset_urn]  # the first INTENT counts
             gone: CommitStep | None = None
-            with suppress(DistcommitError):  # of a kind or a sink that nobody here knows
+            with suppress(DistcommitError):  # a step type or sink that this process does not know
                 gone = next((step for step in load_steps(sequence.steps, context) if step.is_gone()), None)
             if gone is not None:
                 raise StaleStoreError(
-                    "the output is older than what was published into it",
+                    "the output is older than its store",
                     output=context.output_root,
                     dataset=sequence.dataset_urn,
                     epoch=sequence.epoch,
-                    expected="all that the run published which died",
+                    expected="all effects of the dead run",
                     found=f"no effect of {gone}",
                     todo=OLDER_OUTPUT,
                 )
 
 
 def cut_began(store: JobStore, epoch: int, seen: Iterable[Head]) -> None:
-    """Says in the job log where the buckets' logs are, of which all that older runs left is replayed.
+    """Record in the job log the heads of the buckets' logs after replay.
 
     Args:
         store: the store.
-        epoch: the run's.
-        seen: of the buckets that this run has fenced; each was durable, and had its last head.
+        epoch: the run's epoch.
+        seen: durable heads of the buckets that this run has fenced and checked.
 
     Raises:
-        FencedError: if a newer run was there.
+        FencedError: if a newer run has begun.
     """
     log = store.job_log(epoch)
     fold = log.settle(partial(next_record.cut, epoch=epoch, phase=CutPhase.BEGAN, seen=tuple(seen)))
@@ -149,23 +152,23 @@ def cut_began(store: JobStore, epoch: int, seen: Iterable[Head]) -> None:
 
 
 def cut_ended(store: JobStore, epoch: int, seen: Iterable[Head], *, decided_from: int = 0) -> None:
-    """Says in the job log that a run has ended, unless a newer one has begun; then writes a checkpoint if one is due.
+    """Record in the job log that a run has ended, unless a newer one has begun, and checkpoint if that is due.
 
-    Arguments as of `cut_began`, and of `CommitLog.checkpoint`.
+    Arguments as of `cut_began` and `CommitLog.checkpointing`.
     """
     log = store.job_log(epoch)
-    due = checkpoint_every(log.refresh())
-    log.settle(partial(next_record.end, epoch=epoch, seen=tuple(seen), at_least=due, decided_from=decided_from))
+    at_least = checkpoint_every(log.refresh())
+    log.settle(partial(next_record.end, epoch=epoch, seen=tuple(seen), at_least=at_least, decided_from=decided_from))
     log.truncate()
 
 
 def forget_heads(store: JobStore, epoch: int, who: str) -> None:
-    """Lets the buckets' logs go on as they stand, on a person's word. For the holder of the newest fence."""
+    """Forget all heads, so that the logs count as they are, on an operator's decision. Only for the newest epoch."""
     store.job_log(epoch).settle(partial(next_record.forget_heads, epoch=epoch, who=who))
 
 
 def heads_now(store: JobStore) -> Iterator[Head]:
-    """Where the logs of all buckets are that can be read, durably."""
+    """Yield the durable heads of all readable bucket logs."""
     for bucket in range(store.buckets):
         with suppress(CorruptError):
             log = store.bucket_log(bucket)
@@ -176,11 +179,11 @@ def heads_now(store: JobStore) -> Iterator[Head]:
 
 @contextmanager
 def by_hand(store: JobStore, bucket: int, who: str) -> Iterator[CommitLog]:
-    """A bucket's log, for what a person does to it. Once that is done, the job log says where it ended.
+    """Open a bucket's log for an operator action. When the block ends, the log's head is recorded in the job log.
 
     Raises:
-        LostTailError: if it has lost its newest segments; nothing was done.
-        ConflictError: if the job has another number of buckets by now, or is on its way to one.
+        LostTailError: if the log has lost its newest segments; nothing was done.
+        ConflictError: if the number of buckets was changed, or a change is in progress.
     """
     with many_by_hand(store, who) as open_log:
         yield open_log(bucket)
@@ -188,25 +191,25 @@ def by_hand(store: JobStore, bucket: int, who: str) -> Iterator[CommitLog]:
 
 @contextmanager
 def many_by_hand(store: JobStore, who: str) -> Iterator[Callable[[int], CommitLog]]:
-    """As `by_hand`, for the logs of several buckets, which are asked for one by one."""
+    """As `by_hand`, for the logs of several buckets, opened one by one with the yielded function."""
     job_log = store.job_log()
     job_fold = job_log.refresh()
     require_counting(store, job_fold)
-    opened: dict[int, tuple[CommitLog, Head]] = {}
+    open_logs: dict[int, tuple[CommitLog, Head]] = {}
     past = PastStates(store.fs, store.roots.store)
 
     def open_log(bucket: int) -> CommitLog:
         log = store.bucket_log(bucket)
         require_not_moved(store, require_whole(store, job_fold, bucket, log, past))
-        opened[bucket] = log, log.head(bucket)
+        open_logs[bucket] = log, log.head(bucket)
         return log
 
     try:
         yield open_log
     finally:
-        heads = {bucket: log.head(bucket) for bucket, (log, _) in opened.items()}
-        moved = [heads[bucket] for bucket, (_, before) in opened.items() if heads[bucket] != before]
-        for head in moved:
-            opened[head.bucket][0].make_durable()
-        if moved:
-            job_log.settle(partial(next_record.heads, generation=store.generation, seen=moved, who=who))
+        heads = {bucket: log.head(bucket) for bucket, (log, _) in open_logs.items()}
+        changed_heads = [heads[bucket] for bucket, (_, before) in open_logs.items() if heads[bucket] != before]
+        for head in changed_heads:
+            open_logs[head.bucket][0].make_durable()
+        if changed_heads:
+            job_log.settle(partial(next_record.heads, generation=store.generation, seen=changed_heads, who=who))

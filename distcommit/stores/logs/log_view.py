@@ -1,4 +1,4 @@
-"""A commit log as one process has seen it: segments listed, read and folded."""
+"""A commit log as read by one process: segments listed, read and folded."""
 
 from __future__ import annotations
 
@@ -16,72 +16,74 @@ from distcommit.stores.logs.segment import Segment, decode_segment
 
 
 class LogView:
-    """One log. Keeps the fold of what it has read; `refresh` brings it up to date.
+    """One log. Keeps the fold of the segments it has read; `refresh` updates it.
 
     Args:
-        fs: where the log is.
-        folder: its folder, made by the job store.
+        fs: file system of the log.
+        folder: folder of the log, created by the job store.
     """
 
     def __init__(self, fs: FileSystem, folder: str) -> None:
         self._fs, self.folder = fs, folder
         self._fold: Fold | None = None
-        self._is_known = False  # whether the fold is as the last `refresh` left it
+        self._is_refreshed = False  # whether the fold is unchanged since the last `refresh`
         self._listed, self._temporary = set[int](), list[str]()
         self._base = self._last = 0
         self._checksums: dict[int, str] = {}  # by number, from the base on
-        self._own: tuple[int, Segment] | None = None  # the newest that this writer has put: it need not be read back
+        self._own: tuple[int, Segment] | None = None  # the newest segment put by this writer; never read back
 
     def refresh(self) -> Fold:
-        """The fold of all segments, up to the newest that existed when this call began or later.
+        """Return the fold of all segments, up to the newest that existed when this call began or later.
 
-        A fold counts only if a listing made after its last read shows nothing above it, and its base still there; then
-        no checkpoint was newer, so nothing it read can have been truncated away and written anew by a zombie. A segment
-        that this writer has put is not read: the listing that shows it comes after all reads.
+        A fold is valid only if a listing made after its last read shows nothing above it, and its base still there.
+        Then no checkpoint was newer, so that none of its segments can have been truncated and written again by a
+        zombie. A
+        segment put by this writer is not read: the listing that shows it comes after all reads.
 
         Raises:
-            CorruptError: if a segment is torn, foreign or missing.
+            CorruptError: if a segment is truncated, foreign or missing.
         """
         missing_before: tuple[int, ...] = ()
-        self._is_known = False
+        self._is_refreshed = False
         while True:
             listed = self._numbers()
             base_there = self._base in listed
             if self._fold is not None and base_there and max(listed) <= self._last:
-                return self._known(self._fold)
+                return self._refreshed(self._fold)
             if self._fold is not None and base_there:
                 above = range(self._last + 1, max(listed) + 1)
-                is_own = len(above) == 1 and self._has_put(above[0])
+                is_own = len(above) == 1 and self._is_own(above[0])
                 missing = self._read(above, self._fold)
                 if is_own:
-                    return self._known(self._fold)
+                    return self._refreshed(self._fold)
             else:
                 missing = self._read_from_newest_checkpoint(listed)
             if missing is not None:
                 self._fold = None
-                if missing_before == (missing, len(listed)):  # the same twice, from a fresh listing: not truncation
+                if missing_before == (missing, len(listed)):  # the same in a fresh listing: not caused by truncation
                     raise CorruptError(
                         "a log segment is missing",
                         path=f"{self.folder}/{segment_name(missing)}",
                         expected="every number from the newest checkpoint on",
                         found=f"{len(listed)} segments, the newest {max(listed, default=0)}",
                         todo="restore the file from a backup; if it is lost, `distcommit rebuild` repairs a log"
-                        " from the published files. The datasets of this log are left alone until then",
+                        " from the published files. The datasets of this log are skipped until then",
                     )
                 missing_before = (missing, len(listed))
 
     def latest(self) -> Fold:
-        """The fold of the last `refresh`, without another look; `refresh`, if there was none. For who has just looked,
-        and for who puts what it decides: on an older fold that is a number which somebody else has."""
-        return self._fold if self._fold is not None and self._is_known else self.refresh()
+        """Return the fold of the last `refresh`, or refresh if there was none. For callers that have just refreshed,
+        and
+        for appends: on an outdated fold they would put a number that is taken."""
+        return self._fold if self._fold is not None and self._is_refreshed else self.refresh()
 
     def head(self, bucket: int) -> Head:
-        """Where this log, that of a bucket, was at the last `refresh`."""
+        """Return the head of this bucket's log at the last `refresh`."""
         return Head(bucket, self._last, self._checksums.get(self._last, ""))
 
     def has(self, head: Head) -> bool:
-        """Whether the log, as the last `refresh` saw it, still has the segment that a head names, or goes on above it
-        after a checkpoint: below that a segment may be gone, or damaged, which harms nothing."""
+        """Return whether the log, at the last `refresh`, still had the segment that a head names, or a later
+        checkpoint: segments below a checkpoint may be deleted or damaged."""
         if head.number > self._last:
             return False
         if head.number in self._checksums:
@@ -93,8 +95,8 @@ class LogView:
         return segment is None or segment.checksum == head.checksum
 
     def segments(self) -> Iterator[tuple[int, Segment | DistcommitError]]:
-        """All segments that are there as this call begins, in order, as they lie: what can't be read as the error that
-        says why. One that is truncated away meanwhile is left out. Moves nothing."""
+        """Yield all segments present when this call begins, in order; an unreadable one as its error. A segment that is
+        truncated meanwhile is skipped. The fold is not changed."""
         for number in sorted(self._numbers()):
             path = f"{self.folder}/{segment_name(number)}"
             try:
@@ -110,12 +112,12 @@ class LogView:
         self._listed = {number for number in map(segment_number, names) if number is not None}
         return self._listed
 
-    def _known(self, fold: Fold) -> Fold:
-        self._is_known = True
+    def _refreshed(self, fold: Fold) -> Fold:
+        self._is_refreshed = True
         return fold
 
     def _read_from_newest_checkpoint(self, listed: set[int]) -> int | None:
-        """Folds from the newest checkpoint in `listed`; returns the number that was missing, if any."""
+        """Fold from the newest checkpoint in `listed`. Return the number of a missing segment, or None."""
         above: list[tuple[int, Segment]] = []
         self._fold = None
         number = max(listed, default=1)
@@ -131,7 +133,7 @@ class LogView:
         self._base = self._last = number
         self._checksums.clear()
         for number, segment in reversed(above):
-            self._step(number, segment, fold)
+            self._apply(number, segment, fold)
         self._fold = fold
         return None
 
@@ -140,17 +142,17 @@ class LogView:
             segment = self._segment(number)
             if segment is None:
                 return number
-            self._step(number, segment, fold)
+            self._apply(number, segment, fold)
         return None
 
-    def _step(self, number: int, segment: Segment, fold: Fold) -> None:
+    def _apply(self, number: int, segment: Segment, fold: Fold) -> None:
         apply(number, segment.record, fold)
         if isinstance(segment.record, Checkpoint):
             self._base = number
             self._checksums.clear()
         self._last, self._checksums[number] = number, segment.checksum
 
-    def _has_put(self, number: int) -> bool:
+    def _is_own(self, number: int) -> bool:
         return self._own is not None and self._own[0] == number
 
     def _segment(self, number: int) -> Segment | None:

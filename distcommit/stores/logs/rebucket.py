@@ -1,9 +1,9 @@
-"""Another number of buckets, or other names or groups of datasets: all logs of the generation that counts are ended,
-new ones begin where they ended, and then the job log says that these count. Its executable model is
-`tests/spec/generation_model.py`.
+"""Rebucketing: gives a job another number of buckets, or other names or commit groups of datasets. All logs of the
+current generation are ended, new logs begin with their state, then the job log switches to the new generation. The
+model is `tests/spec/generation_model.py`.
 
-A crash anywhere is finished by doing it again, by anybody: it takes a new epoch and goes on with what is under way. Who
-was fenced meanwhile can neither end a log nor switch, and what it may still begin is what everybody else begins.
+After a crash anywhere any process can resume: it takes a new epoch and continues the recorded move. A fenced process
+can neither end a log nor switch, and the logs that it may still create are the ones that every other process creates.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from distcommit.stores.state.task_states import PastStates
 
 logger = logging.getLogger(__name__)
 
-_NAMED = 20
+_SHOWN_NAMES = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """What a job is to have.
+    """The target of a move.
 
     Attributes:
-        buckets: how many.
-        settings: those that datasets are named or grouped by and that become others, as the store pins them.
-        named_now: names datasets, if it is they whose names change. It follows from the settings.
+        buckets: number of buckets.
+        settings: new values of the fixed settings by which datasets are named or grouped, as the store records them.
+        named_now: maps old names of datasets to new ones, if they change. Follows from the settings.
     """
 
     buckets: int
@@ -55,7 +55,14 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Rebucketed:
-    """What was done. `epoch`: 0 if there was nothing to do; `went_on`: with what an earlier command had begun."""
+    """The result of a move.
+
+    Attributes:
+        store: the store in its new generation.
+        epoch: epoch of the move; 0 if there was nothing to do.
+        datasets: number of datasets in the new logs.
+        went_on: whether this resumed the move of an earlier command.
+    """
 
     store: JobStore
     epoch: int = 0
@@ -63,27 +70,27 @@ class Rebucketed:
     went_on: bool = False
 
 
-def rebucket(store: JobStore, move: Move, run_id: str, tell: Callable[[str], None]) -> Rebucketed:
-    """Moves a job to another generation of logs. Costs O(buckets) operations, of both generations.
+def rebucket(store: JobStore, move: Move, run_id: str, report_step: Callable[[str], None]) -> Rebucketed:
+    """Move a job to another generation of logs. Costs O(buckets) operations, of both generations.
 
     Args:
-        store: the store, as it counts; it groups datasets as they are to be.
-        move: what it is to have.
-        run_id: who does it; nobody else has it.
-        tell: told each step as it begins.
+        store: the store in its current generation, with the new grouping of datasets.
+        move: the target.
+        run_id: unique id of this command.
+        report_step: called with each step as it begins.
 
     Returns:
-        what was done, with the store as it counts then; durable.
+        the result, with the store in its new generation; durable.
 
     Raises:
-        ConflictError: if a dataset is not idle, or is stopped and gets another name (no log was changed, but for
-            fences), or another move is under way, or the store does not count any more.
+        ConflictError: if a dataset is not idle, or is stopped and gets another name (logs are unchanged except for
+            fences), or another move is in progress, or the store's generation is not current.
         ConfigurationError: if the job's sink names no commit group for a dataset.
-        FencedError: if somebody else has begun since: they go on, or this is to be given again.
+        FencedError: if another process has begun since; it resumes the move, or this command must be repeated.
         StaleStoreError: if the store is older than its output.
         LostTailError: if a bucket's log has lost its newest segments.
-        CorruptError: if a log can't be read, or one of the new ones is there and is not what it has to be; or columns
-            that a dataset with another name is to keep are gone.
+        CorruptError: if a log cannot be read, or a new log exists with other content, or columns that a renamed dataset
+            must keep are lost.
     """
     fold = store.job_log().refresh()
     require_counting(store, fold, moving=True)
@@ -91,39 +98,38 @@ def rebucket(store: JobStore, move: Move, run_id: str, tell: Callable[[str], Non
     if fold.under_way is None and store.buckets == move.buckets and not move.settings:
         return Rebucketed(store)
     require_newest(store)
-    _require_whole(store, fold)
-    if fold.under_way is None:  # the usual refusal, before anything is changed
+    _require_whole_logs(store, fold)
+    if fold.under_way is None:  # reject before anything is changed
         _require_movable(store, move, in_flight(store.fs.parallel_calls, CommitLog.refresh, _logs(store)))
-    tell("fence")
+    report_step("fence")
     epoch = fence_job(store, run_id, moving=True)
     put_mark(store.fs, store.roots.output, epoch, Mark.BEGAN)
-    _require_whole(store, store.job_log(epoch).refresh())
+    _require_whole_logs(store, store.job_log(epoch).refresh())
     fenced = in_step(
-        [with_ids(_fencing(log, run_id), log=log.folder) for log in _logs(store, epoch)], store.fs.parallel_buckets
+        [with_ids(_fence_log(log, run_id), log=log.folder) for log in _logs(store, epoch)], store.fs.parallel_buckets
     )
     _require_movable(store, move, fenced)
     after = _begin(store, epoch, move)
-    tell("end logs")
+    report_step("end logs")
     ended = in_step(
-        [with_ids(_moving(log, after.generation), log=log.folder) for log in _logs(store, epoch)],
+        [with_ids(_end_log(log, after.generation), log=log.folder) for log in _logs(store, epoch)],
         store.fs.parallel_buckets,
     )
-    tell("begin logs")
-    began = _begin_logs(after, epoch, ended, move)
+    report_step("begin logs")
+    datasets = _begin_logs(after, epoch, ended, move)
     if move.settings:
-        tell("record settings")
-        change_settings(store, move.settings, partial(_require_ours, store, epoch))
-    tell("switch")
+        report_step("record settings")
+        change_settings(store, move.settings, partial(_require_own_fence, store, epoch))
+    report_step("switch")
     _switch(store, epoch, after)
     cut_ended(after, epoch, heads_now(after))
     end_run(after, epoch, clean=True)
-    return Rebucketed(after, epoch, began, went_on=fold.under_way is not None)
+    return Rebucketed(after, epoch, datasets, went_on=fold.under_way is not None)
 
 
-def _require_whole(store: JobStore, job_fold: Fold) -> None:
-    """What has lost its tail would begin anew as if it were all there is, and nobody could tell any more that the
-    output is older."""
-    require_counting(store, job_fold, moving=True)  # heads are of the generation that counts
+def _require_whole_logs(store: JobStore, job_fold: Fold) -> None:
+    """Check that no log has lost its tail and that the output is not older: after the move both would go undetected."""
+    require_counting(store, job_fold, moving=True)  # heads belong to the current generation
     context = StepContext(store.fs, store.roots.staging, store.roots.output)
     ended, past = newest_end(read_marks(store.fs, store.roots.output)), PastStates(store.fs, store.roots.store)
     for bucket, log in enumerate(_logs(store)):
@@ -140,16 +146,16 @@ def _require_same(store: JobStore, fold: Fold, move: Move) -> None:
     under_way = fold.under_way
     if under_way is not None and (under_way.buckets, under_way.settings) != (move.buckets, dict(move.settings)):
         raise ConflictError(
-            "the job is on its way to another number of buckets than this, or to other settings",
+            "another change of the number of buckets or of settings is in progress",
             store=store.roots.store,
-            expected=_shown(under_way.buckets, under_way.settings),
-            found=_shown(move.buckets, move.settings),
+            expected=_description(under_way.buckets, under_way.settings),
+            found=_description(move.buckets, move.settings),
             todo=f"`distcommit rebucket JOB.yaml --buckets {under_way.buckets}`, with these settings in the job file,"
-            " finishes it; then give this again",
+            " finishes it; then repeat this command",
         )
 
 
-def _shown(buckets: int, settings: Mapping[str, str]) -> str:
+def _description(buckets: int, settings: Mapping[str, str]) -> str:
     return ", ".join([f"{buckets} buckets", *(f"{name}: {value}" for name, value in sorted(settings.items()))])
 
 
@@ -158,35 +164,37 @@ def _require_movable(store: JobStore, move: Move, folds: Sequence[Fold]) -> None
     busy = sorted(f"{s.dataset_urn} ({s.status.value})" for s in states if s.status is not DatasetStatus.IDLE)
     if busy:
         raise ConflictError(
-            "the job can't be moved to other logs while sequences are not done",
+            "the job cannot be moved to other logs while sequences are not done",
             store=store.roots.store,
             expected="all datasets to be idle",
-            found=_first(busy),
-            todo="`distcommit recover` it, or release what is quarantined, then give this again; nothing was changed",
+            found=_first_names(busy),
+            todo="`distcommit recover` it, or release quarantined datasets, then repeat this; nothing was changed",
         )
     stopped = sorted(state.dataset_urn for state in states if state.is_stopped) if move.named_now else []
     if stopped:
         raise ConflictError(
-            "datasets that are stopped can't get other names",
+            "stopped datasets cannot be renamed",
             store=store.roots.store,
-            expected="none of them to be stopped",
-            found=_first(stopped),
-            todo="`distcommit release JOB.yaml DATASET retry`, and run it as it was configured before, then give this"
-            " again; nothing was changed",
+            expected="no stopped dataset",
+            found=_first_names(stopped),
+            todo="`distcommit release JOB.yaml DATASET retry`, run it with its former configuration, then repeat this;"
+            " nothing was changed",
         )
     after = renamed(states, move.named_now) if move.named_now else states
     for state in after:
-        store.bucket_of(state.dataset_urn)  # raises while nothing is changed, where the sink names no group for it
+        store.bucket_of(state.dataset_urn)  # raises before any change if the sink names no group for it
     if move.named_now:
-        to_carry(store, states, after, move.named_now, epoch=0)  # so does this, where one can't be read
+        to_carry(store, states, after, move.named_now, epoch=0)  # raises before any change if a schema is unreadable
 
 
-def _first(names: Sequence[str]) -> str:
-    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+def _first_names(names: Sequence[str]) -> str:
+    return ", ".join(names[:_SHOWN_NAMES]) + (
+        f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
+    )
 
 
-def _fencing(log: CommitLog, run_id: str) -> Work[Fold]:
-    """Fences a log, unless it has ended already."""
+def _fence_log(log: CommitLog, run_id: str) -> Work[Fold]:
+    """Fence a log, unless it has ended already."""
     fold = yield from log.settling(partial(next_record.fence, epoch=log.epoch, run_id=run_id))
     if not fold.moved_to:
         require_fence(fold, log.epoch, log.folder)
@@ -194,69 +202,69 @@ def _fencing(log: CommitLog, run_id: str) -> Work[Fold]:
 
 
 def _begin(store: JobStore, epoch: int, move: Move) -> JobStore:
-    """Lets nothing go on but this; returns the store as it is to be."""
+    """Record the move in the job log, so that nothing else can continue. Return the store in its new generation."""
     log, generation = store.job_log(epoch), store.generation + 1
-    begun = partial(
+    make_beginnings = partial(
         next_record.rebucket, epoch=epoch, generation=generation, buckets=move.buckets, settings=move.settings
     )
-    fold = log.settle(begun)
+    fold = log.settle(make_beginnings)
     require_fence(fold, epoch, log.folder)
     _require_same(store, fold, move)
     return replace(store, generation=generation, buckets=move.buckets)
 
 
-def _require_ours(store: JobStore, epoch: int) -> None:
+def _require_own_fence(store: JobStore, epoch: int) -> None:
     log = store.job_log(epoch)
     require_fence(log.refresh(), epoch, log.folder)
 
 
-def _moving(log: CommitLog, generation: int) -> Work[Fold]:
-    """Ends a log: from here on nothing is valid in it."""
+def _end_log(log: CommitLog, generation: int) -> Work[Fold]:
+    """End a log: no later record in it is valid."""
     fold = yield from log.settling(partial(next_record.move, epoch=log.epoch, generation=generation))
     if not fold.moved_to:
         require_fence(fold, log.epoch, log.folder)
-        raise ConflictError("a bucket's log can't be ended", log=log.folder, todo="give this again")
+        raise ConflictError("a bucket's log cannot be ended", log=log.folder, todo="repeat the command")
     return fold
 
 
 def _begin_logs(after: JobStore, epoch: int, ended: Sequence[Fold], move: Move) -> int:
-    """Makes the new logs, durably, and sees that each is what it has to be: what a backup or another program may have
-    left there would count from the switch on. How many datasets are in them."""
+    """Create the new logs, durably, and check that each has exactly the required content: anything else (from a backup
+    or another program) would count from the switch on. Return the number of datasets in them."""
     logs = _logs(after, epoch)
-    begun = partial(next_record.beginnings, ended, after.buckets, after.bucket_of, move.named_now)
-    wanted = begun()
+    make_beginnings = partial(next_record.beginnings, ended, after.buckets, after.bucket_of, move.named_now)
+    beginnings = make_beginnings()
     if move.named_now:
-        wanted = begun(_carried_schemas(after, ended, wanted, move.named_now))
+        beginnings = make_beginnings(_rename_schemas(after, ended, beginnings, move.named_now))
 
-    def make(one: tuple[CommitLog, Checkpoint]) -> str:
-        log, beginning = one
+    def make(log_and_beginning: tuple[CommitLog, Checkpoint]) -> str:
+        log, beginning = log_and_beginning
         log.create(beginning)
         found = [segment.record if isinstance(segment, Segment) else segment for _, segment in log.segments()]
         return "" if found == [beginning] else log.folder
 
-    found = in_flight(after.fs.parallel_calls, make, list(zip(logs, wanted, strict=True)))
-    wrong = [folder for folder in found if folder]
-    if wrong:
+    found = in_flight(after.fs.parallel_calls, make, list(zip(logs, beginnings, strict=True)))
+    foreign_folders = [folder for folder in found if folder]
+    if foreign_folders:
         job_log = after.job_log(epoch)
-        require_fence(job_log.refresh(), epoch, job_log.folder)  # who has switched writes in them
+        require_fence(job_log.refresh(), epoch, job_log.folder)  # after a switch by another process runs write there
         raise CorruptError(
-            "a log of the generation that is to be made is there, and is another one",
-            path=wrong[0],
-            expected="its beginning, as this writes it",
-            todo=f"see what has left it there, move {wrong[0].rpartition('/')[0]} away and give this again",
+            "a log of the new generation exists with other content",
+            path=foreign_folders[0],
+            expected="only its first record, as this command writes it",
+            todo=f"find out what created it, move {foreign_folders[0].rpartition('/')[0]} away and repeat the command",
         )
     after.fs.sync([log.folder for log in logs], after.roots.store)
-    return sum(len(beginning.datasets) for beginning in wanted)
+    return sum(len(beginning.datasets) for beginning in beginnings)
 
 
-def _carried_schemas(
-    after: JobStore, ended: Sequence[Fold], wanted: list[Checkpoint], named_now: NamedNow
+def _rename_schemas(
+    after: JobStore, ended: Sequence[Fold], beginnings: list[Checkpoint], named_now: NamedNow
 ) -> dict[str, SchemaIds]:
-    """The ids that schemas have under the new names of these beginnings; they are there then. Their numbers are of the
-    newest epoch in the logs that have ended, as these are, so that whoever goes on with it puts the same."""
+    """Copy schemas to the new names of datasets, and return their ids. The numbers use the newest epoch in the ended
+    logs, which never changes, so that a process that resumes writes the same."""
     before = [state for fold in ended for state in fold.datasets.values()]
-    renamed_to = [state for beginning in wanted for state in beginning.datasets]
-    return carry(after, to_carry(after, before, renamed_to, named_now, wanted[0].fence_epoch))
+    renamed_states = [state for beginning in beginnings for state in beginning.datasets]
+    return carry(after, to_carry(after, before, renamed_states, named_now, beginnings[0].fence_epoch))
 
 
 def _switch(store: JobStore, epoch: int, after: JobStore) -> None:

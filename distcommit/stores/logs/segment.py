@@ -1,4 +1,4 @@
-"""The bytes of one log segment: a header line that people can read, and a checked, compressed record.
+"""The bytes of one log segment: a readable header line, and a checked, compressed record.
 
     distcommit-segment <version> epoch=12 writer=<hex> raw=<bytes> xxh3=<hex>\\n
     <zlib of the MessagePack of the record>
@@ -30,7 +30,7 @@ _HEADER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One record with who wrote it. `epoch` is the writer's, 0 for a person; `checksum`: as it was stored."""
+    """One record and its writer. `epoch`: the writer's, 0 for an operator; `checksum`: as stored, "" before that."""
 
     epoch: int
     writer_id: str
@@ -39,7 +39,7 @@ class Segment:
 
 
 def encode_segment(segment: Segment) -> bytes:
-    """The segment's bytes."""
+    """Return the segment's bytes."""
     raw = _encoder.encode(segment.record)
     body = zlib.compress(raw, 1)
     head = f"distcommit-segment {FORMAT_VERSION} epoch={segment.epoch} writer={segment.writer_id} raw={len(raw)}"
@@ -47,11 +47,15 @@ def encode_segment(segment: Segment) -> bytes:
 
 
 def decode_segment(data: bytes, path: str) -> Segment:
-    """The segment in `data`; `path` is for the error.
+    """Return the segment in `data`. Decoding runs no code and is bounded in size.
+
+    Args:
+        data: bytes of the file.
+        path: path of the file, for the error.
 
     Raises:
-        UnknownVersionError: if it is of another format version, and is whole.
-        CorruptError: if it is torn, foreign or altered, its version too. Decoding runs no code and its size is bounded.
+        UnknownVersionError: if the segment is undamaged and of another format version.
+        CorruptError: if it is truncated, foreign or altered.
     """
     line_end = data.find(b"\n", 0, 300)
     header = _HEADER.fullmatch(data[: line_end + 1])
@@ -81,7 +85,7 @@ def decode_segment(data: bytes, path: str) -> Segment:
 
 
 def checksum_in(data: bytes) -> str:
-    """The checksum that a segment's bytes carry: it covers the record, and who wrote it."""
+    """Return the checksum in a segment's bytes, which covers the record and the writer; "" if there is none."""
     header = _HEADER.match(data)
     return header["sum"].decode() if header else ""
 
@@ -93,5 +97,5 @@ def _corrupt(path: str, found: str) -> CorruptError:
         expected=f"a segment of format version {FORMAT_VERSION}",
         found=found,
         todo="restore this file from a backup; if it is lost, `distcommit rebuild` repairs a log from the"
-        " published files. The datasets of this log are left alone until then",
+        " published files. The datasets of this log are skipped until then",
     )

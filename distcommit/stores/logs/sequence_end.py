@@ -1,4 +1,4 @@
-"""How a sequence of the commit step store ends: closed, lost, or with a failed redo counted."""
+"""The end of a sequence of the commit step store: closed, lost, or a failed redo."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from distcommit.stores.state.job_store import JobStore
 
 @dataclass(slots=True)
 class OpenStore:
-    """One job's store in this process: its logs fenced for one epoch, and the steps that are not sealed yet."""
+    """An open store of one job in this process: logs fenced for one epoch, and steps that are not sealed yet."""
 
     store: JobStore
     run_id: str
@@ -33,7 +33,7 @@ class OpenStore:
 
 @dataclass(frozen=True, slots=True)
 class SequenceEnd:
-    """Records in its bucket's log what became of one sealed sequence."""
+    """Records the end of one sealed sequence in its bucket's log."""
 
     opened: OpenStore
     log: CommitLog
@@ -47,20 +47,22 @@ class SequenceEnd:
         require_not_moved(self.opened.store, fold)
 
     def quarantine(self, reason: str) -> None:
-        """Record that the sequence can never be finished."""
-        self._count(reason, for_good=True, max_attempts=1)
+        """Quarantine the sequence."""
+        self._count_failure(reason, for_good=True, max_attempts=1)
 
     def lose(self, error: LostError) -> LostError:
-        """Quarantine a sequence of which a step is lost, and return the error to be raised."""
+        """Quarantine a sequence with a lost step, and return the error to be raised."""
         self.quarantine(str(error))
         store, urn = self.opened.store.job, self.name.dataset_urn
         ids = {key: value for key, value in error.ids.items() if key not in ("store", "dataset")}
-        todo = f"restore what is named and call release({store!r}, {urn!r}, 'retry'), then commit; or release it with"
+        todo = (
+            f"restore the missing data and call release({store!r}, {urn!r}, 'retry'), then commit; or release it with"
+        )
         return LostError(
             error.what,
             expected=error.expected,
             found=error.found,
-            todo=f"{todo} 'accept' (what it has not published is lost) or 'abandon'",
+            todo=f"{todo} 'accept' (its unpublished data is lost) or 'abandon'",
             store=store,
             dataset=urn,
             **ids,
@@ -69,7 +71,7 @@ class SequenceEnd:
     def fail(
         self, steps: Sequence[CommitStep], context: StepContext, max_attempts: int, error: DistcommitError
     ) -> DistcommitError:
-        """Count a failed redo once for this epoch, and return the error to be raised.
+        """Count a failed redo, once per epoch, and return the error to be raised.
 
         The commit by the process that sealed the sequence is not a redo. An outage of the target is not counted.
         """
@@ -80,7 +82,7 @@ class SequenceEnd:
         failure = alone(judging({name: error}, {name: steps}, context, bucket))[name]
         if failure.outage or failure.not_for_us:
             return error
-        fold = self._count(failure.reason, for_good=failure.lost, max_attempts=max_attempts)
+        fold = self._count_failure(failure.reason, for_good=failure.lost, max_attempts=max_attempts)
         if fold.state_of(name.dataset_urn).status is not DatasetStatus.QUARANTINED:
             return error
         fields = {"expected": error.expected, "found": error.found, **error.ids}
@@ -90,7 +92,7 @@ class SequenceEnd:
         )
         return type(error).rebuilt(error.what, {**fields, "todo": todo})
 
-    def _count(self, reason: str, *, for_good: bool, max_attempts: int) -> Fold:
+    def _count_failure(self, reason: str, *, for_good: bool, max_attempts: int) -> Fold:
         fold = self.log.settle(
             partial(
                 next_record.fail,

@@ -1,9 +1,9 @@
-"""What people ask of services that run the job, from any machine that reaches the store.
+"""Requests of operators to services that run the job, from any machine that reaches the store.
 
-<store>/schedule/paused.json              that it is not to run by its schedule, until this is gone
-<store>/schedule/<32 hex>-trigger.json    that it is to run once; gone once a run that began later has its epoch
+<store>/schedule/paused.json              the job's schedule is suspended as long as this exists
+<store>/schedule/<32 hex>-trigger.json    run the job once; deleted once a run that began later has its epoch
 
-What is published depends on none of it.
+Publishing does not depend on them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REQUEST_VERSION = 1
 
 
 class ScheduleRequest(msgspec.Struct, frozen=True):
-    """Who asks, and since when."""
+    """A request. `who`: who asked; `at_ms`: when, in milliseconds since 1970."""
 
     version: int
     who: str
@@ -33,15 +33,16 @@ class ScheduleRequest(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """All that people ask. `paused`: who has paused the job, None if nobody; `triggers`: names of wishes for a run."""
+    """All present requests. `paused`: the request to suspend the schedule, if any; `triggers`: names of requested
+    runs."""
 
     paused: ScheduleRequest | None = None
     triggers: frozenset[str] = frozenset()
 
 
 def read_asked(fs: FileSystem, store_root: str) -> Asked:
-    """What people ask; one listing, unless it is paused. A pause that can't be read counts as one of nobody known:
-    whoever put it can have wanted nothing else."""
+    """Return the present requests, at the cost of one listing, or one read more if paused. An unreadable pause is
+    valid, of unknown origin."""
     folder = f"{store_root}/{SCHEDULE}"
     names = {entry.name for entry in fs.list_folder(folder)}
     paused = _read_pause(fs, f"{folder}/{PAUSED}") if PAUSED in names else None
@@ -58,7 +59,7 @@ def _read_pause(fs: FileSystem, path: str) -> ScheduleRequest | None:
 
 
 def paused_by(fs: FileSystem, store_root: str) -> str:
-    """Who has paused the job; empty if nobody has, or it can't be read."""
+    """Return who has paused the job; empty if it is not paused, or that is unknown."""
     try:
         paused = read_asked(fs, store_root).paused
     except OSError:
@@ -67,31 +68,31 @@ def paused_by(fs: FileSystem, store_root: str) -> str:
 
 
 def put_pause(store: JobStore, who: str, at_ms: int) -> bool:
-    """Pauses the job, durably; False if it is paused already.
+    """Pause the job, durably. Return False if it is paused already.
 
     Raises:
-        DistcommitError: if the store can't be written.
+        DistcommitError: if the store cannot be written.
     """
     return _put(store, PAUSED, ScheduleRequest(REQUEST_VERSION, who, at_ms))
 
 
 def delete_pause(store: JobStore) -> bool:
-    """Lets the job run by its schedule again, durably; False if it was not paused. Raises as `put_pause`."""
+    """Resume the job's schedule, durably. Return False if it was not paused. Raises as `put_pause`."""
     folder = f"{store.roots.store}/{SCHEDULE}"
     try:
         deleted = store.fs.delete(f"{folder}/{PAUSED}")
         if deleted:
             store.fs.sync([folder], store.roots.store)
     except OSError as error:
-        raise storage_error(error, "the job can't be resumed", path=f"{folder}/{PAUSED}") from error
+        raise storage_error(error, "the job's schedule cannot be resumed", path=f"{folder}/{PAUSED}") from error
     return deleted
 
 
 def put_trigger(store: JobStore, who: str, at_ms: int) -> str:
-    """Asks for a run, durably. Raises as `put_pause`.
+    """Request a run, durably. Raises as `put_pause`.
 
     Returns:
-        the name of the wish, which is among the `Asked` until it is taken.
+        the name of the request, which is among `Asked.triggers` until it is taken.
     """
     name = trigger_name(uuid.uuid4().hex)
     _put(store, name, ScheduleRequest(REQUEST_VERSION, who, at_ms))
@@ -99,7 +100,7 @@ def put_trigger(store: JobStore, who: str, at_ms: int) -> str:
 
 
 def take_triggers(fs: FileSystem, store_root: str, names: Iterable[str]) -> None:
-    """Takes wishes away that have come true. Raises OSError if the store can't be written."""
+    """Delete requests for runs that have begun. Raises OSError if the store cannot be written."""
     for name in names:
         fs.delete(f"{store_root}/{SCHEDULE}/{name}")
 
@@ -111,5 +112,5 @@ def _put(store: JobStore, name: str, request: ScheduleRequest) -> bool:
         put = store.fs.put_if_absent(f"{folder}/{name}", encode_document(request))
         store.fs.sync([folder], store.roots.store)
     except OSError as error:
-        raise storage_error(error, "what is asked of the job's service can't be written", path=folder) from error
+        raise storage_error(error, "a request to the job's service cannot be written", path=folder) from error
     return put

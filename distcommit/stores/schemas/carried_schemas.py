@@ -1,10 +1,11 @@
-"""Schemas that are kept below a dataset's name, carried over to the names that it has from now on.
+"""Copies of stored schemas for datasets that get new names.
 
-Those of several datasets that become one may have the same numbers, so each gets a new one: of the epoch of who moves
-them, which is no run's, and in the order in which they were put. So the newest one of all decides, as it did of each.
-What is there is left, and what is put is durable before anything names it: who begins anew puts the same.
+Schemas of several datasets that become one may have the same numbers. So each copy gets a new number, of the epoch of
+the move (which no run has), in the order in which the originals were put. The newest of all is then current, as it was
+for each dataset. Existing files are kept, and copies are durable before anything names them: a repeated move puts the
+same.
 
-Ids that a registry has given are the same under any name, and stay as they are.
+Ids of a schema registry are the same under any name, and are not copied.
 """
 
 from __future__ import annotations
@@ -33,9 +34,14 @@ from distcommit.stores.state.job_store import JobStore
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
-    """A dataset under its new name. `schemas`: ids by converter, as it knows them there; `documents`: what is to be
-    put for it, by path."""
+class SchemaCopy:
+    """The schemas of a dataset under its new name.
+
+    Attributes:
+        dataset_urn: the new name.
+        schemas: ids by converter under the new name.
+        documents: schemas to put, by path.
+    """
 
     dataset_urn: str
     schemas: SchemaIds
@@ -44,91 +50,93 @@ class Carried:
 
 def to_carry(
     store: JobStore, before: Iterable[DatasetState], after: Iterable[DatasetState], named_now: NamedNow, epoch: int
-) -> list[Carried]:
-    """What is to be carried over. Reads each schema of those that get other names; writes nothing.
+) -> list[SchemaCopy]:
+    """Return the copies that a renaming needs. Reads each schema of the renamed datasets; writes nothing.
 
     Args:
         store: the store.
-        before: all states, under the names that they had.
-        after: those that are wanted under the names that they get, as `renaming.renamed` makes them.
-        named_now: as there.
-        epoch: whose numbers they get. No run has it.
+        before: states of all datasets under their old names.
+        after: states under the new names, as from `renaming.renamed`.
+        named_now: maps old names to new ones.
+        epoch: epoch of the copies' numbers; no run may have it.
 
     Raises:
-        CorruptError: if one can't be read, or the newest one of a dataset is gone.
+        CorruptError: if a schema cannot be read, or the newest one of a dataset is lost.
     """
-    found = {state.dataset_urn: state for state in before}
+    by_urn = {state.dataset_urn: state for state in before}
     sources: dict[str, set[str]] = {}
-    for state in found.values():
+    for state in by_urn.values():
         for partition in state.watermark.positions if state.watermark and state.schemas else ():
             now = named_now(state.dataset_urn, partition)
             if now != state.dataset_urn:
                 sources.setdefault(now, set()).add(state.dataset_urn)
-    wanted = [state for state in after if state.dataset_urn in sources]
+    renamed_states = [state for state in after if state.dataset_urn in sources]
 
-    def carried(state: DatasetState) -> Carried:
-        was = found.get(state.dataset_urn) or DatasetState(state.dataset_urn)
-        return _carried(store, state, was, [found[urn] for urn in sorted(sources[state.dataset_urn])], epoch)
+    def carried(state: DatasetState) -> SchemaCopy:
+        previous = by_urn.get(state.dataset_urn) or DatasetState(state.dataset_urn)
+        return _copy_of(store, state, previous, [by_urn[urn] for urn in sorted(sources[state.dataset_urn])], epoch)
 
-    return in_flight(store.fs.parallel_calls, carried, wanted)
+    return in_flight(store.fs.parallel_calls, carried, renamed_states)
 
 
-def carry(store: JobStore, carried: list[Carried]) -> dict[str, SchemaIds]:
-    """Puts what is to be carried over, durably; by the dataset's new name, the ids that it knows.
+def carry(store: JobStore, carried: list[SchemaCopy]) -> dict[str, SchemaIds]:
+    """Put the copies, durably. Return the schema ids of each dataset by its new name.
 
     Raises:
-        CorruptError: if something else is there.
+        CorruptError: if a file with other content exists.
     """
-    each = [item for one in carried for item in one.documents.items()]
-    in_flight(store.fs.parallel_calls, partial(_put, store), each)
-    folders = sorted({path.rpartition("/")[0] for path, _ in each})
+    documents = [item for schema_copy in carried for item in schema_copy.documents.items()]
+    in_flight(store.fs.parallel_calls, partial(_put, store), documents)
+    folders = sorted({path.rpartition("/")[0] for path, _ in documents})
     if folders:
         store.fs.sync(folders, store.roots.store)
-    return {one.dataset_urn: one.schemas for one in carried}
+    return {schema_copy.dataset_urn: schema_copy.schemas for schema_copy in carried}
 
 
-def _carried(
-    store: JobStore, state: DatasetState, was: DatasetState, sources: list[DatasetState], epoch: int
-) -> Carried:
+def _copy_of(
+    store: JobStore, state: DatasetState, previous: DatasetState, sources: list[DatasetState], epoch: int
+) -> SchemaCopy:
     schemas, documents = dict(state.schemas), dict[str, KeptSchema]()
     for converter in state.schemas:
-        stay, kept = set(was.schemas.get(converter, ())), list[tuple[int, str, Mapping[str, Any]]]()
+        unchanged_ids, stored = set(previous.schemas.get(converter, ())), list[tuple[int, str, Mapping[str, Any]]]()
         for source in sources:
-            read = _read(store, source, converter)
-            stay.update(number for number, schema in read.items() if schema is None)
-            kept += [(number, source.dataset_urn, schema) for number, schema in read.items() if schema is not None]
+            schemas_by_id = _read(store, source, converter)
+            unchanged_ids.update(number for number, schema in schemas_by_id.items() if schema is None)
+            stored += [
+                (number, source.dataset_urn, schema) for number, schema in schemas_by_id.items() if schema is not None
+            ]
         distinct: list[Mapping[str, Any]] = []
-        for _, _, schema in sorted(kept, key=lambda one: one[:2], reverse=True):
+        for _, _, schema in sorted(stored, key=lambda schema_copy: schema_copy[:2], reverse=True):
             if schema not in distinct:
                 distinct.append(schema)
-        newest = list(reversed(distinct[:MOST_SCHEMAS]))
-        numbers = range(first_number(epoch), first_number(epoch) + len(newest))
-        ids = [*(number for number in state.schemas[converter] if number in stay), *numbers]
+        newest_schemas = list(reversed(distinct[:MOST_SCHEMAS]))
+        numbers = range(first_number(epoch), first_number(epoch) + len(newest_schemas))
+        ids = [*(number for number in state.schemas[converter] if number in unchanged_ids), *numbers]
         schemas[converter] = tuple(ids[-MOST_SCHEMAS:])
         folder = kept_in(store.roots.store, state.dataset_urn, converter)
-        for number, schema in zip(numbers, newest, strict=True):
+        for number, schema in zip(numbers, newest_schemas, strict=True):
             document = KeptSchema(SCHEMA_VERSION, state.dataset_urn, converter, dict(schema))
             documents[f"{folder}/{numbered_name(number)}"] = document
-    return Carried(state.dataset_urn, schemas, documents)
+    return SchemaCopy(state.dataset_urn, schemas, documents)
 
 
 def _read(store: JobStore, source: DatasetState, converter: str) -> dict[int, Mapping[str, Any] | None]:
-    """What a dataset's ids of a converter stand for; None of one that a registry has given."""
-    found: dict[int, Mapping[str, Any] | None] = {}
+    """Return a dataset's schemas of a converter by id; None for an id of a registry."""
+    by_urn: dict[int, Mapping[str, Any] | None] = {}
     folder = kept_in(store.roots.store, source.dataset_urn, converter)
     for number in source.schemas.get(converter, ()):
         document = read_kept(store.fs, f"{folder}/{numbered_name(number)}")
-        found[number] = document.schema if document and not is_of_registry(document.schema) else None
-    if found and found[max(found)] is None and any(schema is not None for schema in found.values()):
+        by_urn[number] = document.schema if document and not is_of_registry(document.schema) else None
+    if by_urn and by_urn[max(by_urn)] is None and any(schema is not None for schema in by_urn.values()):
         raise CorruptError(
-            "the columns that a dataset's records were read with are gone",
+            "the inferred columns of a dataset are lost",
             dataset=source.dataset_urn,
             converter=converter,
-            expected=f"{folder}/{numbered_name(max(found))}",
-            found="no such file",
-            todo="restore it from a backup of the store, then give this again",
+            expected=f"{folder}/{numbered_name(max(by_urn))}",
+            found="the file does not exist",
+            todo="restore it from a backup of the store, then repeat the command",
         )
-    return found
+    return by_urn
 
 
 def _put(store: JobStore, item: tuple[str, KeptSchema]) -> None:
@@ -136,11 +144,11 @@ def _put(store: JobStore, item: tuple[str, KeptSchema]) -> None:
     store.fs.make_folders(path.rpartition("/")[0])
     if not store.fs.put_if_absent(path, encode_document(document)) and read_kept(store.fs, path) != document:
         raise CorruptError(
-            "columns that are to be carried over to a dataset's new name can't be put",
+            "inferred columns cannot be copied to a dataset's new name",
             dataset=document.dataset,
             converter=document.converter,
             path=path,
-            expected="nothing there, or the same ones",
-            found="others",
-            todo="see what has left them there, move them away and give this again",
+            expected="no file, or the same columns",
+            found="other columns",
+            todo="find out what created the file, move it away and repeat the command",
         )

@@ -1,12 +1,12 @@
-"""Schemas that converters have inferred from records, or met, one after the other for each dataset and converter.
+"""The schema history: schemas that converters have inferred or met, numbered by dataset and converter.
 
 <store>/schemas/<dataset>/<converter>/<number>.json
 
-All tasks of a run go by the same ones: whoever is the first to put a number has said what it is, and others read it.
-Numbers begin anew with each run, at its epoch times a thousand. A sequence records those that its records are of, as
-it does with the ids of a registry, so that they move with DONE: what was put by a run whose sequence was never done is
-known to no later one, and goes when that puts one itself. A converter that goes by the ids of a registry puts these,
-for the run alone: as `{"id": ID}`. What becomes of them under another name, `stores.schemas.carried_schemas` says.
+All tasks of a run use the same schemas: the first task to put a number defines it, and others read it. The numbers of a
+run begin at its epoch times a thousand. A sequence records the numbers of its records, as it does registry ids, so that
+they become known with DONE. A number whose sequence was never done is unknown to later runs, and is deleted when one
+puts its first. A converter that uses a registry puts the registry's ids, for the run alone, as `{"id": ID}`. For
+renamed datasets see `stores.schemas.carried_schemas`.
 """
 
 from __future__ import annotations
@@ -26,12 +26,19 @@ from distcommit.protocol.paths.temporary import lasting_name
 from distcommit.stores.state.documents import decode_document, encode_document
 
 SCHEMA_VERSION = 1
-_OF_A_RUN = 1000
-"""How many a run can put of a dataset and converter."""
+_NUMBERS_PER_RUN = 1000
+"""Maximum number of schemas per run, dataset and converter."""
 
 
 class KeptSchema(msgspec.Struct, frozen=True):
-    """What a converter has inferred, as it writes it."""
+    """A stored schema.
+
+    Attributes:
+        version: format version.
+        dataset: the dataset.
+        converter: name of the converter.
+        schema: the schema, in the converter's own form.
+    """
 
     version: int
     dataset: str
@@ -40,101 +47,105 @@ class KeptSchema(msgspec.Struct, frozen=True):
 
 
 def first_number(epoch: int) -> int:
-    """The first number of those that belong to an epoch."""
-    return epoch * _OF_A_RUN
+    """Return the first number of an epoch."""
+    return epoch * _NUMBERS_PER_RUN
 
 
 def kept_in(store_root: str, dataset_urn: str, converter: str) -> str:
-    """The folder of what is kept of a dataset and a converter."""
+    """Return the schema folder of a dataset and a converter."""
     return f"{store_root}/{SCHEMAS}/{folder_of(dataset_urn)}/{converter}"
 
 
 def read_kept(fs: FileSystem, path: str) -> KeptSchema | None:
-    """What was put there, None if nothing was. Raises CorruptError, UnknownVersionError."""
+    """Return the schema at a path; None if there is none. Raises CorruptError, UnknownVersionError."""
     try:
         data = fs.read(path)
     except FileNotFoundError:
         return None
-    return decode_document(
-        data, KeptSchema, SCHEMA_VERSION, "the columns that a dataset's records were read with", path
-    )
+    return decode_document(data, KeptSchema, SCHEMA_VERSION, "a schema of a dataset", path)
 
 
 def is_of_registry(schema: Mapping[str, Any]) -> bool:
-    """Whether it only says which id of a registry's a run has met."""
+    """Return whether the schema is only a registry id that a run has met."""
     return schema.keys() == {"id"} and isinstance(schema["id"], int)
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaStore:
-    """What is kept, for the tasks of one run. `epoch`: its own."""
+    """The stored schemas, for the tasks of one run.
+
+    Attributes:
+        fs: file system of the store.
+        store_root: folder of the store.
+        epoch: the run's epoch.
+        read: cached schemas by path; they never change.
+    """
 
     fs: FileSystem
     store_root: str
     epoch: int
     read: dict[str, KeptSchema] = field(default_factory=dict)
-    """By path, what was read before: it never changes."""
 
     def of(self, dataset_urn: str, converter: str) -> KeptSchemas:
-        """Those of a dataset and a converter, by its name."""
-        return _Kept(self, dataset_urn, converter, kept_in(self.store_root, dataset_urn, converter))
+        """Return the schemas of a dataset and a converter."""
+        return _DatasetSchemas(self, dataset_urn, converter, kept_in(self.store_root, dataset_urn, converter))
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _DatasetSchemas:
     store: SchemaStore
     dataset_urn: str
     converter: str
     folder: str
 
     def schema(self, schema_id: int) -> Mapping[str, Any]:
-        """What was put under that number.
+        """Return the schema with that number.
 
         Raises:
-            CorruptError: if it is gone, or not what was written.
+            CorruptError: if it is lost or altered.
         """
         path = f"{self.folder}/{numbered_name(schema_id)}"
         if path not in self.store.read:
             found = read_kept(self.store.fs, path)
             if found is None:
                 raise CorruptError(
-                    "the columns that a dataset's records were read with are gone",
+                    "the inferred columns of a dataset are lost",
                     dataset=self.dataset_urn,
                     converter=self.converter,
                     expected=path,
-                    found="no such file",
+                    found="the file does not exist",
                     todo="restore it from a backup of the store, or declare the converter's fields",
                 )
             self.store.read[path] = found
         return self.store.read[path].schema
 
     def put_next(self, after: int, schema: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]]:
-        """Puts a schema behind the one that the run goes by, durably, unless another task has.
+        """Put the successor of schema `after`, durably, unless another task has.
 
         Returns:
-            what stands there: its number, and the schema.
+            the number and the schema that is stored under it.
         """
         fs, first = self.store.fs, first_number(self.store.epoch)
         number = max(after + 1, first)
-        if number >= first + _OF_A_RUN:
+        if number >= first + _NUMBERS_PER_RUN:
             raise ConfigurationError(
                 "the columns of a dataset's records change too often to be inferred",
                 dataset=self.dataset_urn,
                 converter=self.converter,
-                expected=f"at most {_OF_A_RUN} other sets of fields in a run",
+                expected=f"at most {_NUMBERS_PER_RUN} sets of fields in a run",
                 todo="declare the converter's fields, or set evolution to pin",
             )
         if number == first:
-            self._forget(after, first)
+            self._delete_unsealed(after, first)
         fs.make_folders(self.folder)
-        mine = KeptSchema(SCHEMA_VERSION, self.dataset_urn, self.converter, dict(schema))
-        fs.put_if_absent(f"{self.folder}/{numbered_name(number)}", encode_document(mine))
+        new_schema = KeptSchema(SCHEMA_VERSION, self.dataset_urn, self.converter, dict(schema))
+        fs.put_if_absent(f"{self.folder}/{numbered_name(number)}", encode_document(new_schema))
         fs.sync([self.folder], self.store.store_root)  # before anything that names it is sealed
         return number, self.schema(number)
 
-    def _forget(self, newest: int, first: int) -> None:
-        """Deletes what runs since then have put: that they could not be closed with it is why it is not known."""
+    def _delete_unsealed(self, newest: int, first: int) -> None:
+        """Delete schemas of later runs whose sequences were never done."""
         for entry in self.store.fs.list_folder(self.folder):
-            number = number_of(lasting_name(entry.name))  # also what one of them was about to put
+            number = number_of(lasting_name(entry.name))  # of temporary files, too
             if number is not None and newest < number < first:
                 self.store.fs.delete(f"{self.folder}/{entry.name}")

@@ -1,4 +1,4 @@
-"""Snapshots for readers: how far each dataset is published, and what was expired since.
+"""Snapshots for readers: how far each dataset is published, and what has expired since.
 
-Must not name what is not durable. Start reading at `snapshots`.
+Must not name anything that is not durable. Start reading at `snapshots`.
 """

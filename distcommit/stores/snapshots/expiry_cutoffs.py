@@ -1,8 +1,9 @@
-"""What retention was asked to take, durable before anything of it goes: for people, and for readers of what was there.
+"""Expiry cutoffs: requests to expire old files, durable before any file is deleted. For operators, and for readers that
+miss expired files.
 
 <store>/horizons/<number>.json
 
-What has really gone of a dataset its tombstones say; nothing else depends on these documents.
+Tombstones name the files of a dataset that have expired; nothing else depends on these documents.
 """
 
 from __future__ import annotations
@@ -25,9 +26,14 @@ HORIZON_VERSION = 1
 
 
 class RetentionHorizon(msgspec.Struct, frozen=True):
-    """What was published of before `before_ms` is to go, as `who` has asked at `asked_ms` (milliseconds since 1970).
+    """A request to expire old files.
 
-    Readers of cuts of epochs up to `after_epoch`, the newest run's then, may miss it.
+    Attributes:
+        version: format version.
+        before_ms: files published before this time expire, in milliseconds since 1970.
+        asked_ms: time of the request, in milliseconds since 1970.
+        who: who asked.
+        after_epoch: newest run at that time. Readers of snapshots of epochs up to this one may miss files.
     """
 
     version: int
@@ -38,7 +44,7 @@ class RetentionHorizon(msgspec.Struct, frozen=True):
 
 
 def put_horizon(store: JobStore, before_ms: int, asked_ms: int, who: str) -> RetentionHorizon:
-    """Says durably what is to go. Raises DistcommitError, OSError if that can't be done."""
+    """Record a cutoff durably. Raises DistcommitError, OSError if that fails."""
     fs, folder = store.fs, f"{store.roots.store}/{HORIZONS}"
     epoch = store.job_log().refresh().fence_epoch
     horizon = RetentionHorizon(HORIZON_VERSION, before_ms, asked_ms, who, epoch)
@@ -51,10 +57,10 @@ def put_horizon(store: JobStore, before_ms: int, asked_ms: int, who: str) -> Ret
 
 
 def newest_horizon(store: JobStore) -> RetentionHorizon | None:
-    """What was asked for last; None if nothing ever was.
+    """Return the newest cutoff; None if there is none.
 
     Raises:
-        CorruptError, UnknownVersionError: if it can't be read.
+        CorruptError, UnknownVersionError: if it cannot be read.
     """
     fs, folder = store.fs, f"{store.roots.store}/{HORIZONS}"
     newest = max(_numbers(fs, folder), default=None)
@@ -65,30 +71,29 @@ def newest_horizon(store: JobStore) -> RetentionHorizon | None:
 
 
 def known_horizon(store: JobStore) -> RetentionHorizon | None:
-    """The same; None also if it can't be read, as nothing but people depends on it."""
+    """Return the newest cutoff; None also if it cannot be read, as nothing depends on it."""
     try:
         return newest_horizon(store)
     except (DistcommitError, OSError) as error:
-        logger.warning("what retention was asked for can't be told: %s", error)
+        logger.warning("the expiry cutoff is unknown: %s", error)
         return None
 
 
 def taken_by_retention(store: JobStore, is_older: Callable[[RetentionHorizon], bool]) -> str:
-    """That what a reader asks for was taken on purpose, for the text of an error; empty if it was not, or if nobody can
-    tell.
+    """Return a text for an error that a reader misses expired files; empty if nothing is known to have expired.
 
     Args:
-        store: the job's.
-        is_older: whether it was there before that was asked for.
+        store: the job's store.
+        is_older: returns whether the missing files are older than a cutoff.
     """
     horizon = known_horizon(store)
     if horizon is None or not is_older(horizon):
         return ""
-    return f", taken by retention: {horizon.who} has asked for what is older than {shown_ms(horizon.before_ms)} to go"
+    return f", expired: {horizon.who} requested the deletion of files older than {shown_ms(horizon.before_ms)}"
 
 
 def shown_ms(time_ms: int) -> str:
-    """A time for people, in UTC."""
+    """Return a time as text, in UTC."""
     return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 

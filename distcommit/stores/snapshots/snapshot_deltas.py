@@ -1,10 +1,10 @@
-"""Pieces of cuts: of a bucket, the datasets that differ from what the pieces before say.
+"""Snapshot deltas: the datasets of a bucket that differ from the deltas before.
 
 <store>/cuts/pieces/<epoch>-<bucket>-<number>-<checksum>.json
 
-Made by who owns the bucket, when it tells where its log is; immutable. A bucket's chain is a base, which has all of its
-datasets, and at most eight more; then comes a new base. So a run that changes few datasets writes little, and nothing
-if it changes none.
+The owner of the bucket writes them, immutable, when it reports the bucket's log head. The delta chain of a bucket is a
+base with all of its datasets and at most eight deltas; then a new base follows. So a run writes little if it changes
+few datasets, and nothing if it changes none.
 """
 
 from __future__ import annotations
@@ -28,13 +28,20 @@ from distcommit.stores.state.job_store import JobStore
 logger = logging.getLogger(__name__)
 
 PIECE_VERSION = 1
-_LONGEST = 9
+_MAX_CHAIN = 9
 _TRIES = 3
 _ENCODER = msgspec.msgpack.Encoder(order="deterministic")
 
 
-class Piece(msgspec.Struct, frozen=True):
-    """Datasets of a bucket, by their URNs: all of it if `is_base`, else those that differ from what was before."""
+class SnapshotDelta(msgspec.Struct, frozen=True):
+    """A snapshot delta of a bucket.
+
+    Attributes:
+        version: format version.
+        bucket: the bucket.
+        is_base: whether it contains all datasets of the bucket.
+        datasets: done epoch and watermark by dataset URN; those that differ from the deltas before if not a base.
+    """
 
     version: int
     bucket: int
@@ -42,8 +49,8 @@ class Piece(msgspec.Struct, frozen=True):
     datasets: dict[str, SeenDataset]
 
 
-def published(fold: Fold) -> dict[str, SeenDataset]:
-    """The datasets of a bucket of which something is published."""
+def published_datasets(fold: Fold) -> dict[str, SeenDataset]:
+    """Return the published datasets of a bucket."""
     return {
         state.dataset_urn: SeenDataset(state.done_epoch, state.watermark)
         for state in fold.datasets.values()
@@ -51,72 +58,76 @@ def published(fold: Fold) -> dict[str, SeenDataset]:
     }
 
 
-def total_of(datasets: Mapping[str, SeenDataset]) -> str:
-    """What these come to, whatever their order: 16 hexadecimal digits."""
+def checksum_of(datasets: Mapping[str, SeenDataset]) -> str:
+    """Return a checksum of datasets, independent of their order: 16 hexadecimal digits."""
     total = sum(xxh3_64_intdigest(_ENCODER.encode(each)) for each in datasets.items())
     return f"{total % 2**64:016x}"
 
 
 def read_chain(fs: FileSystem, store_root: str, seen: SeenBucket) -> dict[str, SeenDataset]:
-    """How far the datasets of a bucket are.
+    """Return done epoch and watermark of a bucket's datasets.
 
     Raises:
-        FileNotFoundError: if a piece is gone.
-        UnknownVersionError, CorruptError: if one can't be read, or they do not come to what they should.
+        FileNotFoundError: if a delta is missing.
+        UnknownVersionError, CorruptError: if a delta cannot be read, or the datasets do not match their checksum.
     """
-    found: dict[str, SeenDataset] = {}
+    datasets: dict[str, SeenDataset] = {}
     for index, name in enumerate(seen.pieces):
         path = f"{store_root}/{PIECES}/{name}"
-        piece = decode_document(fs.read(path), Piece, PIECE_VERSION, "a piece of a cut", path)
+        piece = decode_document(fs.read(path), SnapshotDelta, PIECE_VERSION, "a snapshot delta", path)
         if piece.bucket != seen.bucket or piece.is_base != (index == 0):
-            raise _wrong(path, f"bucket {seen.bucket}, {'a base' if index == 0 else 'what came after one'}", "another")
-        found |= piece.datasets
-    if total_of(found) != seen.total:
-        raise _wrong(f"{store_root}/{PIECES}", f"a total of {seen.total} in bucket {seen.bucket}", total_of(found))
-    return found
+            raise _corrupt_chain(
+                path, f"{'the base' if index == 0 else 'a delta'} of bucket {seen.bucket}", "another delta"
+            )
+        datasets |= piece.datasets
+    if checksum_of(datasets) != seen.total:
+        raise _corrupt_chain(
+            f"{store_root}/{PIECES}", f"a total of {seen.total} in bucket {seen.bucket}", checksum_of(datasets)
+        )
+    return datasets
 
 
-def _wrong(path: str, expected: str, found: str) -> CorruptError:
+def _corrupt_chain(path: str, expected: str, found: str) -> CorruptError:
     return CorruptError(
-        "pieces of a cut are not those that its root names",
+        "snapshot deltas differ from those that the manifest names",
         path=path,
         expected=expected,
         found=found,
-        todo="restore the folder from a backup; the next run makes new ones for its own cuts",
+        todo="restore the folder from a backup; the next run writes new ones for its own snapshots",
     )
 
 
-def seeing(
+def write_snapshot_entry(
     store: JobStore, former: SeenBucket | None, bucket: int, log: CommitLog, decided: Collection[int]
 ) -> Work[SeenBucket]:
-    """What a run tells of a bucket for its next cut; durable, with the piece that it puts if a dataset has moved.
+    """Return a bucket's entry in the run's next snapshot; durable, with a new delta if a dataset has changed.
 
     Args:
         store: the store.
-        former: the bucket in the cut before, if it is in there.
-        bucket: its number.
-        log: its log, fenced by the run; it goes by the last look at it.
-        decided: epochs of which whole jobs are to be published, as read after the log was fenced.
+        former: the bucket's entry in the previous snapshot, if any.
+        bucket: the bucket.
+        log: log of the bucket, fenced by the run and just refreshed.
+        decided: epochs whose held sequences are decided, read after the log was fenced.
 
     Raises:
-        OSError: if the piece can't be put.
+        OSError: if the delta cannot be put.
     """
     fold = log.latest()
     yield from log.making_durable()
-    head, datasets = log.head(bucket), published(fold)
+    head, datasets = log.head(bucket), published_datasets(fold)
     sequences = [state.open for state in fold.datasets.values() if state.open is not None]
-    total = total_of(datasets)
+    total = checksum_of(datasets)
     pieces: tuple[str, ...] = ()
     if former is not None and former.total == total:
         pieces = former.pieces
     elif not datasets:
         pass  # nothing is published yet
     else:
-        piece, before = _next_piece(store, former, bucket, datasets)
+        piece, earlier = _next_piece(store, former, bucket, datasets)
         data = encode_document(piece)
         name = piece_name(log.epoch, bucket, head.number, f"{xxh3_64_intdigest(data):016x}")
-        yield from _putting(store, name, data)
-        pieces = (*before, name)
+        yield from _put_delta(store, name, data)
+        pieces = (*earlier, name)
     return SeenBucket(
         bucket,
         head.number,
@@ -124,34 +135,34 @@ def seeing(
         pieces,
         total,
         open=len(sequences),
-        decided_open=any(one.held and one.sequence.epoch in decided for one in sequences),
+        decided_open=any(sequence.held and sequence.sequence.epoch in decided for sequence in sequences),
     )
 
 
 def _next_piece(
     store: JobStore, former: SeenBucket | None, bucket: int, datasets: dict[str, SeenDataset]
-) -> tuple[Piece, tuple[str, ...]]:
-    """What is to be put, and what stays below it. What is there and can't be read is done without."""
-    base = Piece(PIECE_VERSION, bucket, True, datasets)
-    if former is None or not former.pieces or len(former.pieces) >= _LONGEST:
+) -> tuple[SnapshotDelta, tuple[str, ...]]:
+    """Return the next delta, and the names of the deltas before it. An unreadable chain is replaced by a new base."""
+    base = SnapshotDelta(PIECE_VERSION, bucket, True, datasets)
+    if former is None or not former.pieces or len(former.pieces) >= _MAX_CHAIN:
         return base, ()
     try:
-        before = read_chain(store.fs, store.roots.store, former)
+        earlier = read_chain(store.fs, store.roots.store, former)
     except (DistcommitError, OSError) as error:
-        logger.warning("a cut begins anew: %s", error, extra={"bucket": bucket})
+        logger.warning("a delta chain starts again: %s", error, extra={"bucket": bucket})
         return base, ()
-    if before.keys() - datasets.keys():
+    if earlier.keys() - datasets.keys():
         return base, ()
-    changed = {urn: seen for urn, seen in datasets.items() if before.get(urn) != seen}
-    return Piece(PIECE_VERSION, bucket, False, changed), former.pieces
+    changed = {urn: seen for urn, seen in datasets.items() if earlier.get(urn) != seen}
+    return SnapshotDelta(PIECE_VERSION, bucket, False, changed), former.pieces
 
 
-def _putting(store: JobStore, name: str, data: bytes) -> Work[None]:
+def _put_delta(store: JobStore, name: str, data: bytes) -> Work[None]:
     fs, folder = store.fs, f"{store.roots.store}/{PIECES}"
     for tries_left in reversed(range(_TRIES)):
         try:
             won: bool = yield PutIfAbsent(fs, f"{folder}/{name}", data)
-            if not won:  # by this very run, which was not told: the name says what is in it
+            if not won:  # put by this run, which missed the answer: the name is a checksum of the content
                 fs.sync([folder], store.roots.store)
             return
         except OSError as error:
@@ -162,5 +173,5 @@ def _putting(store: JobStore, name: str, data: bytes) -> Work[None]:
 
 
 def pieces_of(chains: Iterable[SeenBucket]) -> set[str]:
-    """The names of all pieces of these."""
+    """Return the names of all deltas of these chains."""
     return {name for seen in chains for name in seen.pieces}

@@ -1,11 +1,12 @@
-"""Cuts: what readers go by, so that they see whole commits only, of one dataset or of all at one point.
+"""Snapshots, by which readers see whole commits only: of one dataset, or of all datasets at one point.
 
-<store>/cuts/<epoch>-<phase>.json     the root of a cut: where each bucket's log was, and the pieces that say how far
-                                      its datasets are (`stores.snapshots.snapshot_deltas`)
+<store>/cuts/<epoch>-<phase>.json     the manifest of a snapshot: for each bucket the head of its log and the delta
+                                      chain (`stores.snapshots.snapshot_deltas`) with the state of its datasets
 
-A run puts a root before it says CUT in the job log. It counts if that CUT is the newest which the fold of the job log
-knows, or if it is the parent of one that counts: what a fenced run has put is in nobody's chain. What a reader of a
-kept root needs is deleted only after the root, durably. `tests/spec/cut_model.py` is the model of it.
+A run puts a manifest before it writes CUT to the job log. A manifest is valid if its CUT is the newest in the fold of
+the
+job log, or if it is the parent of a valid one: a fenced run's manifest is in no chain of parents. Files that readers of
+a retained snapshot need are deleted only after its manifest, durably. `tests/spec/cut_model.py` is the model.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from distcommit.core.records.snapshot_names import CutName, SeenBucket
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.store import CUTS, PIECES, cut_name, cut_of, piece_epoch
 from distcommit.protocol.paths.temporary import is_temporary
-from distcommit.stores.folders.deletion import delete_tree
+from distcommit.stores.folders.trees import delete_tree
 from distcommit.stores.snapshots.snapshot_deltas import pieces_of, read_chain
 from distcommit.stores.state.documents import decode_document, encode_document
 from distcommit.stores.state.job_store import JobStore
@@ -32,23 +33,31 @@ logger = logging.getLogger(__name__)
 
 CUT_VERSION = 1
 KEPT_CUTS = 20
-"""How many cuts a job keeps if it does not say."""
+"""Default number of retained snapshots."""
 _TRIES = 3
 
 
 class BucketInCut(msgspec.Struct, frozen=True):
-    """A bucket in a cut: as the run of that epoch has `seen` it, this one or one before."""
+    """A bucket in a snapshot. `epoch`: the run that wrote the entry, this one or an earlier one; `seen`: the entry."""
 
     epoch: int
     seen: SeenBucket
 
 
 class CutRoot(msgspec.Struct, frozen=True):
-    """A cut as its root has it. `parent`: the one before; none if nobody goes on with what was before.
+    """The manifest of a snapshot.
 
-    `time_ms`: when it was made, milliseconds since 1970, and never before its parent. `repeats`: whether it says the
-    same as its parent, since of a whole job that is to be published not all is, or may not be. `settled`: whether
-    nothing was left open in any bucket.
+    Attributes:
+        version: format version.
+        epoch: epoch of the run.
+        phase: which CUT of the run.
+        run_id: the run's id.
+        time_ms: time of the snapshot, in milliseconds since 1970; never before its parent's.
+        generation: generation of the bucket logs.
+        parent: the previous snapshot; None if the chain starts here.
+        repeats: whether it repeats its parent, as a decided job is not published completely, or may not be.
+        settled: whether no bucket had an open sequence.
+        buckets: entries by bucket.
     """
 
     version: int
@@ -69,34 +78,36 @@ class CutRoot(msgspec.Struct, frozen=True):
 
 
 def newest_cut(fold: Fold) -> CutName | None:
-    """The newest CUT that the fold of the job log knows."""
+    """Return the newest CUT in the fold of the job log; None if there is none."""
     cuts = ((fold.began_epoch, CutPhase.BEGAN), (fold.ended_epoch, CutPhase.ENDED))
     return max(((epoch, int(phase)) for epoch, phase in cuts if epoch), default=None)
 
 
 def root_path(store_root: str, name: CutName) -> str:
-    """Where the root of a cut is."""
+    """Return the path of a snapshot's manifest."""
     return f"{store_root}/{CUTS}/{cut_name(*name)}"
 
 
 def read_root(fs: FileSystem, store_root: str, name: CutName) -> CutRoot | None:
-    """A root; None if it is not there.
+    """Return a manifest; None if it does not exist.
 
     Raises:
-        UnknownVersionError, CorruptError: if it can't be read.
+        UnknownVersionError, CorruptError: if it cannot be read.
     """
     path = root_path(store_root, name)
     try:
-        root = decode_document(fs.read(path), CutRoot, CUT_VERSION, "the root of a cut", path)
+        root = decode_document(fs.read(path), CutRoot, CUT_VERSION, "the manifest of a snapshot", path)
     except FileNotFoundError:
         return None
     if root.name != name:
-        raise CorruptError("the root of a cut is another one", path=path, expected=str(name), found=str(root.name))
+        raise CorruptError(
+            "the manifest of a snapshot is another one", path=path, expected=str(name), found=str(root.name)
+        )
     return root
 
 
 def counted_roots(fs: FileSystem, store_root: str, fold: Fold) -> Iterator[CutRoot]:
-    """The roots that count, the newest first, as far as they are kept. Raises as `read_root`."""
+    """Yield the valid manifests that are retained, the newest first. Raises as `read_root`."""
     name = newest_cut(fold)
     while name is not None and (root := read_root(fs, store_root, name)) is not None:
         yield root
@@ -104,18 +115,19 @@ def counted_roots(fs: FileSystem, store_root: str, fold: Fold) -> Iterator[CutRo
 
 
 def root_to_go_on(store: JobStore, fold: Fold) -> CutRoot | None:
-    """The root that the next one comes upon: of this generation, and one that can be read; else it begins anew."""
+    """Return the parent of the next manifest: valid, readable and of this generation; None if the chain starts
+    again."""
     try:
         name = newest_cut(fold)
         root = read_root(store.fs, store.roots.store, name) if name else None
     except DistcommitError as error:
-        logger.warning("cuts begin anew: %s", error, extra={"store": store.roots.store})
+        logger.warning("the chain of snapshots starts again: %s", error, extra={"store": store.roots.store})
         return None
     return root if root is not None and root.generation == store.generation else None
 
 
 def prepare_cuts(store: JobStore) -> None:
-    """Makes the folders, durably, if they are not there."""
+    """Create the folders, durably, if they do not exist."""
     folder = f"{store.roots.store}/{PIECES}"
     if store.fs.has_folders and store.fs.status(folder) is None:
         store.fs.make_folders(folder)
@@ -123,26 +135,26 @@ def prepare_cuts(store: JobStore) -> None:
 
 
 def put_cut(store: JobStore, epoch: int, run_id: str, phase: CutPhase, seen: Iterable[SeenBucket], now_ms: int) -> None:
-    """Puts the root of the run's next cut, durably, unless the run is fenced. To be called before it says CUT.
+    """Put the manifest of the run's next snapshot, durably, unless the run is fenced. Must precede the CUT.
 
     Args:
         store: the store.
-        epoch: the run's, and
-        run_id: its id.
-        phase: which cut.
-        seen: the buckets as their owners have seen them since the run has fenced them. A bucket that is not among them
-            stays as the cut before has it.
+        epoch: the run's epoch.
+        run_id: the run's id.
+        phase: which CUT.
+        seen: entries of the buckets, written by their owners since the run has fenced them. A bucket without an entry
+            keeps the one of the previous snapshot.
         now_ms: milliseconds since 1970.
 
     Raises:
-        DistcommitError: if it can't be put.
+        DistcommitError: if it cannot be put.
     """
     fold = store.job_log(epoch).refresh()
     if fold.fence_epoch != epoch:
         return
     before = root_to_go_on(store, fold)
-    told = {each.bucket: each for each in seen}
-    buckets, repeats = _next_buckets(store, fold, epoch, before, told)
+    entries = {entry.bucket: entry for entry in seen}
+    buckets, repeats = _next_buckets(store, fold, epoch, before, entries)
     root = CutRoot(
         version=CUT_VERSION,
         epoch=epoch,
@@ -152,7 +164,7 @@ def put_cut(store: JobStore, epoch: int, run_id: str, phase: CutPhase, seen: Ite
         generation=store.generation,
         parent=before.name if before else None,
         repeats=repeats,
-        settled=len(told) == store.buckets and not repeats and not any(each.open for each in told.values()),
+        settled=len(entries) == store.buckets and not repeats and not any(entry.open for entry in entries.values()),
         buckets=buckets,
     )
     _put(store, root)
@@ -161,15 +173,16 @@ def put_cut(store: JobStore, epoch: int, run_id: str, phase: CutPhase, seen: Ite
 def _next_buckets(
     store: JobStore, fold: Fold, epoch: int, before: CutRoot | None, seen: Mapping[int, SeenBucket]
 ) -> tuple[dict[int, BucketInCut], bool]:
-    """The buckets of the next cut, and whether they are those of the cut before, as half a job would be seen else."""
+    """Return the buckets of the next snapshot, and whether it repeats the previous one because it would otherwise show
+    a part of a decided job."""
     former = before.buckets if before else {}
     missing = [bucket for bucket in range(store.buckets) if bucket not in seen]
-    repeats = any(each.decided_open for each in seen.values())
-    if missing:  # nobody knows whether they have what was decided
-        behind = min(former[bucket].epoch if bucket in former else 0 for bucket in missing)
-        unsure = any(decided >= behind for decided in fold.decided_epochs)
-        repeats = repeats or unsure or (before is not None and before.repeats)
-    now = {bucket: BucketInCut(epoch, each) for bucket, each in sorted(seen.items())}
+    repeats = any(entry.decided_open for entry in seen.values())
+    if missing:  # it is unknown whether these contain decided sequences
+        oldest_missing = min(former[bucket].epoch if bucket in former else 0 for bucket in missing)
+        may_be_partial = any(decided >= oldest_missing for decided in fold.decided_epochs)
+        repeats = repeats or may_be_partial or (before is not None and before.repeats)
+    now = {bucket: BucketInCut(epoch, entry) for bucket, entry in sorted(seen.items())}
     return (dict(former) if repeats else {**former, **now}), repeats
 
 
@@ -179,59 +192,61 @@ def _put(store: JobStore, root: CutRoot) -> None:
     for tries_left in reversed(range(_TRIES)):
         try:
             if not fs.put_if_absent(path, data):
-                if fs.read(path) != data:  # of a history that was undone: nobody else has this epoch
+                if fs.read(path) != data:  # of an undone history, as no other run has this epoch
                     fs.delete(path)
                     continue
                 fs.sync([folder], store.roots.store)
             return
         except OSError as error:
             if not tries_left:
-                raise storage_error(error, "the root of a cut can't be written", path=path) from error
+                raise storage_error(error, "the manifest of a snapshot cannot be written", path=path) from error
             if isinstance(error, FileNotFoundError):
                 fs.make_folders(folder)
-    raise StaleStoreError("the root of a cut is another run's", path=path, found="one that comes back when deleted")
+    raise StaleStoreError(
+        "the manifest of a snapshot belongs to another run", path=path, found="a file that reappears when deleted"
+    )
 
 
 def forget_cuts(store: JobStore, epoch: int, keep: int, *, is_to_come: bool = False) -> None:
-    """Deletes all roots but the newest `keep`, durably, then pieces that none of these names. For a run of that epoch,
-    after a CUT of its own: what newer runs have put stays. All do if one that counts can't be read: of what it needs
-    nothing is known, and only readers need it.
+    """Delete all manifests but the newest `keep`, durably, then the deltas that none of these names. Must follow a CUT
+    of the run. Files of newer runs are left alone. If a valid manifest cannot be read, everything is left alone, as the
+    files that it needs are unknown, and only readers need them.
 
     Args:
-        store: the job's.
-        epoch: the run's.
-        keep: how many.
-        is_to_come: whether the run has put none yet, so that one less stays of those that are there.
+        store: the job's store.
+        epoch: the run's epoch.
+        keep: number of snapshots to retain.
+        is_to_come: whether the run has put none yet, so that one less of the existing ones is retained.
 
     Raises:
-        DistcommitError, OSError: if that can't be done; nothing that a kept root needs was deleted.
+        DistcommitError, OSError: if deletion fails; nothing that a retained snapshot needs was deleted.
     """
     fs, root_folder = store.fs, store.roots.store
     kept: list[CutRoot] = []
-    stay = keep - 1 if is_to_come else keep
+    max_kept = keep - 1 if is_to_come else keep
     fold = store.job_log(epoch).refresh()
     try:
         for root in counted_roots(fs, root_folder, fold):
             kept.append(root)
-            if len(kept) == stay:
+            if len(kept) == max_kept:
                 break
     except (CorruptError, UnknownVersionError) as error:
-        logger.warning("older cuts stay: %s", error)
+        logger.warning("older snapshots stay: %s", error)
         return
     if not is_to_come and (not kept or kept[0].epoch != epoch):
         return  # fenced
     names = {root.name for root in kept}
     entries = fs.list_folder(f"{root_folder}/{CUTS}")
-    there = sorted(name for entry in entries if (name := cut_of(entry.name)) is not None)
-    gone = [name for name in there if name not in names and name[0] < epoch]
-    for name in gone:
+    present = sorted(name for entry in entries if (name := cut_of(entry.name)) is not None)
+    superseded = [name for name in present if name not in names and name[0] < epoch]
+    for name in superseded:
         fs.delete(root_path(root_folder, name))
-    if gone:
+    if superseded:
         fs.sync([f"{root_folder}/{CUTS}"], root_folder)
-    needed = pieces_of(each.seen for root in kept for each in root.buckets.values())
+    needed = pieces_of(entry.seen for root in kept for entry in root.buckets.values())
     for entry in fs.list_folder(f"{root_folder}/{PIECES}"):
-        made = piece_epoch(entry.name)
-        if is_temporary(entry.name) or (made is not None and made < epoch and entry.name not in needed):
+        delta_epoch = piece_epoch(entry.name)
+        if is_temporary(entry.name) or (delta_epoch is not None and delta_epoch < epoch and entry.name not in needed):
             fs.delete(f"{root_folder}/{PIECES}/{entry.name}")
     for entry in entries:
         if is_temporary(entry.name):
@@ -239,26 +254,26 @@ def forget_cuts(store: JobStore, epoch: int, keep: int, *, is_to_come: bool = Fa
 
 
 def end_cuts(store: JobStore) -> None:
-    """Takes all cuts away, durably: what they need is about to go. The next run begins anew."""
+    """Delete all snapshots, durably, because files that they need will be deleted. The next run starts a new chain."""
     delete_tree(store.fs, f"{store.roots.store}/{CUTS}")
     store.fs.sync([store.roots.store], store.roots.store)
 
 
 @dataclass(frozen=True, slots=True)
 class OldestCut:
-    """The oldest cut that is kept, as what its datasets' files are held for. Looks when it is asked first."""
+    """The oldest retained snapshot, read on first use. Files of its datasets must not be deleted."""
 
     store: JobStore
     _known: dict[int, Mapping[str, int]] = field(default_factory=dict)
     _root: list[CutRoot | None] = field(default_factory=list)
 
     def done_epoch(self, bucket: int, urn: str) -> int:
-        """The dataset's there; 0 if that is not known."""
+        """Return the dataset's done epoch in it; 0 if that is unknown."""
         if bucket not in self._known:
-            self._known[bucket] = self._read(bucket)
+            self._known[bucket] = self._done_epochs(bucket)
         return self._known[bucket].get(urn, 0)
 
-    def _read(self, bucket: int) -> Mapping[str, int]:
+    def _done_epochs(self, bucket: int) -> Mapping[str, int]:
         fs, store_root = self.store.fs, self.store.roots.store
         try:
             if not self._root:
@@ -270,6 +285,6 @@ class OldestCut:
                 return {}
             chain = read_chain(fs, store_root, root.buckets[bucket].seen)
         except (DistcommitError, OSError) as error:
-            logger.warning("retired files stay: %s", error, extra={"bucket": bucket})
+            logger.warning("superseded files stay: %s", error, extra={"bucket": bucket})
             return {}
         return {urn: seen.done_epoch for urn, seen in chain.items()}

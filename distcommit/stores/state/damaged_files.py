@@ -1,7 +1,7 @@
-"""Small files of a job that can't be read: which they are, and setting them aside.
+"""Small files of a job that cannot be read: finding them and setting them aside.
 
-The store's marker, its newest record of settings, and the claims of staging and output. A run needs each of them, and
-`distcommit rebuild` writes each again from what the others and the job file say.
+These are the store's marker, its newest record of settings, and the claims of staging and output. A run needs each of
+them, and `distcommit rebuild` restores each from the others and the job file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CLAIMS = {"output": "the claim of the output", "staging": "the claim of staging"
 
 
 class Unreadable(NamedTuple):
-    """A file that can't be read. `is_damaged`: whether its bytes are not those that were written."""
+    """A file that cannot be read. `is_damaged`: whether its bytes were altered."""
 
     name: str
     error: str
@@ -31,7 +31,7 @@ class Unreadable(NamedTuple):
 
 
 def unreadable_files(store: JobStore) -> Iterator[Unreadable]:
-    """Yield the files beside a store's logs that can't be read. Reads only."""
+    """Yield the files beside a store's logs that cannot be read. Reads only."""
     try:
         read_settings(store)
     except (DistcommitError, OSError) as error:
@@ -44,17 +44,17 @@ def unreadable_files(store: JobStore) -> Iterator[Unreadable]:
 
 
 def is_damaged(error: Exception) -> bool:
-    """Return whether stored bytes are not those that were written; another version's are."""
+    """Return whether stored bytes were altered; bytes of another format version were not."""
     return isinstance(error, CorruptError) and not isinstance(error, UnknownVersionError)
 
 
 def claim_path(root: str) -> str:
-    """Return where the claim of a folder is."""
+    """Return the path of a folder's claim."""
     return f"{root}/{CLAIM_FOLDER}/{OWNER}"
 
 
 def set_file_aside(fs: FileSystem, roots: Roots, path: str, run_id: str) -> None:
-    """Move a file into the store's folder of what was set aside. After a crash the file may be in both places."""
+    """Move a file into the store's `set_aside` folder. After a crash the file may be in both places."""
     folder = f"{roots.store}/{set_aside_by(run_id)}"
     fs.make_folders(folder)
     fs.put_if_absent(f"{folder}/{_name_aside(path)}", fs.read(path))
@@ -63,22 +63,22 @@ def set_file_aside(fs: FileSystem, roots: Roots, path: str, run_id: str) -> None
 
 
 def note_replaced(fs: FileSystem, roots: Roots, path: str) -> None:
-    """Record beside each copy of a file that was set aside that the file exists again. The file has to be durable."""
+    """Record, beside each copy of a file in `set_aside`, that the file was restored. The file must be durable."""
     for copy in _copies_without_file(fs, roots, path):
         fs.put_if_absent(f"{copy}{_REPLACED}", b"")
 
 
 def is_only_set_aside(fs: FileSystem, roots: Roots, path: str) -> bool:
-    """Return whether a repair set the file aside and died before it wrote the file again. Reads only."""
+    """Return whether a repair set the file aside and died before it restored the file. Reads only."""
     return fs.status(path) is None and any(_copies_without_file(fs, roots, path))
 
 
 def _copies_without_file(fs: FileSystem, roots: Roots, path: str) -> Iterator[str]:
-    """Yield the paths of copies that no note says the file was written again after."""
+    """Yield the paths of copies after which the file was not restored."""
     base, name = set_aside_root(roots.store), _name_aside(path)
     for run in fs.list_folder(base):
-        found = {entry.name for entry in fs.list_folder(f"{base}/{run.name}")} if run.is_folder else set()
-        if name in found and f"{name}{_REPLACED}" not in found:
+        names = {entry.name for entry in fs.list_folder(f"{base}/{run.name}")} if run.is_folder else set()
+        if name in names and f"{name}{_REPLACED}" not in names:
             yield f"{base}/{run.name}/{name}"
 
 

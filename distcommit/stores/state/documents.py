@@ -1,4 +1,4 @@
-"""Small JSON files of ours: readable, versioned, and closed by a line with the checksum of what stands above it.
+"""Small JSON files: readable, versioned, and closed by a checksum line that covers everything above it.
 
 {"version": 1, ...}
 xxh3 0123456789abcdef
@@ -16,7 +16,7 @@ from distcommit.decoding import from_json
 
 Document = TypeVar("Document", bound=msgspec.Struct)
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoding bytes that are not ours may raise."""
+"""Exceptions that decoding foreign bytes may raise."""
 
 _LABEL = b"xxh3 "
 _RESTORE = "restore the file from a backup"
@@ -27,7 +27,7 @@ class _Version(msgspec.Struct):
 
 
 def encode_document(document: msgspec.Struct) -> bytes:
-    """The file's bytes; the document has a field `version`."""
+    """Return the file's bytes. The document must have a field `version`."""
     body = msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
     return body + _LABEL + xxh3_64_hexdigest(body).encode() + b"\n"
 
@@ -41,11 +41,11 @@ def decode_document(
     *,
     todo: str = _RESTORE,
 ) -> Document:
-    """Decode a document of that version; `what`, `path` and `todo` are for the error.
+    """Decode a document of that version. `what`, `path` and `todo` are for the error.
 
     Raises:
-        UnknownVersionError: if it is of another version, and whole.
-        CorruptError: if it is torn, foreign or altered, its version too.
+        UnknownVersionError: if the document is undamaged and of another version.
+        CorruptError: if it is truncated, foreign or altered.
     """
     body, label, check = data.rpartition(_LABEL)
     if not label or check != xxh3_64_hexdigest(body).encode() + b"\n":

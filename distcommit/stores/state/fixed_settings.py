@@ -1,9 +1,9 @@
-"""The settings that a store pins: recorded by the first run, compared ever after.
+"""Fixed settings of a store: recorded by its first run, and required to be the same in all later runs.
 
-<store>/settings/<number>.json     each has all of the one before, and more; the newest counts
+<store>/settings/<number>.json     each contains the one before, and more; the newest counts
 
-A document is put if absent and never changed, so that of two runs with different settings one finds out. A later
-document adds what was not known, or not pinned, before; another value only comes with another generation of logs.
+A document is put if absent and never changed, so that of two runs with different settings one fails. A later document
+adds settings that were unknown or not fixed before. A changed value needs another generation of logs.
 """
 
 from __future__ import annotations
@@ -28,8 +28,14 @@ _TODO = (
 
 
 class RecordedSettings(msgspec.Struct, frozen=True):
-    """What a store has recorded. `settings`: as the job file says them; `found`: what its source turned out to be;
-    `noted`: all values of settings that did not bind."""
+    """The settings that a store has recorded.
+
+    Attributes:
+        version: format version.
+        settings: fixed settings, as in the job file.
+        found: facts that the source has reported of itself.
+        noted: all values so far of settings that were not fixed.
+    """
 
     version: int
     settings: dict[str, str]
@@ -38,52 +44,52 @@ class RecordedSettings(msgspec.Struct, frozen=True):
 
 
 def read_settings(store: JobStore) -> RecordedSettings:
-    """What is recorded; nothing, for a store that no run of this version has used.
+    """Return the recorded settings; empty for a store that no run of this version has used.
 
     Raises:
-        UnknownVersionError, CorruptError: if the newest document can't be read.
+        UnknownVersionError, CorruptError: if the newest document cannot be read.
     """
-    return _newest(store)[1]
+    return _newest_record(store)[1]
 
 
 def require_settings(store: JobStore, pinned: PinnedSettings, found: Mapping[str, Pin] | None = None) -> None:
-    """Compares with what is recorded; what is not recorded yet may be anything.
+    """Compare with the recorded settings. A setting that is not recorded may have any value.
 
     Raises:
-        ConfigurationError: naming each setting that is another one than was recorded, and what to do.
+        ConfigurationError: if settings differ; names each of them and the remedy.
         UnknownVersionError, CorruptError: as `read_settings`.
     """
     _require(store, read_settings(store), pinned, found or {})
 
 
 def record_settings(store: JobStore, pinned: PinnedSettings, found: Mapping[str, Pin] | None = None) -> None:
-    """Records what is not recorded yet, durably, before anything is stored that depends on it. Safe to call again, and
-    by several at once.
+    """Record settings that are not recorded yet, durably. Must precede everything stored that depends on them.
+    Idempotent, also concurrently.
 
     Raises:
-        DistcommitError: if they can't be recorded; as `require_settings` too, since somebody else may have been first.
+        DistcommitError: if they cannot be recorded; or as `require_settings`, as another run may have been first.
     """
     fs, folder, found = store.fs, _folder(store), found or {}
     while True:
-        number, recorded = _newest(store)
+        number, recorded = _newest_record(store)
         _require(store, recorded, pinned, found)
-        wanted = _recorded_with(recorded, pinned, found)
-        if wanted == recorded:
+        updated = _recorded_with(recorded, pinned, found)
+        if updated == recorded:
             break
-        _put(store, number + 1, wanted)
+        _put(store, number + 1, updated)
     if number:
-        fs.sync([folder], store.roots.store)  # whoever put it may have died before that
+        fs.sync([folder], store.roots.store)  # the process that put it may have died before its sync
     for entry in fs.list_folder(folder):
         if is_temporary(entry.name):
             fs.delete(f"{folder}/{entry.name}")
 
 
 def record_settings_anew(store: JobStore, pinned: PinnedSettings) -> str:
-    """Record settings, durably, above a document that can't be read. Return the path of that one.
+    """Record settings, durably, above a document that cannot be read. Return the path of the unreadable one.
 
     Raises:
         FileNotFoundError: if no document was ever recorded.
-        DistcommitError: if they can't be recorded.
+        DistcommitError: if they cannot be recorded.
     """
     number = _newest_number(store)
     if not number:
@@ -93,40 +99,40 @@ def record_settings_anew(store: JobStore, pinned: PinnedSettings) -> str:
     return f"{_folder(store)}/{numbered_name(number)}"
 
 
-def change_settings(store: JobStore, settings: Mapping[str, str], still_ours: Callable[[], object]) -> None:
-    """Records other values, durably, as a job moves to another generation. Safe to call again, and by several at once.
+def change_settings(store: JobStore, settings: Mapping[str, str], require_ownership: Callable[[], object]) -> None:
+    """Record other values, durably, for a move to another generation. Idempotent, also concurrently.
 
     Args:
-        store: the job's.
-        settings: the values by name.
-        still_ours: asked after the newest document was looked at and before another one is put; raises where somebody
-            else has taken the move over. Who has done so and ended it has put the number that this one would: so what
-            a process that was paused puts late is never the newest.
+        store: the job's store.
+        settings: new values by name.
+        require_ownership: called after the newest document was read and before another is put; raises if another
+            process has taken over the move. A process that completed the move has put the number that this one would
+            put, so that a late put of a paused process is never the newest.
 
     Raises:
-        DistcommitError: if they can't be recorded; or as `still_ours` does.
+        DistcommitError: if they cannot be recorded; or as `still_ours`.
     """
     while True:
-        number, recorded = _newest(store)
-        still_ours()
-        wanted = msgspec.structs.replace(recorded, settings={**recorded.settings, **settings})
-        if wanted == recorded:
+        number, recorded = _newest_record(store)
+        require_ownership()
+        updated = msgspec.structs.replace(recorded, settings={**recorded.settings, **settings})
+        if updated == recorded:
             break
-        _put(store, number + 1, wanted)
+        _put(store, number + 1, updated)
     if number:
         store.fs.sync([_folder(store)], store.roots.store)
 
 
-def _put(store: JobStore, number: int, wanted: RecordedSettings) -> None:
-    """Puts a document, unless somebody else has put that number, or swept what this one was about to put."""
+def _put(store: JobStore, number: int, updated: RecordedSettings) -> None:
+    """Put a document, unless another process has put that number or swept this one's temporary file."""
     path = f"{_folder(store)}/{numbered_name(number)}"
     try:
         store.fs.make_folders(_folder(store))
-        store.fs.put_if_absent(path, encode_document(wanted))
+        store.fs.put_if_absent(path, encode_document(updated))
     except FileNotFoundError:
         return
     except OSError as error:
-        raise storage_error(error, "the job's settings can't be recorded", path=path) from error
+        raise storage_error(error, "the job's settings cannot be recorded", path=path) from error
 
 
 def _newest_number(store: JobStore) -> int:
@@ -134,7 +140,7 @@ def _newest_number(store: JobStore) -> int:
     return max((number for number in numbers if number is not None), default=0)
 
 
-def _newest(store: JobStore) -> tuple[int, RecordedSettings]:
+def _newest_record(store: JobStore) -> tuple[int, RecordedSettings]:
     number = _newest_number(store)
     if not number:
         return 0, RecordedSettings(SETTINGS_VERSION, {})
@@ -145,30 +151,30 @@ def _newest(store: JobStore) -> tuple[int, RecordedSettings]:
 
 def _require(store: JobStore, recorded: RecordedSettings, pinned: PinnedSettings, found: Mapping[str, Pin]) -> None:
     values = {**recorded.settings, **recorded.found}
-    if recorded.settings:  # else no run has recorded any, and it may be anything
+    if recorded.settings:  # else no run has recorded any, and any value is allowed
         values = {**{name: pin.unrecorded for name, pin in pinned.settings.items() if pin.unrecorded}, **values}
     now = {name: pinned.settings.get(name, _NOT_SET) for name in values if name not in recorded.found}
     now |= {name: found[name] for name in recorded.found if name in found}
-    for name, before in (recorded.noted or {}).items():
+    for name, noted_values in (recorded.noted or {}).items():
         if name not in values and name in pinned.settings and pinned.settings[name].binds:
             now[name] = pinned.settings[name]
-            values[name] = now[name].value if set(before) <= {now[name].value} else ", ".join(before)
+            values[name] = now[name].value if set(noted_values) <= {now[name].value} else ", ".join(noted_values)
     changed = [name for name, pin in now.items() if pin.value != values[name]]
     if not changed:
         return
     otherwise = " ".join(dict.fromkeys(now[name].otherwise for name in changed if now[name].otherwise))
     raise ConfigurationError(
-        "a setting is another one than this store was filled with: what is stored would mean something else",
+        "a setting differs from the one that this store was filled with; it would change the meaning of stored data",
         store=store.roots.store,
         setting=", ".join(changed),
         expected=", ".join(f"{name}: {values[name]}" for name in changed),
         found=", ".join(f"{name}: {now[name].value}" for name in changed),
-        todo=otherwise or f"put it back, or carry what is stored over to new folders: `{pinned.carried_by}`",
+        todo=otherwise or f"restore it, or transfer the stored state to new folders: `{pinned.carried_by}`",
     )
 
 
 def _recorded_with(recorded: RecordedSettings, pinned: PinnedSettings, found: Mapping[str, Pin]) -> RecordedSettings:
-    """What is recorded, and the settings of now."""
+    """Return the recorded settings together with the present ones."""
     binding = {name: pin.value for name, pin in pinned.settings.items() if pin.binds and pin.value != pin.unrecorded}
     return RecordedSettings(
         SETTINGS_VERSION,
@@ -179,7 +185,7 @@ def _recorded_with(recorded: RecordedSettings, pinned: PinnedSettings, found: Ma
 
 
 def _noted_with(recorded: RecordedSettings, pinned: PinnedSettings) -> dict[str, tuple[str, ...]]:
-    """What is noted, and the values of now of what does not bind, and has not bound before."""
+    """Return the noted values together with present values of settings that are not fixed and never were."""
     noted = dict(recorded.noted or {})
     for name, pin in pinned.settings.items():
         if not pin.binds and name not in recorded.settings and pin.value not in noted.get(name, ()):

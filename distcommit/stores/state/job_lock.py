@@ -1,10 +1,10 @@
-"""The job lock: politeness between healthy runs of one job. Safety rests on epochs, not on it.
+"""The job lock: politeness between healthy runs of one job. Safety depends on epochs, not on the lock.
 
-Lock records are numbered and put-if-absent, so that of two who want it one wins; the newest is in force. A holder
-renews its lease by writing a newer record; whoever finds the lease run out, or the holder's process dead on this
-machine, takes over.
+Lock records are numbered and put if absent, so that of two contenders one wins; the newest record is in force. The
+holder renews its lease with a newer record. A contender takes over if the lease has expired, or if the holder's process
+on the same machine is dead.
 
-A run that is not to hold the lock keeps such records in a folder of its own, so that others can tell that it is alive.
+A run that does not take the lock keeps such records in its own folder, as a sign of life.
 """
 
 from __future__ import annotations
@@ -23,14 +23,25 @@ from distcommit.core.errors import LockHeldError
 from distcommit.core.ports import Clock, FileSystem
 from distcommit.decoding import from_json
 from distcommit.protocol.paths.store import LOCK, is_run_name, number_of, numbered_name, run_name
-from distcommit.stores.folders.deletion import delete_tree
+from distcommit.stores.folders.trees import delete_tree
 from distcommit.stores.state.documents import UNREADABLE
 
 logger = logging.getLogger(__name__)
 
 
 class LockRecord(msgspec.Struct, frozen=True):
-    """Who holds the lock. Times are milliseconds since 1970; `process_start` tells a reused process id."""
+    """A record of a lock holder.
+
+    Attributes:
+        owner_id: unique id of the holder.
+        run_id: its run.
+        host: its host name.
+        pid: its process id.
+        process_start: start time of the process in kernel ticks, which distinguishes a reused process id.
+        renewed_ms: time of this renewal, in milliseconds since 1970.
+        lease_ttl_s: seconds from the renewal to the end of the lease.
+        released: whether the holder has released the lock.
+    """
 
     owner_id: str
     run_id: str
@@ -43,18 +54,18 @@ class LockRecord(msgspec.Struct, frozen=True):
 
 
 class JobLock:
-    """Holds the lock of one job while in a `with` block, renewing the lease from a thread.
+    """Holds the lock of one job in a `with` block, and renews its lease in a thread.
 
     Args:
-        fs: where the store is.
-        store_root: its folder.
-        run_id: for whom.
-        lease_ttl_s: how long the lock outlives its last renewal.
-        clock: the time.
-        shared: whether it holds nobody off, and only says that the run is alive.
+        fs: file system of the store.
+        store_root: folder of the store.
+        run_id: id of the run that takes it.
+        lease_ttl_s: seconds from the last renewal to the end of the lease.
+        clock: the clock.
+        shared: only give a sign of life, without excluding other runs.
 
     Raises:
-        LockHeldError: on entering, if a live run holds it; says which, where and since when.
+        LockHeldError: on entering, if a live run holds the lock; names run, host and last renewal.
     """
 
     def __init__(
@@ -64,7 +75,7 @@ class JobLock:
         self._shared = shared
         if shared:
             self._folder += f"/{run_name(run_id)}"
-        self._mine = LockRecord(
+        self._record = LockRecord(
             uuid.uuid4().hex, run_id, socket.gethostname(), os.getpid(), _process_start(os.getpid()), 0, lease_ttl_s
         )
         self._stop = threading.Event()
@@ -80,15 +91,15 @@ class JobLock:
                     run=holder.run_id,
                     expected="no run of this job",
                     found=f"process {holder.pid} on {holder.host}, {_renewal(holder, self._clock)}",
-                    todo="wait for it, or stop it: its lease runs out"
-                    f" {holder.lease_ttl_s:g} s after its last renewal, and what it had sealed is then replayed",
+                    todo="wait for it, or stop it: its lease expires"
+                    f" {holder.lease_ttl_s:g} s after its last renewal, and its sealed sequences are then replayed",
                 )
             if holder is not None and not holder.released:
                 logger.warning("taking over the job lock of dead run %s", holder.run_id)
             if not self._put(number + 1, released=False):
                 continue
-            newest = self._newest()[1]  # a number that was deleted can be put again: only the newest record counts
-            if newest is not None and newest.owner_id == self._mine.owner_id:
+            newest = self._newest()[1]  # a deleted number can be put again: only the newest record counts
+            if newest is not None and newest.owner_id == self._record.owner_id:
                 break
         self._thread.start()
         return self
@@ -100,26 +111,26 @@ class JobLock:
         self._thread.join()
         try:
             number, holder = self._newest()
-            if holder is not None and holder.owner_id == self._mine.owner_id:
+            if holder is not None and holder.owner_id == self._record.owner_id:
                 self._put(number + 1, released=True)
             if self._shared:
                 delete_tree(self._fs, self._folder)
-        except OSError as failure:  # the lease runs out by itself
+        except OSError as failure:  # the lease expires
             logger.warning("job lock not released: %s", failure)
 
     def _renew(self) -> None:
-        while not self._stop.wait(self._mine.lease_ttl_s / 3):
+        while not self._stop.wait(self._record.lease_ttl_s / 3):
             try:
                 number, holder = self._newest()
-                if holder is None or holder.owner_id != self._mine.owner_id:
-                    logger.warning("the job lock was taken over; this run goes on until it is fenced")
+                if holder is None or holder.owner_id != self._record.owner_id:
+                    logger.warning("the job lock was taken over; this run continues until it is fenced")
                     return
                 self._put(number + 1, released=False)
             except OSError as error:
                 logger.warning("job lock not renewed: %s", error)
 
     def _put(self, number: int, *, released: bool) -> bool:
-        record = msgspec.structs.replace(self._mine, renewed_ms=self._clock.now_ms(), released=released)
+        record = msgspec.structs.replace(self._record, renewed_ms=self._clock.now_ms(), released=released)
         won = self._fs.put_if_absent(f"{self._folder}/{numbered_name(number)}", msgspec.json.encode(record))
         if won:
             for older in self._numbers():
@@ -135,7 +146,7 @@ class JobLock:
 
 
 def _renewal(holder: LockRecord, clock: Clock) -> str:
-    """Return when a holder renewed its lease, also where its clock is ahead of this machine's."""
+    """Return the age of a holder's lease, even if its clock is ahead of this machine's."""
     seconds = (clock.now_ms() - holder.renewed_ms) / 1000
     if seconds < 0:
         return f"lease renewed by a clock that is {-seconds:.0f} s ahead of the clock here"
@@ -143,45 +154,46 @@ def _renewal(holder: LockRecord, clock: Clock) -> str:
 
 
 def holders(fs: FileSystem, store_root: str) -> dict[str, LockRecord]:
-    """Who holds the lock, and who runs without holding it, by run id: alive or not. Reads only."""
-    found = (_newest(fs, each)[1] for each in _folders(fs, store_root))
-    return {holder.run_id: holder for holder in found if holder is not None}
+    """Return the lock holder, and runs that give a sign of life without holding it, by run id, dead ones too. Reads
+    only."""
+    records = (_newest(fs, folder)[1] for folder in _folders(fs, store_root))
+    return {holder.run_id: holder for holder in records if holder is not None}
 
 
 def is_alive(holder: LockRecord, clock: Clock) -> bool:
-    """Whether the holder lives, as far as can be told from here."""
+    """Return whether the holder is alive, as far as is visible from this machine."""
     if holder.released:
         return False
     if holder.host == socket.gethostname() and _process_start(holder.pid) != holder.process_start:
         return False
-    # a renewal in the future, by a clock that is off, must not hold the lock for ever
+    # A renewal in the future, by a clock that is off, must not hold the lock forever.
     return abs(clock.now_ms() - holder.renewed_ms) < holder.lease_ttl_s * 1000
 
 
 def is_overdue(holder: LockRecord, clock: Clock) -> bool:
-    """Whether a holder that counts as alive should have renewed its lease by now, and has not: it is dead on another
-    machine, frozen, or cut off from the store. It renews after a third of the lease."""
+    """Return whether a live holder is late with its renewal, which is due after a third of the lease: it is dead on
+    another machine, frozen, or cut off from the store."""
     return is_alive(holder, clock) and clock.now_ms() - holder.renewed_ms > holder.lease_ttl_s * 500
 
 
 def release_overdue(fs: FileSystem, store_root: str, run_id: str, clock: Clock) -> bool:
-    """Takes the lock, or its sign of life, from a run that should have renewed it: others may begin at once. Safe, as
-    safety rests on epochs: should it wake, it finds the lock taken over, and goes on until it is fenced.
+    """Take the lock, or the sign of life, from a run that is late with its renewal, so that others may begin at once.
+    Safe, as safety depends on epochs: if the run wakes, it finds the lock taken over and continues until it is fenced.
 
     Returns:
-        whether it was taken away.
+        whether it was taken.
     """
     for folder in _folders(fs, store_root):
         number, holder = _newest(fs, folder)
         if holder is None or holder.run_id != run_id or not is_overdue(holder, clock):
             continue
-        taken = msgspec.structs.replace(holder, owner_id=uuid.uuid4().hex, released=True)
-        return fs.put_if_absent(f"{folder}/{numbered_name(number + 1)}", msgspec.json.encode(taken))
+        released = msgspec.structs.replace(holder, owner_id=uuid.uuid4().hex, released=True)
+        return fs.put_if_absent(f"{folder}/{numbered_name(number + 1)}", msgspec.json.encode(released))
     return False
 
 
 def _folders(fs: FileSystem, store_root: str) -> list[str]:
-    """Where the lock is, and where runs that do not hold it say that they are alive."""
+    """Return the folders of the lock, and of the signs of life of runs that do not hold it."""
     folder = f"{store_root}/{LOCK}"
     return [folder, *(f"{folder}/{e.name}" for e in fs.list_folder(folder) if e.is_folder and is_run_name(e.name))]
 
@@ -194,7 +206,7 @@ def _newest(fs: FileSystem, folder: str) -> tuple[int, LockRecord | None]:
         except FileNotFoundError:  # renewed meanwhile
             continue
         except UNREADABLE:
-            logger.warning("unreadable lock record %s is taken for released", path)
+            logger.warning("lock record %s is unreadable; it is treated as released", path)
             return max(numbers), None
     return 0, None
 
@@ -205,7 +217,7 @@ def _numbers(fs: FileSystem, folder: str) -> list[int]:
 
 
 def _process_start(pid: int) -> str:
-    """When a process of this machine began, in the kernel's ticks; empty if there is none (or no /proc)."""
+    """Return when a process of this machine started, in kernel ticks; "" if it does not exist or there is no /proc."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()

@@ -1,20 +1,19 @@
 """The durable state of one job: its layout, its creation, and the logs in it.
 
 <store>/store.json                 format version, job name, first number of buckets; written once
-<store>/settings/<number>.json     settings that give what is stored its meaning: see `stores.state.fixed_settings`
+<store>/settings/<number>.json     settings that give stored state its meaning: see `stores.state.fixed_settings`
 <store>/log/job/<number>.seg       the job log
-<store>/log/bucket=<b>/<number>.seg                       as the store was made
-<store>/log/generations/<g>/bucket=<b>/<number>.seg       of generation g: with another number of buckets
-<store>/task_states/, plans/       Parquet tables, by run and the partition that owns the buckets
-<store>/runs/<epoch>.json          what each run left of itself: see `stores.history.run_records`; not depended on
-<store>/schemas/                   what converters have inferred: see `stores.schemas.schema_history`
+<store>/log/bucket=<b>/<number>.seg                       bucket logs of the first generation
+<store>/log/generations/<g>/bucket=<b>/<number>.seg       bucket logs of generation g, with other buckets
+<store>/task_states/, plans/       Parquet tables, by run and by the partition that owns the buckets
+<store>/runs/<epoch>.json          records of runs: see `stores.history.run_records`; nothing depends on them
+<store>/schemas/                   inferred schemas: see `stores.schemas.schema_history`
 <store>/lock/, progress/           politeness and display; nothing depends on them
 """
 
 from __future__ import annotations
 
 import uuid
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -22,26 +21,33 @@ import msgspec
 
 from distcommit.core.commit_groups import CommitGroups
 from distcommit.core.errors import ConfigurationError, CorruptError, StaleStoreError, UnknownVersionError
-from distcommit.core.ports import FileSystem, ProbedFileSystem
+from distcommit.core.ports import FileSystem
 from distcommit.core.support.parallel import in_flight
 from distcommit.protocol.paths.store import GENERATIONS, JOB_LOG, STORE_MARKER, log_folder
-from distcommit.protocol.paths.temporary import is_store_probe, store_probe_name
-from distcommit.stores.folders.deletion import delete_entry, delete_tree
 from distcommit.stores.folders.nested_roots import first_published, require_apart
 from distcommit.stores.folders.ownership import not_the_owner, read_owner
+from distcommit.stores.folders.trees import delete_entry
 from distcommit.stores.logs.log import CommitLog
 from distcommit.stores.state.documents import decode_document, encode_document
+from distcommit.stores.state.file_system_probe import probe_file_system
 
 STORE_FORMAT, STORE_VERSION = "distcommit-job", 1
 DEFAULT_BUCKETS, MAX_BUCKETS = 64, 65536
 _REMOVED = "REMOVED"
-_PROBES = 3
 _BY_DATASET = CommitGroups()
-_TODO = "`distcommit rebuild` writes it again from the claim of the output; or restore the file from a backup"
+_MARKER_REMEDY = "`distcommit rebuild` writes it again from the claim of the output; or restore the file from a backup"
 
 
 class StoreMarker(msgspec.Struct, frozen=True):
-    """What `store.json` holds. All of it is fixed when the store is made."""
+    """The content of `store.json`, fixed when the store is created.
+
+    Attributes:
+        format: name of the format.
+        version: format version.
+        job: name of the job.
+        buckets: number of buckets in the first generation.
+        store_id: unique id of the store.
+    """
 
     format: str
     version: int
@@ -52,7 +58,7 @@ class StoreMarker(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """The three folders of a job, absolute, on one file system. Steps can't touch anything outside them."""
+    """The three folders of a job, absolute, on one file system. Steps must not touch anything outside them."""
 
     store: str
     staging: str
@@ -61,10 +67,16 @@ class Roots:
 
 @dataclass(frozen=True, slots=True)
 class JobStore:
-    """An opened store. Small and picklable: it goes to every executor.
+    """An open store. Small and picklable: it is sent to every executor.
 
-    `groups`: the rule by which datasets have their buckets.
-    `generation`: whose bucket logs these are; once another one counts, nothing can be written in them.
+    Attributes:
+        fs: file system of all folders.
+        roots: the job's folders.
+        job: name of the job.
+        buckets: number of buckets in this generation.
+        store_id: unique id of the store.
+        groups: rule that gives each dataset its bucket.
+        generation: generation of the bucket logs; once another is current, nothing can be written to them.
     """
 
     fs: FileSystem
@@ -76,23 +88,23 @@ class JobStore:
     generation: int = 0
 
     def bucket_of(self, urn: str) -> int:
-        """The bucket that holds the dataset's state. Every process that asks gets the same answer.
+        """Return the bucket of the dataset's state; the same in every process.
 
         Raises:
-            ConfigurationError: if the job's sink names no commit group for it.
+            ConfigurationError: if the job's sink names no commit group for the dataset.
         """
         return self.groups.bucket_of(urn, self.buckets)
 
     def planning_bucket(self, urn: str) -> int:
-        """The bucket whose owner plans the dataset, or tells why it can't be planned."""
+        """Return the bucket whose owner plans the dataset, or reports why it cannot be planned."""
         return self.groups.planning_bucket(urn, self.buckets)
 
     def job_log(self, epoch: int = 0) -> CommitLog:
-        """The job log, for a writer of `epoch`."""
+        """Return the job log, for a writer of `epoch`."""
         return CommitLog(self.fs, f"{self.roots.store}/{JOB_LOG}", epoch)
 
     def bucket_log(self, bucket: int, epoch: int = 0) -> CommitLog:
-        """A bucket's log, for a writer of `epoch`."""
+        """Return a bucket's log, for a writer of `epoch`."""
         return CommitLog(self.fs, f"{self.roots.store}/{log_folder(self.generation, bucket)}", epoch)
 
 
@@ -106,24 +118,24 @@ def open_store(
     lost_store_id: str = "",
     groups: CommitGroups = _BY_DATASET,
 ) -> JobStore:
-    """Opens the job's store, making it first if asked to. Costs O(1) operations if it is there.
+    """Open the job's store, creating it first if asked to. Costs O(1) operations if the store exists.
 
     Args:
-        fs: the file system of all three roots.
-        roots: the folders.
-        job: the job's name; a store belongs to one job.
-        buckets: the number of buckets that the configuration names; None takes what the store has, or
-            `DEFAULT_BUCKETS` for a new one.
-        create: whether a missing store is made (and the file system probed for what the protocol needs).
-        lost_store_id: the id of a lost store that the one to be made takes the place of.
+        fs: file system of all three roots.
+        roots: the job's folders.
+        job: name of the job; a store belongs to one job.
+        buckets: number of buckets in the configuration; None for the store's number, or `DEFAULT_BUCKETS` for a new
+            one.
+        create: whether to create a missing store, after a probe of the file system.
+        lost_store_id: id of a lost store that the new one replaces.
         groups: the job's rule for commit groups.
 
     Raises:
-        ConfigurationError: if there is no store, it is another job's, it has another number of buckets, or the file
-            system can't do what the protocol needs.
-        StaleStoreError: if a store has to be made and its output was published from another one, which is lost.
-        UnknownVersionError, CorruptError: if the marker is not one that this version writes; or, where there has been
-            another number of buckets, if the job log, which says how many count, can't be read.
+        ConfigurationError: if there is no store, it belongs to another job, it has another number of buckets, or the
+            file system lacks an ability that the protocol needs.
+        StaleStoreError: if a store must be created and its output was published from another one.
+        UnknownVersionError, CorruptError: if the marker cannot be read; or, in a later generation, if the job log
+            cannot.
     """
     path = f"{roots.store}/{STORE_MARKER}"
     try:
@@ -132,34 +144,34 @@ def open_store(
         if not create:
             todo = "run the job once, or correct paths.store"
             raise ConfigurationError(
-                "there is no store here", path=roots.store, expected=f"a file {STORE_MARKER}", todo=todo
+                "the store does not exist", path=roots.store, expected=f"a file {STORE_MARKER}", todo=todo
             ) from None
         marker = _create(fs, roots, job, buckets or DEFAULT_BUCKETS, lost_store_id)
     except PermissionError as error:
-        raise ConfigurationError("the store can't be read", path=path, found=str(error)) from error
+        raise ConfigurationError("the store cannot be read", path=path, found=str(error)) from error
     if marker.job != job:
         raise ConfigurationError(
-            "this store belongs to another job",
+            "the store belongs to another job",
             path=roots.store,
             expected=f"job {job!r}",
             found=f"job {marker.job!r}",
-            todo="give each job a paths.store of its own",
+            todo="give each job its own paths.store",
         )
-    store = _as_it_counts(JobStore(fs, roots, job, marker.buckets, marker.store_id, groups))
+    store = _in_current_generation(JobStore(fs, roots, job, marker.buckets, marker.store_id, groups))
     if buckets is not None and store.buckets != buckets:
         raise ConfigurationError(
-            "this store has another number of buckets",
+            "the store has another number of buckets",
             path=roots.store,
             expected=f"commit.buckets: {buckets}",
             found=f"{store.buckets} buckets",
-            todo=f"set commit.buckets to {store.buckets}, or leave it out; to have {buckets}, give"
+            todo=f"set commit.buckets to {store.buckets}, or remove it; for {buckets} buckets, run"
             f" `distcommit rebucket JOB.yaml --buckets {buckets}`",
         )
     return store
 
 
-def _as_it_counts(store: JobStore) -> JobStore:
-    """The store with the number of buckets that counts: as it was made, unless there is another generation of logs."""
+def _in_current_generation(store: JobStore) -> JobStore:
+    """Return the store with the generation and number of buckets that are current in its job log."""
     if not store.fs.list_folder(f"{store.roots.store}/{GENERATIONS}"):
         return store
     fold = store.job_log().refresh()
@@ -167,42 +179,44 @@ def _as_it_counts(store: JobStore) -> JobStore:
 
 
 def _require_unpublished(fs: FileSystem, roots: Roots, job: str) -> None:
-    """A new store knows of no published file: what is in its output would be published again."""
+    """Raise if the output has published files: a new store does not know them, and they would be published again."""
     owner = read_owner(fs, roots.output)
     if owner is not None:
         raise not_the_owner(roots.output, owner, job)
     for root in (roots.store, roots.staging):
-        first_published(fs, root)  # raises where another job has a folder there
+        first_published(fs, root)  # raises if another job has a folder there
     published = first_published(fs, roots.output)
     if published is not None:
         raise StaleStoreError(
-            "there is no store for an output that has published files",
+            "the output has published files, and its store does not exist",
             store=roots.store,
             output=roots.output,
             found=published,
-            todo="correct paths.store or paths.output; if the store is lost, `distcommit rebuild` makes it anew from"
+            todo="correct paths.store or paths.output; if the store is lost, `distcommit rebuild` recreates it from"
             " the published files",
         )
 
 
 def open_any_store(fs: FileSystem, roots: Roots) -> JobStore:
-    """The store that is there, whichever job's, to be read by who has no job file. Raises as `open_store`."""
+    """Open the store without knowing its job, for reading only. Raises as `open_store`."""
     path = f"{roots.store}/{STORE_MARKER}"
     try:
         marker = _decode(fs.read(path), path)
     except FileNotFoundError:
         todo = "correct the path, or run the job once"
-        raise ConfigurationError("there is no store here", path=roots.store, expected=STORE_MARKER, todo=todo) from None
-    return _as_it_counts(JobStore(fs, roots, marker.job, marker.buckets, marker.store_id))
+        raise ConfigurationError(
+            "the store does not exist", path=roots.store, expected=STORE_MARKER, todo=todo
+        ) from None
+    return _in_current_generation(JobStore(fs, roots, marker.job, marker.buckets, marker.store_id))
 
 
 def has_store(fs: FileSystem, roots: Roots) -> bool:
-    """Whether there is a store, of whomever."""
+    """Return whether a store exists, of any job."""
     return fs.status(f"{roots.store}/{STORE_MARKER}") is not None
 
 
 def marker_path(roots: Roots) -> str:
-    """Return where the store's marker is."""
+    """Return the path of the store's marker."""
     return f"{roots.store}/{STORE_MARKER}"
 
 
@@ -212,7 +226,7 @@ def first_logs(roots: Roots) -> str:
 
 
 def read_marker(fs: FileSystem, roots: Roots, *, repairable: bool) -> StoreMarker | None:
-    """Return the store's marker; None if there is none or, where it is to be repaired, if it is damaged.
+    """Return the store's marker; None if there is none, or if it is damaged and `repairable`.
 
     Raises:
         UnknownVersionError, CorruptError: as `open_store`.
@@ -231,17 +245,17 @@ def read_marker(fs: FileSystem, roots: Roots, *, repairable: bool) -> StoreMarke
 
 
 def put_marker(store: JobStore) -> None:
-    """Put the marker of a store whose logs are there, durably."""
+    """Put the marker of a store whose logs exist, durably."""
     marker = StoreMarker(STORE_FORMAT, STORE_VERSION, store.job, store.buckets, store.store_id)
     store.fs.put_if_absent(f"{store.roots.store}/{STORE_MARKER}", encode_document(marker))
     store.fs.sync([store.roots.store], store.roots.store)
 
 
 def _decode(data: bytes, path: str) -> StoreMarker:
-    marker = decode_document(data, StoreMarker, STORE_VERSION, "the store's marker", path, todo=_TODO)
+    marker = decode_document(data, StoreMarker, STORE_VERSION, "the store's marker", path, todo=_MARKER_REMEDY)
     if marker.format != STORE_FORMAT:
         raise UnknownVersionError(
-            "the store is of a format that was never released, or another program's",
+            "the store's format is unknown: it was never released, or belongs to another program",
             path=path,
             expected=f"format {STORE_FORMAT}",
             found=f"format {marker.format}",
@@ -251,16 +265,16 @@ def _decode(data: bytes, path: str) -> StoreMarker:
 
 
 def remove_store(fs: FileSystem, folder: str) -> None:
-    """Deletes a store. Should this be killed half-way, the next creation finishes it: what is left is never opened."""
+    """Delete a store. After a crash the next creation finishes the deletion; the rest is never opened."""
     fs.put_if_absent(f"{folder}/{_REMOVED}", b"")
     fs.delete(f"{folder}/{STORE_MARKER}")
-    fs.sync([folder], folder)  # no store any more, before any of it goes
+    fs.sync([folder], folder)  # the store must be gone before any of its content is
     _finish_removal(fs, folder)
     fs.delete_folder(folder)
 
 
 def has_removal_begun(fs: FileSystem, folder: str) -> bool:
-    """Return whether what is there is left of a store that `remove_store` deletes."""
+    """Return whether `remove_store` has begun to delete the store."""
     return fs.status(f"{folder}/{_REMOVED}") is not None
 
 
@@ -286,7 +300,8 @@ def _create(fs: FileSystem, roots: Roots, job: str, buckets: int, lost_store_id:
         for root in (roots.store, roots.staging, roots.output):
             fs.make_folders(root)
         _finish_removal(fs, roots.store)
-        _probe(fs, roots, uuid.uuid4().hex)  # not the store's id: two rebuilds of a lost store make it under the same
+        # Not probed under the store's id: concurrent rebuilds create the store with the same one.
+        probe_file_system(fs, roots.store, roots.staging, roots.output, uuid.uuid4().hex)
         in_flight(fs.parallel_buckets, CommitLog.create, logs)
         fs.sync([log.folder for log in logs], roots.store)
         fs.sync([roots.store, roots.staging, roots.output], "/")
@@ -295,101 +310,7 @@ def _create(fs: FileSystem, roots: Roots, job: str, buckets: int, lost_store_id:
         return _decode(fs.read(path), path)
     except OSError as error:
         raise ConfigurationError(
-            "the job's folders can't be made or written",
+            "the job's folders cannot be created or written",
             found=f"{type(error).__name__}: {error}",
             todo="correct paths.store, paths.staging and paths.output, or their permissions and free space",
         ) from error
-
-
-def _probe(fs: FileSystem, roots: Roots, probe_id: str) -> None:
-    """Tries what the protocol rests on: put-if-absent, rename without replacing, staging and output on one file system,
-    names that are kept apart; and all of it if nobody has tried a file system of this kind.
-
-    Tries again before it refuses: another process that makes the same store may have swept what this one probes with.
-
-    Raises:
-        ConfigurationError: naming what the file system can't do.
-    """
-    places = (roots.store, roots.staging, roots.output)
-    for root in places:  # what a creation that crashed has left
-        for entry in fs.list_folder(root):
-            if is_store_probe(entry.name):
-                delete_entry(fs, root, entry)
-    names = [f"{root}/{store_probe_name(probe_id)}" for root in places]
-    refused: ConfigurationError | None = None
-    for _ in range(_PROBES):
-        try:
-            refused = _probed(fs, roots, *names)
-            if refused is None:
-                refused = _probed_in_full(fs, f"{roots.store}/{store_probe_name(f'folder-{probe_id}')}")
-        except FileNotFoundError as error:
-            refused = _refused(fs, roots.store, f"keeping a file that was just made ({error})")
-        finally:
-            for name in names:
-                _take_away(fs, name)
-        if refused is None:
-            return
-    if refused is not None:
-        raise refused
-
-
-def _take_away(fs: FileSystem, probe: str) -> None:
-    """Deletes what was probed with, whatever becomes of the others: nobody looks for it once there is a store."""
-    try:
-        fs.delete(probe)
-    except OSError:  # its answer may be lost
-        with suppress(OSError):
-            fs.delete(probe)
-
-
-def _probed(fs: FileSystem, roots: Roots, put: str, source: str, target: str) -> ConfigurationError | None:
-    if not fs.put_if_absent(put, b"1") or fs.put_if_absent(put, b"2") or fs.read(put) != b"1":
-        return _refused(fs, roots.store, "put-if-absent (of two writers of one name, one must lose)")
-    staged = fs.create(source, target)
-    staged.write(b"3")
-    staged.close_file(sync=True)
-    fs.put_if_absent(target, b"4")
-    for made in (put, source, target):
-        folder, _, name = made.rpartition("/")
-        if fs.status(f"{folder}/{name.upper()}") is not None:
-            return _refused(fs, folder, "keeping names apart that differ in case only, as those of datasets may")
-    try:
-        fs.rename(source, target)
-    except FileExistsError:
-        fs.delete(target)
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        return _refused(fs, roots.output, f"rename from {roots.staging} ({error})")
-    else:
-        return _refused(fs, roots.output, "rename without replacing an existing file")
-    try:
-        fs.rename(source, target)
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        return _refused(
-            fs, roots.output, f"rename from {roots.staging} (staging and output must share one file system: {error})"
-        )
-    return None
-
-
-def _probed_in_full(fs: FileSystem, folder: str) -> ConfigurationError | None:
-    """Where the file system asks for it: see `ProbedFileSystem`."""
-    if not isinstance(fs, ProbedFileSystem):
-        return None
-    try:
-        fs.probe(folder)
-    except ConfigurationError as error:
-        return error
-    finally:
-        delete_tree(fs, folder)
-    return None
-
-
-def _refused(fs: FileSystem, root: str, what: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"this {fs.scheme} file system can't do what exactly-once needs: {what}",
-        path=root,
-        todo="choose another file system for the job's folders",
-    )

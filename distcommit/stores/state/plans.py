@@ -1,5 +1,5 @@
-"""The plan of a run: work units as Parquet tables, one by each partition for all buckets that it owns, which count once
-one manifest is put, last."""
+"""The plan of a run: work units in Parquet tables, one per partition for all buckets that it owns. The manifest, put
+last, makes the plan valid."""
 
 from __future__ import annotations
 
@@ -20,8 +20,14 @@ MANIFEST_VERSION = 1
 
 
 class Lent(msgspec.Struct, frozen=True, array_like=True):
-    """A part of a bucket's plan that `partition` reads instead of the bucket's owner: the work units that begin in it.
-    `begin` and `end` (exclusive) are loads: how much is before them in the bucket's plan, large work units left out."""
+    """A range of a bucket's plan that another partition than the owner reads.
+
+    Attributes:
+        partition: the partition that reads work units which begin in the range.
+        bucket: the bucket.
+        begin: load before the range in the bucket's plan, large work units left out.
+        end: load before the end of the range.
+    """
 
     partition: int
     bucket: int
@@ -30,11 +36,15 @@ class Lent(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """The plan as a whole: which file counts for each bucket, and how work units are shared out.
+    """The manifest of a plan: the valid file of each bucket, and the distribution of work units over tasks.
 
-    `files` has a name for each bucket that has work; buckets that were planned together share it. Work units named in
-    `large` are read by tasks of their own, task i reading `large[i]`, pairs of bucket and work unit id. All others are
-    read by the partition that owns their bucket, or by the one that they were `lent` to.
+    Attributes:
+        version: format version.
+        run_id: the run's id.
+        epoch: the run's epoch.
+        files: file name by bucket, for buckets with work; buckets that were planned together share a file.
+        large: (bucket, work unit id) pairs; task i reads the work units in `large[i]`.
+        lent: ranges that are not read by the owner of their bucket. The owner reads everything else.
     """
 
     version: int
@@ -48,8 +58,8 @@ class Manifest(msgspec.Struct, frozen=True):
 def write_plans(
     fs: FileSystem, store_root: str, run_id: str, plans: Mapping[int, Sequence[DatasetPlan]]
 ) -> dict[int, str]:
-    """Writes the plans of these buckets, at least one, as one file under a name of its own, durably. It counts once a
-    manifest names it. Returns that name for each bucket. Ids of work units tell their buckets."""
+    """Write the plans of one or more buckets as one uniquely named file, durably. It is valid once a manifest names it.
+    Work unit ids must contain their bucket. Return the file's name for each bucket."""
     folder = _folder(store_root, run_id)
     fs.make_folders(folder)
     data = encode_plan([plan for listed in plans.values() for plan in listed])
@@ -60,13 +70,12 @@ def write_plans(
 
 
 class PlanReader:
-    """Reads the plans of buckets; the last file stays in memory, as buckets that follow are mostly in it. Threads may
-    share it.
+    """Reads the plans of buckets, and caches the last file, as neighbouring buckets mostly share it. Thread-safe.
 
     Args:
-        fs: where the store is.
-        store_root: its folder.
-        manifest: the plan that counts.
+        fs: file system of the store.
+        store_root: folder of the store.
+        manifest: the valid plan.
     """
 
     def __init__(self, fs: FileSystem, store_root: str, manifest: Manifest) -> None:
@@ -75,11 +84,11 @@ class PlanReader:
         self._read: dict[int | None, list[DatasetPlan]] = {}
 
     def of(self, bucket: int) -> list[DatasetPlan]:
-        """The plans of a bucket; empty if it has no work.
+        """Return the plans of a bucket; empty if it has no work.
 
         Raises:
-            CorruptError: if the file is not what was written.
-            OSError: if it can't be read.
+            CorruptError: if the file was altered.
+            OSError: if it cannot be read.
         """
         name = self._files.get(bucket)
         if name is None:
@@ -90,14 +99,14 @@ class PlanReader:
             return self._read.get(bucket, [])
 
     def _by_bucket(self, path: str) -> dict[int | None, list[DatasetPlan]]:
-        found: dict[int | None, list[DatasetPlan]] = {}
+        plans: dict[int | None, list[DatasetPlan]] = {}
         for plan in decode_plan(check_table(self._fs.read(path), path), path):
-            found.setdefault(bucket_of_work_unit(plan.work_units[0].work_unit_id), []).append(plan)
-        return found
+            plans.setdefault(bucket_of_work_unit(plan.work_units[0].work_unit_id), []).append(plan)
+        return plans
 
 
 def put_manifest(fs: FileSystem, store_root: str, manifest: Manifest) -> None:
-    """Puts the manifest, durably. From here on its datasets may be sealed."""
+    """Put the manifest, durably. From then on its datasets may be sealed."""
     folder = _folder(store_root, manifest.run_id)
     fs.make_folders(folder)
     fs.put_if_absent(f"{folder}/{MANIFEST}", encode_document(manifest))
@@ -105,11 +114,11 @@ def put_manifest(fs: FileSystem, store_root: str, manifest: Manifest) -> None:
 
 
 def read_manifest(fs: FileSystem, store_root: str, run_id: str) -> Manifest:
-    """The plan of a run that counts.
+    """Return the manifest of a run.
 
     Raises:
         FileNotFoundError: if none was put.
-        UnknownVersionError, CorruptError: if it is not what this version writes.
+        UnknownVersionError, CorruptError: if it is not one that this version writes.
     """
     path = f"{_folder(store_root, run_id)}/{MANIFEST}"
     return decode_document(fs.read(path), Manifest, MANIFEST_VERSION, "a plan's manifest", path)

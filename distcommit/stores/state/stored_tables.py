@@ -1,4 +1,4 @@
-"""The Parquet form of plans and task states: one file, whole or absent, readable by Spark, DuckDB or pandas."""
+"""The Parquet format of plans and task states: one file, whole or absent, readable by Spark, DuckDB or pandas."""
 
 from __future__ import annotations
 
@@ -44,23 +44,24 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 _CODES: dict[pa.DataType, Literal["q", "Q"]] = {pa.int64(): "q", pa.uint64(): "Q"}
 _properties = json_decoder(dict[str, str]).decode
 _watermark = json_decoder(Watermark).decode
-_file = attrgetter(*(field.name for field in STAGED_FILE))
-_check = attrgetter(*(field.name for field in CHECK))
-_construct = attrgetter(*(field.name for field in CONSTRUCT))
+_file_values = attrgetter(*(field.name for field in STAGED_FILE))
+_check_values = attrgetter(*(field.name for field in CHECK))
+_construct_values = attrgetter(*(field.name for field in CONSTRUCT))
 _skipped = json_decoder(tuple[SkippedRange, ...]).decode
 _schemas = json_decoder(SchemaIds).decode
 
 
 def table_name(start: str, data: bytes) -> str:
-    """The name of a table file. It ends in the checksum of the bytes: Parquet's own covers pages, not their headers."""
+    """Return the name of a table file. It ends in a checksum of the bytes: Parquet's own does not cover page
+    headers."""
     return table_file_name(start, xxh3_64_hexdigest(data))
 
 
 def check_table(data: bytes, path: str) -> bytes:
-    """Returns the bytes of a table file if they are those that its name was made for.
+    """Return the bytes of a table file if they match the checksum in its name.
 
     Raises:
-        CorruptError: if they are others.
+        CorruptError: if they do not match.
     """
     if not has_checksum(path, xxh3_64_hexdigest(data)):
         raise _corrupt(path, "bytes that do not match the checksum in the name")
@@ -68,49 +69,49 @@ def check_table(data: bytes, path: str) -> bytes:
 
 
 def encode_task_states(states: Sequence[TaskState]) -> bytes:
-    """The rows as a Parquet file."""
+    """Return the rows as a Parquet file."""
     names = TASK_STATE_SCHEMA.names
-    rows = [tuple(_stored(name, getattr(state, name)) for name in names) for state in states]
+    rows = [tuple(_column_value(name, getattr(state, name)) for name in names) for state in states]
     batch = pa.RecordBatch.from_struct_array(pa.array(rows, pa.struct(list(TASK_STATE_SCHEMA))))
     return _write(pa.Table.from_batches([batch.replace_schema_metadata(TASK_STATE_SCHEMA.metadata)]))
 
 
-def _stored(name: str, value: Any) -> Any:
-    """The value of a task state's column."""
+def _column_value(name: str, value: Any) -> Any:
+    """Return the value of a task state's column."""
     if name == "branches":
-        return [*map(_stored_branch, value)]
+        return [*map(_branch_value, value)]
     if name == "constructs":
-        return [*map(_construct, value)]
+        return [*map(_construct_values, value)]
     return _encode(value).decode() if name in (*_WATERMARKS, "schemas") else value
 
 
-def _stored_branch(result: BranchResult) -> tuple[Any, ...]:
+def _branch_value(result: BranchResult) -> tuple[Any, ...]:
     return (
         result.branch,
         result.sink,
-        [*map(_file, result.files)],
+        [*map(_file_values, result.files)],
         [*map(msgspec.msgpack.encode, result.infos)],
         result.records_written,
         result.records_diverted,
         _encode(result.holes).decode(),
         result.content_sum,
-        [*map(_check, result.checks)],
+        [*map(_check_values, result.checks)],
         result.error,
         result.error_construct,
     )
 
 
 def decode_task_states(data: bytes, path: str) -> list[TaskState]:
-    """The rows of a file.
+    """Return the rows of a file.
 
     Raises:
-        CorruptError: if the file is not one that `encode_task_states` wrote.
+        CorruptError: if `encode_task_states` did not write the file.
     """
     stored = _read(data, path, TASK_STATE_SCHEMA)
     try:
         columns = {name: column.to_pylist() for name, column in stored.items() if name != "branches"}
         columns["schemas"] = [*map(_schemas, columns["schemas"])]
-        columns["constructs"] = [tuple(ConstructCounts(**each) for each in found) for found in columns["constructs"]]
+        columns["constructs"] = [tuple(ConstructCounts(**row) for row in rows) for rows in columns["constructs"]]
         for name in _WATERMARKS:
             columns[name] = [_watermark(text) for text in columns[name]]
         columns["outcome"] = [TaskOutcome(text) for text in columns["outcome"]]
@@ -121,8 +122,8 @@ def decode_task_states(data: bytes, path: str) -> list[TaskState]:
 
 
 def _branches(column: pa.ChunkedArray) -> list[tuple[BranchResult, ...]]:
-    """The results of each row."""
-    rows = _in_one(column)
+    """Return the branch results of each row."""
+    rows = _combined(column)
     columns = {field.name: rows.values.field(at) for at, field in enumerate(rows.values.type)}
     results = [
         BranchResult(
@@ -148,23 +149,23 @@ def _branches(column: pa.ChunkedArray) -> list[tuple[BranchResult, ...]]:
     return [tuple(results[low:high]) for low, high in pairwise(rows.offsets.to_pylist())]
 
 
-def _in_one(column: pa.ChunkedArray) -> pa.ListArray:
-    """A column of lists, in one piece."""
-    found = column.combine_chunks()
-    if isinstance(found, pa.ChunkedArray):
-        found = found.chunk(0) if found.num_chunks else pa.array([], column.type)
-    return found
+def _combined(column: pa.ChunkedArray) -> pa.ListArray:
+    """Return a column of lists as one array."""
+    combined = column.combine_chunks()
+    if isinstance(combined, pa.ChunkedArray):
+        combined = combined.chunk(0) if combined.num_chunks else pa.array([], column.type)
+    return combined
 
 
 def _files(lists: pa.ListArray) -> list[tuple[StagedFile, ...]]:
-    """The staged files of each list, made column by column: there may be very many."""
+    """Return the staged files of each list, converted by column, as there may be very many."""
     rows = zip(*(_values(lists.values.field(at)) for at in range(STAGED_FILE.num_fields)), strict=True)
     files = [StagedFile(*row) for row in rows]
     return [tuple(files[low:high]) for low, high in pairwise(lists.offsets.to_pylist())]
 
 
 def _values(array: pa.Array) -> list[Any]:
-    """`to_pylist`, at a third of its cost for whole numbers of 64 bits."""
+    """As `to_pylist`, at a third of its cost for 64-bit integers."""
     code = _CODES.get(array.type)
     if not code or array.null_count:
         return list(array.to_pylist())
@@ -173,7 +174,7 @@ def _values(array: pa.Array) -> list[Any]:
 
 
 def encode_plan(plans: Sequence[DatasetPlan]) -> bytes:
-    """The plans of one bucket as a Parquet file."""
+    """Return the plans of one bucket as a Parquet file."""
     rows = [(plan, unit) for plan in plans for unit in plan.work_units]
     columns = {
         "dataset_urn": [plan.dataset_urn for plan, _ in rows],
@@ -190,10 +191,10 @@ def encode_plan(plans: Sequence[DatasetPlan]) -> bytes:
 
 
 def decode_plan(data: bytes, path: str) -> list[DatasetPlan]:
-    """The plans of a bucket, work units in their order.
+    """Return the plans of a bucket, with work units in their order.
 
     Raises:
-        CorruptError: if the file is not one that `encode_plan` wrote.
+        CorruptError: if `encode_plan` did not write the file.
     """
     stored = _read(data, path, PLAN_SCHEMA)
     try:
@@ -227,7 +228,7 @@ def _write(table: pa.Table) -> bytes:
     pq.write_table(
         table,
         sink,
-        compression="snappy",  # zstd costs half a millisecond a file in set-up alone, and these files are small
+        compression="snappy",  # zstd costs half a millisecond per file in set-up, and these files are small
         write_statistics=False,
         use_dictionary=False,
         write_page_checksum=True,
@@ -242,25 +243,25 @@ def _plain(data: bytes) -> Any:
 
 
 def _read(data: bytes, path: str, schema: pa.Schema) -> dict[str, pa.ChunkedArray]:
-    """The columns in the order of their schema."""
+    """Return the columns in the order of their schema."""
     try:
         table = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True).read(use_threads=False)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _corrupt(path, str(error)) from error
-    version, known = (table.schema.metadata or {}).get(VERSION_KEY, b""), schema.metadata[VERSION_KEY]
-    if version.isdigit() and version != known:
+    version, supported = (table.schema.metadata or {}).get(VERSION_KEY, b""), schema.metadata[VERSION_KEY]
+    if version.isdigit() and version != supported:
         raise UnknownVersionError(
             "a table file has an unknown format version",
             path=path,
-            expected=known.decode(),
+            expected=supported.decode(),
             found=version.decode(),
             todo="run the version of distcommit that wrote it",
         )
-    if version != known or not table.schema.equals(schema):
+    if version != supported or not table.schema.equals(schema):
         raise _corrupt(path, f"columns {table.schema.names}")
     columns = dict(zip(schema.names, table.itercolumns(), strict=True))
     if any(column.null_count and not schema.field(name).nullable for name, column in columns.items()):
-        raise _corrupt(path, "nulls where there can be none")
+        raise _corrupt(path, "nulls in a column that must have none")
     return columns
 
 
@@ -268,7 +269,7 @@ def _corrupt(path: str, found: str) -> CorruptError:
     return CorruptError(
         "a table file is corrupt",
         path=path,
-        expected="a Parquet file of this version's columns",
+        expected="a Parquet file with this version's columns",
         found=found[:500],
         todo="restore or delete the file; a run without it plans and reads its data again",
     )

@@ -1,8 +1,8 @@
-"""The record of a work unit whose construct does not return from native code, by the process that kills its worker.
+"""The record of a stuck work unit, whose construct does not return from native code. The process that kills the worker
+writes it.
 
-The record is a failed attempt of its own. It names no staged file and not the attempt that is killed: what that attempt
-has staged is cleaned up as after any worker that died. If the worker should still finish its attempt before it is
-killed, that success wins, once, as after any other failed attempt.
+The record is a failed attempt of its own. It names no staged file, and not the killed attempt, whose files are swept as
+those of any dead worker. If the worker still finishes its attempt before it is killed, that success counts.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ from distcommit.stores.state.task_states import TaskStateWriter
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The failure of a work unit, to be recorded in the process beside the worker."""
-
     writer: TaskStateWriter
     bucket: int
     state: TaskState
@@ -32,9 +30,9 @@ class Failure:
         Raises:
             OSError: if the store can't be written.
         """
-        for answer in self.writer.append({self.bucket: [self.state]}).values():
-            if isinstance(answer, OSError):
-                raise answer
+        for result in self.writer.append({self.bucket: [self.state]}).values():
+            if isinstance(result, OSError):
+                raise result
 
 
 def failure_of(store: bytes, work_unit: bytes, construct: str) -> Failure:

@@ -1,4 +1,4 @@
-"""The columns of stored tables: plans, task states, and what is kept of runs."""
+"""The columns of stored tables: plans, task states, and the history of runs."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ TASK_STATE_SCHEMA = pa.schema(
     ],
     metadata={VERSION_KEY: b"1"},
 )
-"""One row for each attempt at a work unit. Watermarks are JSON: `[{partition: position}, incarnation]`, and so are
-holes and schemas; commit infos are MessagePack, each by itself."""
+"""One row for each attempt at a work unit. Watermarks, holes and schemas are JSON (a watermark is
+`[{partition: position}, incarnation]`); each commit info is MessagePack."""
 
 PLAN_SCHEMA = pa.schema(
     [
@@ -96,7 +96,7 @@ PLAN_SCHEMA = pa.schema(
     ],
     metadata={VERSION_KEY: b"1"},
 )
-"""One row for each work unit; what concerns its dataset is repeated on each row."""
+"""One row for each work unit. Values of its dataset are repeated on each row."""
 
 RUN_DATASETS_SCHEMA = pa.schema(
     [
@@ -111,7 +111,7 @@ RUN_DATASETS_SCHEMA = pa.schema(
     ],
     metadata={VERSION_KEY: b"1"},
 )
-"""One row for each dataset that a phase of a run has something to tell of."""
+"""One row for each dataset that a phase of a run reports."""
 
 RUN_TIMES_SCHEMA = pa.schema(
     [
@@ -128,5 +128,5 @@ RUN_TIMES_SCHEMA = pa.schema(
     ],
     metadata={VERSION_KEY: b"1"},
 )
-"""One row for each task of a phase that had something to commit, for each time over its buckets in which it did, and
-for each dataset that it has sealed or published, or that took requests."""
+"""One row for each task of a phase with commit work, for each round in which it committed, and for each dataset that it
+sealed or published, or for which it made requests."""

@@ -1,7 +1,7 @@
-"""The TaskStateStore: what task attempts report, as append-only Parquet tables by run and partition.
+"""Task states: the outcomes of task attempts, as append-only Parquet tables by run and partition.
 
-A partition owns buckets (bucket b belongs to partition b mod their number), and all that is reported of these lies in
-one folder: a task that puts states of many buckets puts one file, and who commits them reads it once.
+A partition owns buckets (bucket b belongs to partition b mod their number). All states of its buckets are in one
+folder: a task that puts states of many buckets puts one file per partition, and the owner reads it once.
 """
 
 from __future__ import annotations
@@ -30,38 +30,38 @@ from distcommit.stores.state.stored_tables import check_table, decode_task_state
 
 
 def run_folder(store_root: str, run_id: str) -> str:
-    """Where a run's task states are."""
+    """Return the folder of a run's task states."""
     return f"{store_root}/{TASK_STATES}/{run_name(run_id)}"
 
 
 def prepare_run(fs: FileSystem, store_root: str, run_id: str, partition: int, partitions: int) -> None:
-    """Makes a partition's folder for a run, durably. Idempotent."""
+    """Create a partition's folder for a run, durably. Idempotent."""
     folder = f"{run_folder(store_root, run_id)}/{partition_name(partition, partitions)}"
     fs.make_folders(folder)
     fs.sync([folder], store_root)
 
 
 def record_ingest_ended(fs: FileSystem, store_root: str, run_id: str) -> None:
-    """Records durably that no more task states are awaited: what is missing counts as failed from here on.
+    """Record durably that no more task states will come: missing attempts count as failed from then on.
 
     Raises:
-        FileNotFoundError: if the run's folder is gone: a newer run has swept it.
+        FileNotFoundError: if a newer run has swept the run's folder.
     """
     fs.put_if_absent(f"{run_folder(store_root, run_id)}/{INGEST_ENDED}", b"")
 
 
 def ingest_ended(fs: FileSystem, store_root: str, run_id: str) -> bool:
-    """Whether `record_ingest_ended` was called. Ask before polling, not after."""
+    """Return whether `record_ingest_ended` was called. Must be called before polling, not after."""
     return fs.status(f"{run_folder(store_root, run_id)}/{INGEST_ENDED}") is not None
 
 
 class PastStates:
-    """What runs that are over have left, however many partitions they had, for who asks for many buckets: each file is
-    read once. Threads may share it. Files that are corrupt tell nothing, and neither does a run that was forgotten.
+    """Task states of past runs, whatever their number of partitions. For callers with many buckets: each file is read
+    once. Thread-safe. Corrupt files and deleted runs have no rows.
 
     Args:
-        fs: where the store is.
-        store_root: its folder.
+        fs: file system of the store.
+        store_root: folder of the store.
     """
 
     def __init__(self, fs: FileSystem, store_root: str) -> None:
@@ -70,14 +70,14 @@ class PastStates:
         self._epochs = dict[str, int]()
 
     def of_epoch(self, epoch: int, bucket: int) -> list[TaskState]:
-        """The rows of a bucket of the run that has this epoch."""
+        """Return the rows of a bucket of the run with this epoch."""
         runs = [entry.name for entry in self._fs.list_folder(f"{self._root}/{TASK_STATES}") if entry.is_folder]
         with self._reading:
             run = next((run for run in sorted(runs, reverse=True) if self._epoch_of(run) == epoch), None)
         return self.of(run_id_of(run), bucket) if run is not None else []
 
     def _epoch_of(self, run: str) -> int:
-        """That of a run's rows, 0 if there are none; of its files one is read for that."""
+        """Return the epoch in a run's rows, from one of its files; 0 if there are none."""
         if run not in self._epochs:
             folder = f"{self._root}/{TASK_STATES}/{run}"
             tables = (
@@ -91,7 +91,7 @@ class PastStates:
         return self._epochs[run]
 
     def of(self, run_id: str, bucket: int) -> list[TaskState]:
-        """The rows of a bucket."""
+        """Return the rows of a bucket."""
         run = run_folder(self._root, run_id)
         with self._reading:
             names = [
@@ -102,14 +102,14 @@ class PastStates:
             return [state for name in names for state in self._in_folder(f"{run}/{name}").get(bucket, ())]
 
     def _in_folder(self, folder: str) -> dict[int | None, list[TaskState]]:
-        """Its rows by bucket, kept for the next one that asks."""
+        """Return the rows of a folder by bucket, cached."""
         if folder not in self._read:
-            found: dict[int | None, list[TaskState]] = {}
+            rows_by_bucket: dict[int | None, list[TaskState]] = {}
             for entry in self._fs.list_folder(folder):
                 if is_table(entry.name):
                     for state in self._rows(f"{folder}/{entry.name}"):
-                        found.setdefault(bucket_of_work_unit(state.work_unit_id), []).append(state)
-            self._read[folder] = found
+                        rows_by_bucket.setdefault(bucket_of_work_unit(state.work_unit_id), []).append(state)
+            self._read[folder] = rows_by_bucket
         return self._read[folder]
 
     def _rows(self, path: str) -> list[TaskState]:
@@ -119,16 +119,16 @@ class PastStates:
 
 
 class TaskStateWriter:
-    """Appends rows for buckets of one run, a whole file for each partition that owns some of them.
+    """Appends rows of buckets of one run, in one file per partition that owns some of them.
 
     Args:
-        fs: where the store is.
-        store_root: its folder.
-        run_id: the run.
-        partitions: how many of it own buckets.
+        fs: file system of the store.
+        store_root: folder of the store.
+        run_id: the run's id.
+        partitions: number of partitions that own buckets.
 
     Attributes:
-        writer: 32 hexadecimal digits that the names of its files begin with.
+        writer: 32 hexadecimal digits with which the names of its files begin.
     """
 
     def __init__(self, fs: FileSystem, store_root: str, run_id: str, partitions: int) -> None:
@@ -136,8 +136,8 @@ class TaskStateWriter:
         self.writer, self._number = uuid.uuid4().hex, 0
 
     def append(self, states: Mapping[int, Sequence[TaskState]]) -> dict[int, str | OSError]:
-        """Puts rows by bucket, and returns the name of each bucket's file once it is durable, or why it could not
-        be written. Readers see all rows of a file or none."""
+        """Put rows by bucket. Return for each bucket the name of its durable file, or the error. Readers see all rows
+        of a file or none."""
         owned: dict[int, list[int]] = {}
         for bucket in states:
             owned.setdefault(bucket % self._partitions, []).append(bucket)
@@ -156,56 +156,54 @@ class TaskStateWriter:
 
 
 class TaskStateTables:
-    """Follows the files of one run, for the readers of these buckets: each file is read once for all of its partition.
-
-    Threads may share it.
+    """Follows the files of one run for the readers of some buckets: each file is read once. Thread-safe.
 
     Args:
-        fs: where the store is.
-        store_root: its folder.
-        run_id: the run.
-        partitions: how many of it own buckets.
-        buckets: those that there are readers of; rows of others are passed over.
+        fs: file system of the store.
+        store_root: folder of the store.
+        run_id: the run's id.
+        partitions: number of partitions that own buckets.
+        buckets: buckets with readers; rows of others are skipped.
     """
 
     def __init__(self, fs: FileSystem, store_root: str, run_id: str, partitions: int, buckets: Container[int]) -> None:
         self._fs, self._folder, self._buckets = fs, run_folder(store_root, run_id), buckets
-        self._owners = [_Owner(partition_name(owner, partitions)) for owner in range(partitions)]
+        self._owners = [_PartitionFiles(partition_name(owner, partitions)) for owner in range(partitions)]
 
-    def know(self, name: str, bucket: int, states: Sequence[TaskState]) -> None:
-        """Takes the rows of one bucket that this process has put itself in that file, which is not read again: each
-        bucket in it has to be made known before the next look."""
-        owner = self._owner_of(bucket)
-        with owner.looking:
+    def add_states(self, name: str, bucket: int, states: Sequence[TaskState]) -> None:
+        """Add the rows of one bucket that this process has put in that file, which is then not read back. Each bucket
+        in the file must be added before the next read."""
+        owner = self._partition_of(bucket)
+        with owner.reading:
             owner.seen.add(name)
-            owner.found.setdefault(bucket, []).extend(states)
+            owner.untaken.setdefault(bucket, []).extend(states)
 
-    def take(self, bucket: int, *, anew: bool) -> tuple[list[TaskState], Sequence[CorruptError]]:
-        """The rows of a bucket that nobody has taken yet, or with `anew` all of them, of all files that were there when
-        this was called; and why files could not be used, of the whole partition, from the first on.
+    def take(self, bucket: int, *, from_start: bool) -> tuple[list[TaskState], Sequence[CorruptError]]:
+        """Return the rows of a bucket that were not taken yet, or all of them `from_start`, of all files present when
+        this was called; and the errors of corrupt files of the whole partition, from the first on.
 
         Raises:
-            OSError: if files can't be read. No row is lost by that.
+            OSError: if files cannot be read. No row is lost.
         """
-        owner = self._owner_of(bucket)
-        called_at = next(owner.moments)
-        with owner.looking:
-            if owner.looked_at < called_at:  # else somebody has looked while this waited
-                looked_at = next(owner.moments)
-                self._look(owner)
-                owner.looked_at = looked_at
-            found = owner.found.get(bucket, [])
-            if anew and bucket in owner.taken:
-                found = self._read_again(owner, bucket)
-            owner.found.pop(bucket, None)
+        owner = self._partition_of(bucket)
+        call_moment = next(owner.moments)
+        with owner.reading:
+            if owner.read_at < call_moment:  # else another thread has read while this one waited
+                read_moment = next(owner.moments)
+                self._read_new_files(owner)
+                owner.read_at = read_moment
+            rows = owner.untaken.get(bucket, [])
+            if from_start and bucket in owner.taken:
+                rows = self._read_again(owner, bucket)
+            owner.untaken.pop(bucket, None)
             owner.taken.add(bucket)
-            return found, tuple(owner.corrupt)
+            return rows, tuple(owner.corrupt)
 
-    def _owner_of(self, bucket: int) -> _Owner:
+    def _partition_of(self, bucket: int) -> _PartitionFiles:
         return self._owners[bucket % len(self._owners)]
 
-    def _look(self, owner: _Owner) -> None:
-        """Reads files that were not there last time, found by set difference."""
+    def _read_new_files(self, owner: _PartitionFiles) -> None:
+        """Read files that are new since the last call."""
         for entry in self._fs.list_folder(f"{self._folder}/{owner.name}"):
             if entry.name in owner.seen or not is_table(entry.name):
                 continue
@@ -218,62 +216,62 @@ class TaskStateTables:
             for state in states:
                 bucket = bucket_of_work_unit(state.work_unit_id)
                 if bucket is not None and bucket in self._buckets:
-                    owner.found.setdefault(bucket, []).append(state)
+                    owner.untaken.setdefault(bucket, []).append(state)
 
-    def _read_again(self, owner: _Owner, bucket: int) -> list[TaskState]:
-        """All rows of a bucket, for somebody who begins with it once more. In an outage that is who works at any other
-        bucket, too: their rows are kept for them until there are new files."""
-        if owner.again_of != len(owner.seen) or bucket not in owner.again:
-            again: dict[int | None, list[TaskState]] = {each: [] for each in owner.taken}
+    def _read_again(self, owner: _PartitionFiles, bucket: int) -> list[TaskState]:
+        """Return all rows of a bucket for a reader that starts over. In an outage readers of other buckets do, too:
+        their rows are cached until there are new files."""
+        if owner.reread_at != len(owner.seen) or bucket not in owner.reread:
+            reread: dict[int | None, list[TaskState]] = {taken: [] for taken in owner.taken}
             for name in sorted(owner.seen):
-                with suppress(CorruptError):  # it is among the known ones
+                with suppress(CorruptError):  # reported already
                     for state in self._read(owner, name):
-                        if (found := again.get(bucket_of_work_unit(state.work_unit_id))) is not None:
-                            found.append(state)
-            owner.again, owner.again_of = again, len(owner.seen)
-        return owner.again.pop(bucket)
+                        if (rows := reread.get(bucket_of_work_unit(state.work_unit_id))) is not None:
+                            rows.append(state)
+            owner.reread, owner.reread_at = reread, len(owner.seen)
+        return owner.reread.pop(bucket)
 
-    def _read(self, owner: _Owner, name: str) -> list[TaskState]:
+    def _read(self, owner: _PartitionFiles, name: str) -> list[TaskState]:
         path = f"{self._folder}/{owner.name}/{name}"
         return decode_task_states(check_table(self._fs.read(path), path), path)
 
 
-class _Owner:
-    """What is known of one partition's files: those that were seen, rows that nobody has taken yet, by bucket, and the
-    buckets of which rows were taken; and, as of so many files, all rows of buckets that may be begun with again."""
+class _PartitionFiles:
+    """State of one partition's files: names seen, rows not taken yet by bucket, buckets of which rows were taken, and
+    a cache of all rows, valid for `reread_at` files."""
 
     def __init__(self, name: str) -> None:
-        self.name, self.looking = name, Lock()
-        self.moments, self.looked_at = count(1), 0
+        self.name, self.reading = name, Lock()
+        self.moments, self.read_at = count(1), 0
         self.seen, self.taken = set[str](), set[int]()
-        self.found: dict[int, list[TaskState]] = {}
-        self.again, self.again_of = dict[int | None, list[TaskState]](), 0
+        self.untaken: dict[int, list[TaskState]] = {}
+        self.reread, self.reread_at = dict[int | None, list[TaskState]](), 0
         self.corrupt: list[CorruptError] = []
 
 
 class TaskStateReader:
-    """Follows one bucket of one run, by the files of the partition that owns it."""
+    """Follows one bucket of one run."""
 
     def __init__(self, tables: TaskStateTables, bucket: int) -> None:
-        self._tables, self._bucket, self._told, self._has_begun = tables, bucket, 0, False
-        self._found: list[TaskState] = []
+        self._tables, self._bucket, self._reported, self._has_begun = tables, bucket, 0, False
+        self._unpolled: list[TaskState] = []
 
-    def know(self, name: str, states: Sequence[TaskState]) -> None:
-        """Takes rows that this process has put itself as read; the next `poll` gives them."""
-        self._tables.know(name, self._bucket, states)
+    def add_states(self, name: str, states: Sequence[TaskState]) -> None:
+        """Add rows that this process has put itself; the next `poll` returns them."""
+        self._tables.add_states(name, self._bucket, states)
 
     def poll(self) -> list[TaskState]:
-        """Rows of files that were not there last time.
+        """Return the rows of new files.
 
         Raises:
-            CorruptError: if a file is corrupt; the others are given by the next call.
-            OSError: if the files can't be read; the next call takes them up again.
+            CorruptError: if a file is corrupt; the next call returns the rows of the others.
+            OSError: if files cannot be read; the next call reads them again.
         """
-        states, corrupt = self._tables.take(self._bucket, anew=not self._has_begun)
+        states, corrupt = self._tables.take(self._bucket, from_start=not self._has_begun)
         self._has_begun = True
-        self._found += states
-        if len(corrupt) > self._told:
-            self._told = len(corrupt)
+        self._unpolled += states
+        if len(corrupt) > self._reported:
+            self._reported = len(corrupt)
             raise corrupt[-1]
-        found, self._found = self._found, []
-        return found
+        rows, self._unpolled = self._unpolled, []
+        return rows

@@ -12,8 +12,8 @@ ATTEMPTS = (
         (
             "engine.committing.committer",
             "BucketCommitter._steps_of",
-            "made is not None and made[0] == sequence",
-            "made is not None",
+            "built is not None and built[0] == sequence",
+            "built is not None",
         ),
         (
             "engine.committing.committer",
@@ -63,7 +63,7 @@ ATTEMPTS = (
         "a task that is tried again skips work units that an earlier attempt could not read",
         (
             "engine.reading.stuck_work_units",
-            "left_of",
+            "units_to_read",
             "state.outcome is TaskOutcome.SUCCEEDED",
             "state.outcome is not None",
         ),

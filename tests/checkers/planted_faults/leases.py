@@ -51,7 +51,7 @@ LEASES = (
         (
             "stores.state.job_lock",
             "JobLock._renew",
-            "holder is None or holder.owner_id != self._mine.owner_id",
+            "holder is None or holder.owner_id != self._record.owner_id",
             "False",
         ),
         tests=_LOCK,

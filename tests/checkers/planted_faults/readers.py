@@ -34,7 +34,12 @@ READERS = (
         FaultClass.READER,
         "snapshot-of-what-is-not-durable",
         "a snapshot names what a log says that is not durable yet",
-        ("stores.snapshots.snapshot_deltas", "seeing", "yield from log.making_durable()", "yield from ()"),
+        (
+            "stores.snapshots.snapshot_deltas",
+            "write_snapshot_entry",
+            "yield from log.making_durable()",
+            "yield from ()",
+        ),
         tests=("tests/unit/stores/test_snapshots_durable.py",),
     ),
     fault(
@@ -43,7 +48,7 @@ READERS = (
         "files that were replaced go though an older snapshot shows them",
         (
             "stores.snapshots.snapshots",
-            "OldestCut._read",
+            "OldestCut._done_epochs",
             "min((name for name in names if name is not None), default=None)",
             "max((name for name in names if name is not None), default=None)",
         ),

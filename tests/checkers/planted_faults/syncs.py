@@ -34,7 +34,7 @@ SYNCS = (
         "attempts whose staged files could not be synced keep their success",
         (
             "engine.reading.ingest",
-            "_failed",
+            "_with_error",
             "replace(state, outcome=TaskOutcome.FAILED, branches=(), error=error)",
             "replace(state, error=error)",
         ),

@@ -53,7 +53,7 @@ def _contend(machine: SimulatedPosix) -> None:
     _leave(machine, b"not a record")
     with lock("third"):
         pass
-    dead = LockRecord("dead", "dead", other._mine.host, 1 << 30, "1", clock.now_ms(), _LEASE_S)
+    dead = LockRecord("dead", "dead", other._record.host, 1 << 30, "1", clock.now_ms(), _LEASE_S)
     _leave(machine, msgspec.json.encode(dead))
     with lock("fourth"):
         pass

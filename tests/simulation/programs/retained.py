@@ -158,7 +158,7 @@ def _untold(machine: SimulatedPosix) -> str:
     """Who reads as of a run whose cut went with what was taken is told who had it taken; and that it is gone, if what
     was said of that is damaged."""
     told = _gone_cut(machine)
-    if "taken by retention: somebody" not in told:
+    if "expired: somebody requested" not in told:
         return f"who has it taken is not told: {told}"
     for path in files_below(machine, f"{ROOTS.store}/{HORIZONS}"):
         machine.unlink(path)

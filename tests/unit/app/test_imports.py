@@ -149,7 +149,7 @@ def crash() -> None:
 def test_a_dataset_that_moved_meanwhile_is_left_alone_with_its_bucket(job_file: Path) -> None:
     store = Job.from_file(job_file).open_store(create=True)
     set_watermark(store, "t1", Watermark({"0": 7}), "other")
-    with pytest.raises(ConflictError, match="left alone meanwhile"):
+    with pytest.raises(ConflictError, match="idle and unchanged meanwhile"):
         set_watermarks(store, {"t1": Watermark({"0": 5})}, {"t1": None}, "me")
     assert watermarks(job_file) == {"t1": {"0": 7}}
 

@@ -179,7 +179,7 @@ def test_dataset_of_a_pattern_whose_own_topic_the_pattern_selects_is_a_loop(tmp_
     assert flow.loop_of("orders") == "topic orders-copy"
     assert flow.loop_of("customers") == ""
     plans = [DatasetPlan(urn, None, Watermark({}), ()) for urn in ("orders", "customers")]
-    problem, planned = map(LoopCheck(flow).checked, plans)
+    problem, planned = map(LoopCheck(flow).check, plans)
     assert isinstance(problem, DatasetProblem)
     assert "topic orders-copy" in problem.error
     assert planned == plans[1]
@@ -195,9 +195,9 @@ def test_one_kafka_cluster_at_addresses_that_differ_is_a_loop(topic: str, is_loo
         loops, checked = LoopCheck(flow), list[Planned]()
         for planned in flow.source.plan(lambda urn: True, states_of({}, {})):
             if isinstance(planned, SourceFact):
-                loops.learn(planned)
+                loops.add_fact(planned)
             else:
-                checked.append(loops.checked(planned))
+                checked.append(loops.check(planned))
     (found,) = checked
     assert ("topic orders" in found.error if isinstance(found, DatasetProblem) else False) is is_loop
 
@@ -206,12 +206,12 @@ def test_sink_whose_cluster_can_not_be_asked_fails_the_dataset_that_may_be_a_loo
     away = {"brokers": "127.0.0.1:1", "request_timeout_s": 1, "topic": "{dataset}"}
     flow = parsed({**KAFKA, "topics": ["orders", "others"]}, {**TO_KAFKA, **away}, tmp_path).task_flow()
     loops = LoopCheck(flow)
-    loops.learn(SourceFact("cluster", Pin("id")))
-    found = loops.checked(DatasetPlan("orders", None, Watermark({}), ()))
+    loops.add_fact(SourceFact("cluster", Pin("id")))
+    found = loops.check(DatasetPlan("orders", None, Watermark({}), ()))
     assert isinstance(found, DatasetProblem)
     assert "can't be asked for its id" in found.error
     plan = DatasetPlan("elsewhere", None, Watermark({}), ())
-    assert loops.checked(plan) is plan
+    assert loops.check(plan) is plan
 
 
 def test_folders_whose_names_begin_with_a_dot_are_not_read_by_wildcards() -> None:

@@ -75,7 +75,7 @@ class _WithoutCaseIn(_WithoutCase):
 def test_no_store_is_made_where_names_are_not_told_apart_by_case(tmp_path: Path, root: str) -> None:
     place = Place(tmp_path)
     place.fs = LocalFileSystem(_WithoutCaseIn(getattr(place.roots, root)), durable=False)
-    with pytest.raises(ConfigurationError, match="keeping names apart that differ in case only") as caught:
+    with pytest.raises(ConfigurationError, match="keeping names apart that differ only in case") as caught:
         place.run(3, ["orders"])
     assert getattr(place.roots, root) in str(caught.value)
     assert not place.fs.list_folder(place.roots.output)

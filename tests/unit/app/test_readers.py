@@ -386,7 +386,7 @@ def test_there_is_no_cut_before_a_run_and_no_dataset_of_any_name(place: Place) -
     place.run(3)
     with pytest.raises(ConfigurationError, match="nothing is published of this dataset"):
         place.read("other")
-    with pytest.raises(ConfigurationError, match="there is no store here"):
+    with pytest.raises(ConfigurationError, match="the store does not exist"):
         read({"store": place.roots.output, "output": place.roots.output})
 
 

@@ -157,7 +157,7 @@ def test_an_output_that_lacks_what_a_run_has_published_that_died_is_told_with_th
         if "/a/" in path:
             machine.remove(path)
     store = WORLD.store(machine)
-    with pytest.raises(StaleStoreError, match="older than what was published into it") as told:
+    with pytest.raises(StaleStoreError, match="the output is older than its store") as told:
         unrecoverable(store, context_of(store))
     with pytest.raises(StaleStoreError) as refused:
         recover(launch, WORLD.begin(machine, NOTHING))

@@ -155,7 +155,7 @@ def test_a_reader_of_an_older_cut_is_told_that_retention_has_taken_it(place: Pla
     epoch = old.epoch
     retain_and_delete(place)
     for ask in (lambda: place.read(as_of=epoch), lambda: place.read(as_of=at), old.files):
-        with pytest.raises(CutGoneError, match="taken by retention: somebody has asked for what is older than 2001-09"):
+        with pytest.raises(CutGoneError, match="expired: somebody requested the deletion of files older than 2001-09"):
             ask()
 
 

@@ -224,7 +224,7 @@ def test_a_store_is_refused_with_another_rule_for_groups(tmp_path: Path) -> None
     grouped.set_watermark("t.a", {"0": 1}, new=True)
     plain = Job(config(tmp_path, SQLITE % (tmp_path / "rows.db")))
     for act in (plain.run, plain.recover, lambda: plain.set_watermark("t.a", {"0": 2}), lambda: plain.retry("t.a")):
-        with pytest.raises(ConfigurationError, match="another one than this store was filled with") as caught:
+        with pytest.raises(ConfigurationError, match="differs from the one that this store was filled with") as caught:
             act()
         assert (caught.value.expected, caught.value.found) == ("sink.commit_group: table", "sink.commit_group: dataset")
     assert [row.dataset for row in plain.status().datasets] == ["t.a"]

@@ -398,7 +398,7 @@ def test_an_output_that_is_another_one_is_told_and_not_that_a_run_would_mend_it(
     for make in (lambda path: None, Path.mkdir):
         make(tmp_path / "job" / "elsewhere")
         first = StoredJob.from_file(job_file, ["paths.output=elsewhere"]).status().troubles[0]
-        assert first.what.startswith("the output is older than the store, or another one: an output that nobody has")
+        assert first.what.startswith("the output is older than the store, or another one: an unclaimed output")
         assert first.command.startswith("distcommit rebuild --set paths.output=elsewhere --keep-watermarks --dry-run")
         before = sorted((tmp_path / "job").rglob("*"))
         shown = Job.from_file(job_file, ["paths.output=elsewhere"]).rebuild(keep_watermarks=True, dry_run=True)

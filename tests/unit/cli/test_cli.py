@@ -156,10 +156,10 @@ class TestWrongJobFile:
         assert "secrets only: *.client.KEY, *.headers.KEY, *.password" in result.stderr
         assert "source.brokers" in result.stderr
         result = invoke("status", job_file, "--set", "source.client.sasl=${file:/run/secrets/none}")
-        assert "there is no store here" in result.stderr, "it is read only when it is used"
+        assert "the store does not exist" in result.stderr, "it is read only when it is used"
         by_registry = "{type: avro, registry: {url: 'http://x', client: {basic.auth.user.info: '${file:/run/none}'}}}"
         result = invoke("status", job_file, "--set", f"converters=[{by_registry}]")
-        assert "there is no store here" in result.stderr
+        assert "the store does not exist" in result.stderr
 
     def test_an_override_that_is_none(self, job_file: Path) -> None:
         result = invoke("audit", job_file, "--set", "commit.buckets")
@@ -292,7 +292,7 @@ class TestStatus:
     def test_without_a_store_is_exit_code_2(self, job_file: Path) -> None:
         result = invoke("status", job_file)
         assert result.exit_code == 2
-        assert "there is no store here" in result.stderr
+        assert "the store does not exist" in result.stderr
 
     def test_shows_how_the_last_run_ended(self, store: JobStore, job_file: Path) -> None:
         untold = last_json(invoke("status", job_file, "--json"))

@@ -157,7 +157,7 @@ def test_a_rule_that_changed_in_silence_is_refused_before_anything_is_read() -> 
     rows, watermarks = sink.rows, WORLD.watermarks(machine)
     sink.tables = lambda urn: f"other-{urn}"
     more = source(a=3, b=4)
-    with pytest.raises(ConfigurationError, match="in another bucket than its commit group has") as caught:
+    with pytest.raises(ConfigurationError, match="in another bucket than the one of its commit group") as caught:
         run_with(sink, machine, more, WORLD)
     assert "other-" in str(caught.value)
     assert (sink.rows, WORLD.watermarks(machine)) == (rows, watermarks)

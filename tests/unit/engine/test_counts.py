@@ -75,7 +75,7 @@ def test_a_report_travels_as_it_is_and_adds_up_on_the_driver() -> None:
     tally = Tally(PlanCounts())
     for place in range(KEPT_REASONS + 3):
         tally.add(PlanCounts(datasets_skipped=1))
-        tally.explain(f"dataset {place}", "not planned", "why")
+        tally.add_reason(f"dataset {place}", "not planned", "why")
     report = tally.report(2)
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(report), type=Report[PlanCounts]) == report
     total = add_up([report] * 6, PlanCounts())

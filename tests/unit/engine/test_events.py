@@ -208,10 +208,10 @@ def test_what_happened_adds_up_and_travels_in_reports() -> None:
         part.observe(DatasetQuarantined("q", 1, "lost", 4))
     whole = Tally[Counts](DrainCounts())
     for part in parts:
-        whole.include(part.report())
+        whole.merge(part.report())
     report = whole.report()
-    assert len(report.happened.kept) == KEPT_EVENTS + 3
-    assert report.happened.left_out == {"SequenceDone": 3 * (KEPT_EVENTS - 2) - KEPT_EVENTS}
+    assert len(report.events.kept) == KEPT_EVENTS + 3
+    assert report.events.left_out == {"SequenceDone": 3 * (KEPT_EVENTS - 2) - KEPT_EVENTS}
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(report), type=Report[DrainCounts]) == report
 
 

@@ -86,7 +86,7 @@ def test_what_is_no_plan_at_all_is_told(given: Any) -> None:
     machine = Machine()
     result = go(World(), machine, Careless(GOOD.datasets, given=(given,), asks=False))
     check_good_ones(World(), machine, result, 1)
-    assert f"planned a {type(given).__name__} instead of a DatasetPlan" in result.totals.reasons[0].text
+    assert f"planned a {type(given).__name__}; it must be a DatasetPlan" in result.totals.reasons[0].text
 
 
 def test_a_dataset_that_is_planned_twice_or_by_somebody_else_does_not_take_the_place_of_others() -> None:
@@ -97,7 +97,7 @@ def test_a_dataset_that_is_planned_twice_or_by_somebody_else_does_not_take_the_p
     watermarks = world.watermarks(machine)
     assert (watermarks["good"], watermarks["other"]) == (Watermark({"0": 3}), Watermark({"0": 2}))
     texts = sorted(reason.text.partition("found ")[2].partition(".")[0] for reason in result.totals.reasons[:3])
-    assert [text.split()[:3] for text in texts] == [["`owned`", "says", "no"]] * 2 + [["it", "was", "planned"]]
+    assert [text.split()[:3] for text in texts] == [["`owned`", "is", "false"]] * 2 + [["it", "was", "planned"]]
 
 
 @dataclass

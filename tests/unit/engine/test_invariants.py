@@ -62,7 +62,7 @@ def test_a_watermark_set_by_hand_in_mid_run_is_kept_and_the_run_says_so(job_leve
     if not job_level:
         assert (result.totals.datasets_published, result.totals.datasets_failed) == (1, 1)
         assert [(r.subject, r.text) for r in result.totals.reasons] == [
-            ("a", "its watermark was changed by hand while the run read it")
+            ("a", "an operator changed its watermark while the run read it")
         ]
     assert go(world, machine, plain).succeeded
     assert world.watermarks(machine) == {"a": Watermark({"0": 3}), "b": Watermark({"0": 4})}

@@ -10,7 +10,7 @@ import pytest
 
 from distcommit.core.interfaces.committer import CommitterContext, LostAttempt, SinkCommitter
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
-from distcommit.engine.committing.aborted_attempts import discard_ended
+from distcommit.engine.committing.aborted_attempts import discard_aborted
 from distcommit.engine.driver.run import RunResult, run
 from distcommit.stores.folders.attempt_notes import note_attempt, noted_attempts
 from distcommit.stores.folders.staging import prepare_bucket
@@ -119,7 +119,7 @@ def test_of_a_live_run_only_attempts_that_have_ended_are_told_of(ended: bool) ->
     assert run(launch, settings).succeeded
     assert len(sink.discarded) == ended
     assert fs.status(f"{STAGING}/{twin}") is not None or fs.list_folder(f"{STAGING}/{twin.rpartition('/')[0]}")
-    assert discard_ended(settings, 0, ["00000_000000"]) == [twin]
+    assert discard_aborted(settings, 0, ["00000_000000"]) == [twin]
     go(sink, machine, source(a=1))
     assert sink.discarded[-1].attempt == "7" * 32
     assert machine.paths(STAGING) == {}

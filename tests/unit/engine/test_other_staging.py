@@ -32,7 +32,9 @@ def test_a_staging_folder_that_nobody_has_claimed_is_refused_while_something_is_
     staged = files_below(machine, ROOTS.staging)
     replace_files(machine, ROOTS.staging, {})
     for _ in range(2):  # nor has the first one claimed it
-        with pytest.raises(StaleStoreError, match=r"staging folder is another one.*rebuild --keep-watermarks"):
+        with pytest.raises(
+            StaleStoreError, match=r"staging folder is not the one that contains .*rebuild --keep-watermarks"
+        ):
             WORLD.run(machine, SOURCE)
     assert DatasetStatus.QUARANTINED not in _statuses(machine)
     replace_files(machine, ROOTS.staging, staged)

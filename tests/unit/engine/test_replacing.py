@@ -359,7 +359,7 @@ def test_what_a_replacement_names_has_to_be_of_its_dataset() -> None:
     stone = max(stones(machine), key=lambda each: each.epoch)
     for path in ("b/x.parquet", "../a/x.parquet", "_rejected/b/x"):
         wrong = replace_path(stone, path)
-        assert wrong.objection()
+        assert wrong.rejection_reason()
     with pytest.raises(DistcommitError, match="unknown format version"):
         later_version(machine)
 

@@ -357,9 +357,9 @@ def test_a_tombstone_that_names_what_is_no_error_file_of_its_dataset_is_told_and
     machine, stone = fed_again()
     machine.put(f"{OUTPUT}/_rejected/b/x.parquet", b"x")
     own = put(machine, msgspec.structs.replace(stone, attempt="f" * 32, files=(RetiredFile(path, 1, "0" * 16, 1),)))
-    assert any("can't be followed" in text for text in audit(BAD, machine).unknown_files)
+    assert any("a tombstone is invalid" in text for text in audit(BAD, machine).unknown_files)
     result = go(HALF, machine, A)
-    assert ("a", "retired files stay") in [(note.subject, note.kind) for note in result.totals.notes]
+    assert ("a", "superseded files stay") in [(note.subject, note.kind) for note in result.totals.notes]
     assert {own, f"{OUTPUT}/_rejected/b/x.parquet"} <= machine.paths(OUTPUT).keys()
 
 

@@ -126,7 +126,7 @@ def test_a_part_put_back_to_any_moment_is_refused_or_named_or_nothing_was_lost(r
 def test_an_output_that_is_emptied_or_elsewhere_is_refused() -> None:
     machine = before()
     elsewhere = replace(WORLD.store(machine), roots=replace(ROOTS, output="/job/elsewhere"))
-    with pytest.raises(StaleStoreError, match="nobody has claimed"):
+    with pytest.raises(StaleStoreError, match="an unclaimed output"):
         require_newest(elsewhere)
     assert not files_below(machine, "/job/elsewhere")
     replace_files(machine, ROOTS.output, {})
@@ -311,7 +311,7 @@ def test_a_file_of_a_run_that_died_must_be_there_and_of_one_that_ended_need_not(
     other = machine.after_kill()
     other.unlink(of_died)
     for _ in range(2):
-        with pytest.raises(StaleStoreError, match="older than what was published into it"):
+        with pytest.raises(StaleStoreError, match="the output is older than its store"):
             WORLD.run(other, AFTER)
     assert keep_store(WORLD.store(other), "kept", "person").written
     assert WORLD.run(other, AFTER).succeeded

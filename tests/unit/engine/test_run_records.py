@@ -35,7 +35,7 @@ from distcommit.stores.history.run_datasets import (
     read_run_datasets,
 )
 from distcommit.stores.history.run_records import (
-    KEPT,
+    MAX_ENTRIES,
     RunFacts,
     RunRecord,
     put_record,
@@ -188,7 +188,7 @@ def test_a_fenced_run_leaves_its_record_under_its_own_epoch() -> None:
     assert recorded(machine, newer.epoch).outcome is RunOutcome.SUCCEEDED
     after = machine.paths(FOLDER)
     assert {path: after[path] for path in before} == before
-    with pytest.raises(ConflictError, match="left this before"):
+    with pytest.raises(ConflictError, match="has this record already"):
         put_record(old.store, structs.replace(record, who="another"))
     assert machine.paths(FOLDER) == after
 
@@ -203,7 +203,7 @@ def test_where_the_record_can_not_be_written_the_run_stands_and_says_so(
     with caplog.at_level(logging.WARNING):
         result = go(WORLD, machine, data)
     assert result.succeeded
-    assert "the run leaves no record of itself" in caplog.text
+    assert "the record of the run was not written" in caplog.text
     machine.restart()
     status = read_status(WORLD.store(machine))
     assert (status.last_run, status.unreadable) == (None, {})
@@ -258,14 +258,14 @@ def test_a_recovery_leaves_a_record_too() -> None:
 
 
 def test_a_record_names_so_many_of_a_kind_and_counts_the_others() -> None:
-    machine, number = Machine(), KEPT + 30
+    machine, number = Machine(), MAX_ENTRIES + 30
     datasets = source(**{f"d{place:03d}": 1 for place in range(number)}).datasets
     failing = {urn: replace(dataset, fails=frozenset({"0"})) for urn, dataset in datasets.items()}
     result = go(World(buckets=8, partitions=8), machine, OddSource(failing))
     record = read_record(World(buckets=8).store(machine).fs, ROOTS.store, result.epoch)
     assert record is not None
     assert record.totals["datasets_failed"] == number
-    assert len(record.reasons.kept) == KEPT
+    assert len(record.reasons.kept) == MAX_ENTRIES
     assert len(record.reasons.kept) + record.reasons.left_out == number
 
 
@@ -350,7 +350,7 @@ def test_a_table_that_can_not_be_written_costs_no_record(caplog: pytest.LogCaptu
     machine = Machine()
     machine.faults.append(fails(errno.ENOSPC, "create", "/run_datasets/"))
     assert go(WORLD, machine, source(a=3)).succeeded
-    assert "what became of datasets can't be kept" in caplog.text
+    assert "outcomes of datasets were not written" in caplog.text
 
 
 def test_a_table_of_datasets_that_is_damaged_or_of_another_version_is_told() -> None:

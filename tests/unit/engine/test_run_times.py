@@ -95,7 +95,7 @@ def test_times_that_can_not_be_written_cost_nothing(caplog: pytest.LogCaptureFix
     machine = Machine()
     machine.faults.append(fails(errno.ENOSPC, "create", "/run_times/"))
     assert go(WORLD, machine, source(a=3)).succeeded
-    assert "when a task committed can't be kept" in caplog.text
+    assert "times of a task were not written" in caplog.text
 
 
 def test_a_table_of_times_that_is_damaged_or_of_another_version_is_told() -> None:
@@ -119,7 +119,7 @@ def test_a_dataset_has_the_requests_that_are_its_own_and_its_share_of_those_that
     machine = Machine()
     settings = WORLD.begin(machine, source(a=1, b=1))
     times = TaskTimes(settings, "ingest", 0)
-    observer = times.telling(Tally(CommitCounts()))
+    observer = times.recording(Tally(CommitCounts()))
 
     def asks(count: int) -> None:
         requests.made += count
@@ -137,7 +137,7 @@ def test_a_dataset_has_the_requests_that_are_its_own_and_its_share_of_those_that
         for dataset in "ab":
             observer.observe(SequenceDone(dataset, settings.epoch, 1, 0, 0))
         asks(7)
-    times.keep(2)
+    times.write(2)
     ((_, rows),) = times_of(machine, settings.run_id).items()
     found = {row.dataset: row.count for row in rows if row.kind is TimeKind.REQUESTS}
     assert found == {"a": 10 + 1 + 4, "b": 20 + 2 + 3, "": 5 + 4}

@@ -130,7 +130,7 @@ def test_storage_that_can_not_take_the_plan_is_not_blamed_on_the_source(part: st
     machine = Machine()
     WORLD.store(machine)
     machine.faults.append(fails(errno.ENOSPC, "mkdir", part))
-    with pytest.raises(TransientError, match="the plan can't be stored") as caught:
+    with pytest.raises(TransientError, match="the plan cannot be stored") as caught:
         go(WORLD, machine, source(a=3))
     assert not isinstance(caught.value, SourceUnavailableError)
 

@@ -51,7 +51,7 @@ def test_a_dataset_of_another_bucket_is_looked_up_and_one_of_none_is_not_there()
     log = f"/job/store/log/bucket={bucket_of('a', 4):05d}"
     for path in machine.paths(log):
         machine.put(path, b"not ours")
-    with pytest.raises(SourceUnavailableError, match="can't be told whether another dataset was read before"):
+    with pytest.raises(SourceUnavailableError, match="it is unknown whether another dataset was read before"):
         go(SPREAD, machine, asking)
 
 
@@ -127,7 +127,7 @@ def test_what_a_source_found_itself_to_be_is_recorded_and_another_one_is_refused
 def test_executors_that_find_different_sources_are_told() -> None:
     machine, clusters = Machine(), iter("abcd")
     settings = SPREAD.begin(machine, AskingSource(source(a=2).datasets, cluster=lambda: next(clusters)))
-    with pytest.raises(ConfigurationError, match="executors have found different sources"):
+    with pytest.raises(ConfigurationError, match="executors found different sources"):
         run(launch_here, settings, pinned=PINNED)
     assert read_settings(settings.store).found == {}
 

@@ -106,7 +106,7 @@ def test_whoever_dies_in_abandoning_goes_on_or_gives_up() -> None:
         status = statuses(WORLD, machine)["a"]
         ends.add(status)
         if status == "revoking":
-            with pytest.raises(ConflictError, match="release it with abandon, which goes on; or with accept"):
+            with pytest.raises(ConflictError, match="release it with abandon, which resumes; or with accept"):
                 retry(machine)
         if status != "idle":
             (abandon if number % 2 else accept)(machine)
@@ -216,7 +216,7 @@ def test_who_releases_what_a_run_has_finished_meanwhile_is_told_and_takes_nothin
         try:
             act(machine)
         except ConflictError as error:
-            assert "it to be quarantined still" in str(error)  # noqa: PT017 - it may or may not come
+            assert "it to be still quarantined" in str(error)  # noqa: PT017 - it may or may not come
             told += 1
             check_recovery(machine, DATA)
         if meeting.result is None:

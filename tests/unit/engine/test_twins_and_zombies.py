@@ -13,7 +13,7 @@ from distcommit.core.records.log_records import SealedSequence, SequenceName
 from distcommit.core.support.io_batching import Work, alone
 from distcommit.core.watermark import Watermark, as_offset
 from distcommit.core.work import WorkUnit
-from distcommit.engine.committing.commit_failures import noting_failed, noting_left
+from distcommit.engine.committing.commit_failures import record_failed_attempt, record_pending_reasons
 from distcommit.engine.committing.committer import BucketCommitter
 from distcommit.engine.committing.drain import drain_partition, publish_partition
 from distcommit.engine.committing.recover import recover_partition
@@ -275,7 +275,7 @@ def test_a_zombie_s_failure_is_not_counted_and_it_is_told_that_a_newer_run_has_b
     fence_bucket(store.bucket_log(0, newer), newer, "newer")
     name, failure = SequenceName("a", sequence.epoch), Failure("lost", "gone", lost=True)
     with pytest.raises(FencedError):
-        alone(noting_failed(store.bucket_log(0, older), older, name, failure, 1))
+        alone(record_failed_attempt(store.bucket_log(0, older), older, name, failure, 1))
     with pytest.raises(FencedError):
-        alone(noting_left(store.bucket_log(0, older), older, {name: failure}))
+        alone(record_pending_reasons(store.bucket_log(0, older), older, {name: failure}))
     check_recovery(machine, data)

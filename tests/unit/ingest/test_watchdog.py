@@ -65,7 +65,7 @@ def writer_in(folder: Path) -> TaskStateWriter:
 
 def states_in(folder: Path) -> list[TaskState]:
     tables = TaskStateTables(LocalFileSystem(), str(folder), "run", 1, (0,))
-    return list(tables.take(0, anew=True)[0])
+    return list(tables.take(0, from_start=True)[0])
 
 
 def hold_the_interpreter() -> None:

@@ -29,7 +29,7 @@ def job(place: Path, name: str, **moved: Path) -> JobStore:
 def test_a_folder_inside_a_folder_of_another_job_is_refused(tmp_path: Path, inner: str, outer: str, below: str) -> None:
     first = job(tmp_path, "first")
     place = Path(getattr(first.roots, outer)) / below
-    with pytest.raises(ConfigurationError, match="a job's folder is inside a folder of a job"):
+    with pytest.raises(ConfigurationError, match="a job's folder is inside a folder of another job"):
         job(tmp_path, "second", **{inner: place})
     assert not place.exists(), "a refused job makes nothing"
     begin_run(first, "again")
@@ -46,7 +46,7 @@ def test_a_folder_around_a_folder_of_another_job_is_refused(tmp_path: Path, inne
 @pytest.mark.parametrize(("one", "other"), [(a, b) for a in NAMES for b in NAMES])
 def test_one_folder_of_two_jobs_is_refused(tmp_path: Path, one: str, other: str) -> None:
     first = job(tmp_path, "first")
-    with pytest.raises(ConfigurationError, match=r"belongs to another job|inside a folder of a job"):
+    with pytest.raises(ConfigurationError, match=r"belongs to another job|inside a folder of another job"):
         job(tmp_path, "second", **{other: Path(getattr(first.roots, one))})
 
 

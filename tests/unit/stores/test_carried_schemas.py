@@ -94,7 +94,7 @@ def test_the_newest_hundred_are_carried(tmp_path: Path) -> None:
 def test_a_newest_one_that_is_gone_is_told_and_nothing_is_put(tmp_path: Path) -> None:
     store = store_in(tmp_path)
     put(store, 2, "t", {"a": "int64"})
-    with pytest.raises(CorruptError, match=r"are gone.*000000003000\.json.*give this again"):
+    with pytest.raises(CorruptError, match=r"are lost.*000000003000\.json.*repeat the command"):
         moved(store, "partition", state("t", "0", {"json": (2000, 3000)}))
     assert not (tmp_path / "store" / "schemas" / "t@0").exists()
 
@@ -103,5 +103,5 @@ def test_others_that_are_there_are_told(tmp_path: Path) -> None:
     store = store_in(tmp_path)
     put(store, 2, "t", {"a": "int64"})
     put(store, MOVED_AT, "t@0", {"z": "int64"})
-    with pytest.raises(CorruptError, match=r"can't be put.*000000009000\.json"):
+    with pytest.raises(CorruptError, match=r"cannot be copied.*000000009000\.json"):
         moved(store, "partition", state("t", "0", {"json": (2000,)}))

@@ -143,7 +143,7 @@ def test_one_process_seals_round_after_round(store: LogCommitStepStore) -> None:
 
 def test_a_watermark_that_moved_meanwhile_is_refused_at_the_seal(store: LogCommitStepStore) -> None:
     store.put("job", "d", move(4, 5))
-    with pytest.raises(ConflictError, match="can't be sealed"):
+    with pytest.raises(ConflictError, match="the sequence cannot be sealed"):
         store.seal("job", "d")
     assert store.get_commit_sequence("job", "d") is None
 
@@ -263,7 +263,7 @@ def test_a_log_that_could_not_be_fenced_is_fenced_before_it_is_used(
     later.create("job")
     file.write_bytes(whole)
     assert later.watermark("job", "d") is None
-    with pytest.raises(ConflictError, match="can't be sealed"):
+    with pytest.raises(ConflictError, match="the sequence cannot be sealed"):
         store.seal("job", "d")
 
 

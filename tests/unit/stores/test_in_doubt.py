@@ -144,7 +144,7 @@ def test_without_the_sink_it_is_accepted_and_told_what_stays(caplog: pytest.LogC
     machine, _ = quarantined(sink)
     operator_actions.accept(WORLD.store(machine), "a", "a person", {})
     assert states(WORLD, machine)["a"].status is DatasetStatus.IDLE
-    assert "stays there" in caplog.text
+    assert "may stay at a target" in caplog.text
     assert "'preparing'" in caplog.text
 
 

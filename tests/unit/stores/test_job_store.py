@@ -55,7 +55,7 @@ def test_a_store_that_is_there_is_opened_as_it_is_and_never_made_anew() -> None:
 
 def test_a_missing_store_is_not_made_unasked() -> None:
     machine = Machine()
-    with pytest.raises(ConfigurationError, match="there is no store here") as caught:
+    with pytest.raises(ConfigurationError, match="the store does not exist") as caught:
         make(machine, create=False)
     assert caught.value.ids == {"path": "/job/store"}
     assert list(machine.walk("/job")) == []
@@ -112,7 +112,7 @@ def test_a_marker_that_may_not_be_read_is_a_configuration_error() -> None:
     machine = Machine()
     make(machine)
     machine.faults.append(fails(errno.EACCES, "read", "store.json"))
-    with pytest.raises(ConfigurationError, match="can't be read"):
+    with pytest.raises(ConfigurationError, match="cannot be read"):
         make(machine)
 
 
@@ -121,7 +121,7 @@ def test_a_marker_that_may_not_be_read_is_a_configuration_error() -> None:
 def test_a_folder_that_can_not_be_made_or_written_is_named(folder: str, kind: str, code: int) -> None:
     machine = Machine()
     machine.faults.append(fails(code, kind, f"/job/{folder}"))
-    with pytest.raises(ConfigurationError, match="can't be made or written") as caught:
+    with pytest.raises(ConfigurationError, match="cannot be created or written") as caught:
         make(machine)
     assert f"/job/{folder}" in caught.value.found
     machine.restart()
@@ -142,7 +142,7 @@ def test_staging_on_another_file_system_is_refused_by_name(tmp_path: Path) -> No
     staging = other / f"distcommit-{os.getpid()}"
     places = Roots(str(tmp_path / "store"), str(staging), str(tmp_path / "output"))
     try:
-        with pytest.raises(ConfigurationError, match="can't do what exactly-once needs") as caught:
+        with pytest.raises(ConfigurationError, match="lacks an ability that exactly-once needs") as caught:
             open_store(LocalFileSystem(), places, "job", 1, create=True)
         assert str(staging) in str(caught.value)
         assert list(staging.iterdir()) == []
@@ -170,7 +170,7 @@ class ReplacingCalls(RealPosixCalls):
 )
 def test_a_file_system_whose_rename_replaces_is_refused_by_name(tmp_path: Path, between: bool, what: str) -> None:
     fs = LocalFileSystem(ReplacingCalls(only_between_folders=between))
-    with pytest.raises(ConfigurationError, match="this file file system can't do") as caught:
+    with pytest.raises(ConfigurationError, match="this file file system lacks an ability") as caught:
         open_store(fs, roots(tmp_path), "job", 1, create=True)
     assert what in str(caught.value)
     assert not (tmp_path / "store" / "store.json").exists()

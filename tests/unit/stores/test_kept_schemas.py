@@ -91,7 +91,7 @@ def test_one_that_is_gone_or_damaged_is_told_and_not_inferred_again() -> None:
     data = fs.read(f"{FOLDER}/000000007000.json")
     assert decode_document(data, KeptSchema, 1, "", "") == KeptSchema(1, "a", "json", {"a": "int64"})
     fs.delete(f"{FOLDER}/000000007000.json")
-    with pytest.raises(CorruptError, match=r"are gone.*000000007000\.json.*declare the converter's fields"):
+    with pytest.raises(CorruptError, match=r"are lost.*000000007000\.json.*declare the converter's fields"):
         schemas(machine, 8).of("a", "json").schema(7000)
     machine.put(f"{FOLDER}/000000007000.json", data.replace(b"int64", b"int32"))
     with pytest.raises(CorruptError, match="checksum"):

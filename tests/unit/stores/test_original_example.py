@@ -143,7 +143,7 @@ def test_a_move_that_was_planned_on_another_watermark_is_refused(late: HighWater
     store.put("MyJob", "MyTopic", HighWatermarkCommitStep("MyTopic", Watermark({"0": 100}), Watermark({"0": 110})))
     store.remove("MyJob", "MyTopic")
     store.put("MyJob", "MyTopic", late)
-    with pytest.raises(ConflictError, match="can't be sealed"):
+    with pytest.raises(ConflictError, match="the sequence cannot be sealed"):
         store.seal("MyJob", "MyTopic")
     assert store.watermark("MyJob", "MyTopic") == REACHED
 

@@ -52,7 +52,7 @@ def test_settings_are_recorded_once_and_compared_ever_after() -> None:
     before = machine.paths("/job/store")
     for act in (require_settings, record_settings):
         act(store(machine), TOPIC)
-        with pytest.raises(ConfigurationError, match="another one than this store was filled with") as caught:
+        with pytest.raises(ConfigurationError, match="differs from the one that this store was filled with") as caught:
             act(store(machine), PARTITION)
         error = caught.value
         assert error.ids == {"store": "/job/store", "setting": "source.dataset"}
@@ -163,7 +163,7 @@ def test_who_has_recorded_settings_has_them_after_a_power_loss_whoever_put_them(
 def test_a_put_whose_answer_is_an_error_is_read_back(kind: str) -> None:
     machine = Machine()
     machine.faults.append(fails(errno.EIO, kind, "/job/store/settings"))
-    with pytest.raises(TransientError, match="can't be recorded"):
+    with pytest.raises(TransientError, match="cannot be recorded"):
         record_settings(store(machine), TOPIC)
     machine.faults.clear()
     record_settings(store(machine), TOPIC)
@@ -196,7 +196,7 @@ def test_another_rule_for_groups_is_refused_with_both(filled: str, now: str) -> 
     before = machine.paths("/job/store")
     for act in (require_settings, record_settings):
         act(store(machine), grouped(filled))
-        with pytest.raises(ConfigurationError, match="another one than this store was filled with") as caught:
+        with pytest.raises(ConfigurationError, match="differs from the one that this store was filled with") as caught:
             act(store(machine), grouped(now))
         error = caught.value
         assert (error.expected, error.found) == (f"sink.commit_group: {filled}", f"sink.commit_group: {now}")

@@ -75,7 +75,7 @@ from distcommit.stores.logs.segment import FORMAT_VERSION
 from distcommit.stores.operator.schedule_requests import REQUEST_VERSION, ScheduleRequest
 from distcommit.stores.schemas.schema_history import SCHEMA_VERSION, KeptSchema
 from distcommit.stores.snapshots.expiry_cutoffs import HORIZON_VERSION, RetentionHorizon
-from distcommit.stores.snapshots.snapshot_deltas import PIECE_VERSION, Piece
+from distcommit.stores.snapshots.snapshot_deltas import PIECE_VERSION, SnapshotDelta
 from distcommit.stores.snapshots.snapshots import CUT_VERSION, BucketInCut, CutRoot
 from distcommit.stores.state.fixed_settings import SETTINGS_VERSION, RecordedSettings
 from distcommit.stores.state.job_lock import LockRecord
@@ -151,7 +151,7 @@ STRUCTS: list[tuple[type[msgspec.Struct], str | None, bool, str]] = [
     (Lent, None, True, "partition bucket begin end"),
     (CutRoot, None, False, "version epoch phase run_id time_ms generation parent repeats settled buckets"),
     (BucketInCut, None, False, "epoch seen"),
-    (Piece, None, False, "version bucket is_base datasets"),
+    (SnapshotDelta, None, False, "version bucket is_base datasets"),
     (KeptSchema, None, False, "version dataset converter schema"),
     (RetentionHorizon, None, False, "version before_ms asked_ms who after_epoch"),
     (

@@ -154,7 +154,7 @@ def test_a_step_that_never_works_is_pending_until_it_is_quarantined(store: LogCo
         store.remove("job", "d")
     store.quarantine("job", "d")
     before = recorded(store)
-    with pytest.raises(ConflictError, match=r"can't be abandoned .*retry or accept"):
+    with pytest.raises(ConflictError, match=r"cannot be abandoned .*retry or accept"):
         store.release("job", "d", "abandon")
     assert recorded(store) == before, "what is refused is never begun, not even for a moment"
     store.release("job", "d", "retry")  # as the message says, though it was to be abandoned
@@ -176,7 +176,7 @@ def test_what_a_person_has_begun_to_abandon_is_quarantined_again_if_it_can_not_b
     name = SequenceName("d", opened.epoch)
     log.settle(partial(next_record.by_hand, action=HandAction.REVOKING, name=name, who="a person"))
     assert log.refresh().state_of("d").status is DatasetStatus.REVOKING
-    with pytest.raises(ConflictError, match="can't be abandoned"):
+    with pytest.raises(ConflictError, match="cannot be abandoned"):
         store.release("job", "d", "abandon")
     assert log.refresh().state_of("d").status is DatasetStatus.QUARANTINED
 
@@ -246,9 +246,9 @@ def test_what_is_being_abandoned_goes_on_or_is_given_up(
     store.quarantine("job", "d")
     with pytest.raises(ConnectionError):
         store.release("job", "d", "abandon")
-    with pytest.raises(ConflictError, match=r"is revoking .*'abandon', which goes on, or 'accept'"):
+    with pytest.raises(ConflictError, match=r"is revoking .*'abandon', which resumes, or 'accept'"):
         store.remove("job", "d")
-    with pytest.raises(ConflictError, match="release it with abandon, which goes on; or with accept"):
+    with pytest.raises(ConflictError, match="release it with abandon, which resumes; or with accept"):
         store.release("job", "d", "retry")
     if how == "abandon":
         path.touch()

@@ -350,7 +350,7 @@ def test_who_begins_again_with_a_bucket_is_given_all_of_it() -> None:
     writer.append({1: [of_bucket(1, "0")], 3: [of_bucket(3, "1")]})
     assert attempts(first.poll()) == ["1"]
     known = [of_bucket(3, "2")]
-    first.know(str(writer.append({3: known})[3]), known)
+    first.add_states(str(writer.append({3: known})[3]), known)
     assert attempts(first.poll()) == ["2"]
     second = TaskStateReader(tables, 3)
     assert attempts(second.poll()) == ["1", "2"]

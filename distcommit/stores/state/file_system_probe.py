@@ -1,0 +1,108 @@
+"""The probe of a file system for the abilities that the protocol needs, before a store is created."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.ports import FileSystem, ProbedFileSystem
+from distcommit.protocol.paths.temporary import is_store_probe, store_probe_name
+from distcommit.stores.folders.trees import delete_entry, delete_tree
+
+_PROBE_TRIES = 3
+
+
+def probe_file_system(fs: FileSystem, store: str, staging: str, output: str, probe_id: str) -> None:
+    """Check the abilities that the protocol needs: put-if-absent, rename without replacing, staging and output on one
+    file system, case-sensitive names; and all others for a file system of a kind that was never tested.
+
+    A missing file is retried: another process that creates the same store may have swept this one's probes.
+
+    Raises:
+        ConfigurationError: naming the missing ability.
+    """
+    roots = (store, staging, output)
+    for root in roots:  # probes of a creation that crashed
+        for entry in fs.list_folder(root):
+            if is_store_probe(entry.name):
+                delete_entry(fs, root, entry)
+    names = [f"{root}/{store_probe_name(probe_id)}" for root in roots]
+    problem: ConfigurationError | None = None
+    for _ in range(_PROBE_TRIES):
+        try:
+            problem = _basic_problem(fs, roots, names)
+            if problem is None:
+                problem = _full_problem(fs, f"{store}/{store_probe_name(f'folder-{probe_id}')}")
+        except FileNotFoundError as error:
+            problem = _unsupported(fs, store, f"keeping a file that was just made ({error})")
+        finally:
+            for name in names:
+                _delete_probe(fs, name)
+        if problem is None:
+            return
+    if problem is not None:
+        raise problem
+
+
+def _delete_probe(fs: FileSystem, probe: str) -> None:
+    """Delete a probe, and ignore failures: probes are not looked for once the store exists."""
+    try:
+        fs.delete(probe)
+    except OSError:  # the first delete may have succeeded, with its answer lost
+        with suppress(OSError):
+            fs.delete(probe)
+
+
+def _basic_problem(fs: FileSystem, roots: Sequence[str], probes: Sequence[str]) -> ConfigurationError | None:
+    (store, staging, output), (put, source, target) = roots, probes
+    if not fs.put_if_absent(put, b"1") or fs.put_if_absent(put, b"2") or fs.read(put) != b"1":
+        return _unsupported(fs, store, "put-if-absent (of two writers of one name, one must lose)")
+    staged = fs.create(source, target)
+    staged.write(b"3")
+    staged.close_file(sync=True)
+    fs.put_if_absent(target, b"4")
+    for path in (put, source, target):
+        folder, _, name = path.rpartition("/")
+        if fs.status(f"{folder}/{name.upper()}") is not None:
+            return _unsupported(fs, folder, "keeping names apart that differ only in case, as names of datasets may")
+    try:
+        fs.rename(source, target)
+    except FileExistsError:
+        fs.delete(target)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        return _unsupported(fs, output, f"rename from {staging} ({error})")
+    else:
+        return _unsupported(fs, output, "rename without replacing an existing file")
+    try:
+        fs.rename(source, target)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        return _unsupported(
+            fs, output, f"rename from {staging} (staging and output must share one file system: {error})"
+        )
+    return None
+
+
+def _full_problem(fs: FileSystem, folder: str) -> ConfigurationError | None:
+    """Return the problem that the file system's own probe finds; see `ProbedFileSystem`."""
+    if not isinstance(fs, ProbedFileSystem):
+        return None
+    try:
+        fs.probe(folder)
+    except ConfigurationError as error:
+        return error
+    finally:
+        delete_tree(fs, folder)
+    return None
+
+
+def _unsupported(fs: FileSystem, root: str, what: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"this {fs.scheme} file system lacks an ability that exactly-once needs: {what}",
+        path=root,
+        todo="choose another file system for the job's folders",
+    )
