@@ -102,8 +102,7 @@ class _IngestTask:
         self._watchdog = Watchdog(settings.flow, TaskStateWriter(self._fs, root, settings.run_id, settings.partitions))
 
     def _take_bucket(self, manifest: Manifest, bucket: int, plans: list[DatasetPlan]) -> None:
-        """Take this task's work units of a bucket. Of buckets that it does not own, only their datasets' plans are
-        kept."""
+        """Take this task's work units of a bucket; plans of a bucket that it does not own only as far as needed."""
         units = units_read(manifest, self._task, bucket, plans, self._settings.partitions)
         read = dict.fromkeys((unit.dataset_urn for unit in units), bucket)
         if bucket not in self._owned:
@@ -156,8 +155,7 @@ class _IngestTask:
         self._times.write(len(self._units))
 
     def _units_left_by_earlier_attempts(self) -> tuple[list[WorkUnit], int]:
-        """Return the work units that earlier attempts at this task left, and the number of stuck ones, not read
-        again."""
+        """Return the work units that earlier attempts at this task left, and the number of stuck ones."""
         states: list[TaskState] = []
         for bucket in self._plans:
             try:
@@ -246,8 +244,7 @@ class _IngestTask:
         return attempt
 
     def _deadline_ms(self, unit: WorkUnit) -> int:
-        """Return when to stop reading. A backlogged unit also ends with the time slice, but for the task's first
-        one."""
+        """Return when to stop reading. The time slice ends backlogged units, except the task's first unit."""
         ends = [self._settings.deadline_ms]
         if self._has_read and self._settings.freshness.slice_s and priority_of(unit) < 0:
             ends.append(self._slice_ends_ms)
