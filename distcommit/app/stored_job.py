@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from distcommit.app.inspection.commands import command_for
 from distcommit.app.inspection.datasets import DatasetsResult, Query, list_datasets
-from distcommit.app.inspection.environment_checks import look_around
-from distcommit.app.inspection.problems import troubles_of
+from distcommit.app.inspection.problems.commands import command_for
+from distcommit.app.inspection.problems.detect import troubles_of
+from distcommit.app.inspection.problems.environment_checks import look_around
 from distcommit.app.inspection.runs import RunResultKept, RunsResult, newest_epoch, read_run, read_runs
 from distcommit.app.inspection.status import StatusResult, read_status
 from distcommit.app.inspection.steps import StepsResult, read_steps

@@ -163,7 +163,7 @@ def files_of_an_older_store(folder: Path) -> Drilled:
         (folder / "store-backup").rename(folder / "store")
         printed = Printed(situation)
         printed.refused(f"distcommit files {situation.path}", "do not belong together")
-        printed.problem("the store is older than what was published from it")
+        printed.problem("STORE_OUTDATED")
         shutil.rmtree(folder / "store")
         (folder / "store-newest").rename(folder / "store")
         printed.type(f"distcommit status {situation.path}")
@@ -254,7 +254,7 @@ def store_from_a_backup(folder: Path) -> Drilled:
         return _finished(printed, situation)
 
 
-@drill("the store is older than what was published from it: …", quick=True)
+@drill("STORE_OUTDATED", quick=True)
 def store_from_a_backup_seen_by_status(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         shutil.copytree(folder / "store", folder / "store-backup")
@@ -262,7 +262,7 @@ def store_from_a_backup_seen_by_status(folder: Path) -> Drilled:
         shutil.rmtree(folder / "store")
         (folder / "store-backup").rename(folder / "store")
         printed = Printed(situation)
-        printed.type(printed.problem("the store is older than what was published")["command"])
+        printed.type(printed.problem("STORE_OUTDATED")["command"])
         more(situation)
         return _finished(printed, situation)
 

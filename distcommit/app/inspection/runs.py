@@ -207,9 +207,8 @@ def _died_early(dead: Iterable[LockRecord], found: Iterable[RunRow], fold: Fold 
 def _overdue(holder: LockRecord, clock: Clock) -> str:
     since_s = (clock.now_ms() - holder.renewed_ms) / 1000
     return (
-        f"process {holder.pid} on {holder.host} has not renewed its lease for {since_s:,.0f} s, and should after"
-        f" {holder.lease_ttl_s / 3:,.0f} s: it is dead, frozen, or cut off from the store, and holds other runs off for"
-        f" {holder.lease_ttl_s - since_s:,.0f} s more"
+        f"process {holder.pid} on {holder.host} has not renewed its lease for {since_s:,.0f} s, although renewal is due"
+        f" after {holder.lease_ttl_s / 3:,.0f} s; it blocks other runs for {holder.lease_ttl_s - since_s:,.0f} s more"
     )
 
 

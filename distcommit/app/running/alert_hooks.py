@@ -1,4 +1,4 @@
-"""Telling people and programs: each hook has its time, none holds up another, and none harms the run it is about."""
+"""Send alerts to hooks. Each hook has its own time limit; none delays another or changes the run."""
 
 from __future__ import annotations
 
@@ -31,22 +31,31 @@ _TEXT = 300
 
 
 class Alert(msgspec.Struct, frozen=True):
-    """What is told. `why`: `failed runs` or `quarantine`; `text`: in one line; `commands`: what shows more of it.
-    `quarantined` names the first ones."""
+    """What a hook is given."""
 
     job: str
     why: str
+    """`failed runs`, `quarantine` or `records lost`."""
     text: str
+    """The finding in one line."""
     epoch: int
     run_id: str
     status: str
     reason: str
     failed_in_a_row: int
     quarantined: list[str]
+    """The first datasets that the run quarantined."""
     quarantined_count: int
     host: str
     store: str
     commands: list[str]
+    """Commands that show more."""
+    id: str = ""
+    """Of the problem, as `distcommit status` reports it."""
+    severity: str = ""
+    title: str = ""
+    impact: str = ""
+    action: str = ""
 
 
 def tell(hooks: Sequence[Hook], alert: Alert) -> dict[str, str]:
@@ -150,7 +159,8 @@ def _mail(hook: EmailHook, alert: Alert) -> None:
     message = EmailMessage()
     message["Subject"] = printable(f"distcommit {alert.job}: {alert.why}")[:_TEXT]
     message["From"], message["To"] = hook.sender, ", ".join(hook.recipients)
-    lines = [alert.text, "", f"run: {alert.run_id}, epoch {alert.epoch}: {alert.status}", f"reason: {alert.reason}"]
+    lines = [f"{alert.id}: {alert.title}", alert.text, f"impact: {alert.impact}", f"action: {alert.action}", ""]
+    lines += [f"run: {alert.run_id}, epoch {alert.epoch}: {alert.status}", f"reason: {alert.reason}"]
     lines += [f"quarantined: {name}" for name in alert.quarantined]
     lines += ["", f"store: {alert.store}", f"driver: {alert.host}", "", *alert.commands]
     message.set_content("\n".join(map(printable, lines)))

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.app.inspection.commands import command_for
-from distcommit.app.inspection.environment_checks import Around
-from distcommit.app.inspection.problems import troubles_of
+from distcommit.app.inspection.problems.commands import command_for
+from distcommit.app.inspection.problems.detect import troubles_of
+from distcommit.app.inspection.problems.environment_checks import Around
 from distcommit.app.inspection.runs import RunRow, RunsResult, RunStatus
 from distcommit.app.inspection.status import StatusResult
 from distcommit.core.errors import ConfigurationError

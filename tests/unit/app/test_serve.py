@@ -213,7 +213,7 @@ def test_a_job_is_paused_triggered_and_resumed_by_whoever_reaches_its_store(fold
     assert f"by {who_am_i()}" in serving.until("a.yaml", "paused").text
     serving.looked()
     assert serving.runs.done == []
-    assert [trouble.command for trouble in job.status().troubles if "paused by" in trouble.what] == [
+    assert [trouble.command for trouble in job.status().troubles if trouble.id == "JOB_PAUSED"] == [
         f"distcommit resume {folder / 'a.yaml'}"
     ]
     assert not job.ask_service(Wish.TRIGGER).taken, "nobody looks just now"
@@ -224,7 +224,7 @@ def test_a_job_is_paused_triggered_and_resumed_by_whoever_reaches_its_store(fold
     assert job.ask_service(Wish.RESUME).was_so
     serving.until("a.yaml", "resumed")
     serving.until("a.yaml", "committed", count=3)
-    assert not [trouble for trouble in job.status().troubles if "paused by" in trouble.what]
+    assert not [trouble for trouble in job.status().troubles if trouble.id == "JOB_PAUSED"]
 
 
 def test_a_job_that_is_paused_at_the_last_moment_does_not_begin(folder: Path) -> None:
