@@ -69,9 +69,7 @@ def full_disk(folder: Path) -> Drilled:
         def free_it() -> None:
             situation.type(f"rm {disk}/somebodys-dump")
 
-        return drilled(
-            situation, "FOLDER_NOT_WRITABLE: .*the file system of paths.store is full.*Free space", act=free_it
-        )
+        return drilled(situation, "FOLDER_NOT_WRITABLE: .*paths.store is full.*Free space", act=free_it)
 
 
 @drill("FOLDER_NOT_WRITABLE")

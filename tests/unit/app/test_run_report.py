@@ -97,7 +97,7 @@ def test_a_run_that_died_shows_what_it_had_read_and_the_next_one_what_it_replaye
     assert {lane.name for lane in died.lanes} == {"not ended"}
     assert sum(len(lane.reads) for lane in died.lanes) == 2
     assert not any(lane.commits for lane in died.lanes)
-    assert "have not told when they committed" in died.no_times
+    assert "died before they recorded their commit times" in died.no_times
     assert [(row.dataset, row.outcome) for row in died.datasets] == [("c", "read")]
     assert died.visible is None
     after = reported(machine, go(WORLD, machine, source(c=[2, 1])).epoch)
@@ -140,7 +140,7 @@ def test_what_is_missing_or_damaged_is_told_and_the_rest_is_shown() -> None:
 
 def test_a_run_that_there_is_not_is_a_typed_error() -> None:
     machine = Machine()
-    with pytest.raises(ConfigurationError, match="nothing is kept of any run"):
+    with pytest.raises(ConfigurationError, match="no run of the job is recorded"):
         newest_epoch(WORLD.store(machine), QuickClock())
     first, second = (go(WORLD, machine, source(a=number)).epoch for number in (1, 2))
     assert newest_epoch(WORLD.store(machine), QuickClock()) == second

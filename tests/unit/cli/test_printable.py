@@ -22,10 +22,10 @@ from distcommit.app.admin.rebuild_plan import RebuildResult
 from distcommit.app.auditing.audit import AuditResult
 from distcommit.app.demo.story import DemoResult
 from distcommit.app.inspection.datasets import DatasetsResult
+from distcommit.app.inspection.problems.kinds import Trouble
 from distcommit.app.inspection.release_plan import ReleasePlan
 from distcommit.app.inspection.replay_plan import ReplayPlan
 from distcommit.app.inspection.runs import RunResultKept, RunsResult
-from distcommit.app.inspection.problems.kinds import Trouble
 from distcommit.app.inspection.status import StatusResult
 from distcommit.app.inspection.steps import StepsResult
 from distcommit.app.inspection.sweeps import SweepResult

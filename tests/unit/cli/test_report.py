@@ -180,7 +180,7 @@ def test_a_run_that_there_is_not_is_exit_code_2_and_leaves_no_page(job_file: Pat
     Job.from_file(empty).open_store(create=True)
     result = invoke("report", empty, "-o", output)
     assert result.exit_code == 2
-    assert "nothing is kept of any run" in result.stderr
+    assert "no run of the job is recorded" in result.stderr
 
 
 def test_a_page_that_can_not_be_written_is_told(job_file: Path, tmp_path: Path) -> None:

@@ -159,7 +159,7 @@ NEW_FIELDS_REJECTED = ProblemKind(
     finding="{names} could not be read: {dataset}: {reason}",
     cause="Records have fields that earlier records did not have, and `evolution` is `fail`.",
     impact="The dataset was not published. Its watermark stays.",
-    action="If the new fields are intended, let one run accept them by the printed option: they are known from then on.",
+    action="If the new fields are intended, let one run accept them by the printed option. Later runs know them.",
     command="run --set={setting}=evolve",
 )
 FRESHNESS_MISSED = ProblemKind(

@@ -22,7 +22,7 @@ from distcommit.stores.state.job_store import JobStore
 
 _Answer = TypeVar("_Answer")
 NAMED = 20
-"""Problems of a kind that are reported one by one, at most. Of datasets with the same reason only the first is checked."""
+"""Problems of a kind that are reported one by one, at most. Of datasets with one reason only the first is checked."""
 _ROOM_BYTES = 1 << 20
 """A file system with less free space counts as full."""
 

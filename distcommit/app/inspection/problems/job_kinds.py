@@ -38,8 +38,8 @@ RUN_STALLED = ProblemKind(
     cause=(
         "The driver renews its lease, but no task has finished a batch, sealed or closed anything, and no phase has"
         " ended, for 15 minutes and for longer than the median duration of the recorded runs. Both times come from the"
-        " store's file system, so clocks of machines do not matter. On S3, which reports no times of folders, a stall is"
-        " not detected."
+        " store's file system, so clocks of machines do not matter. On S3, which reports no times of folders, no"
+        " stall is detected."
     ),
     impact="Nothing more is published, and no other run of the job can begin.",
     action=(
@@ -175,7 +175,9 @@ JOB_BLOCKED_BY_LOG = ProblemKind(
     id="JOB_BLOCKED_BY_LOG",
     severity=Severity.CRITICAL,
     title="A bucket log blocks an all-or-nothing job",
-    finding="the next run publishes nothing: the job publishes all datasets or none, and the log of {names} can't be read",
+    finding=(
+        "the next run publishes nothing: the job publishes all datasets or none, and the log of {names} can't be read"
+    ),
     cause="With `commit.scope: job` the datasets of an unreadable bucket log cannot be planned, and block all others.",
     impact="The next run publishes nothing.",
     action="Repair the log as FILE_UNREADABLE says.",

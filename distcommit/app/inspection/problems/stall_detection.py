@@ -4,8 +4,8 @@ A run leaves names in folders of its store: progress, plans, segments, tables. W
 lease. The newest name is compared with the newest renewal, both by the times of the store's file system, so clocks of
 machines do not matter. If the file system reports no times of folders (S3), no stall is detected.
 
-A run without an epoch has left only its lease. Its renewal is compared with the begin in the run's id, both by the clock
-of the driver's machine.
+A run without an epoch has left only its lease. Its renewal is compared with the begin in the run's id, both by the
+clock of the driver's machine.
 """
 
 from __future__ import annotations
