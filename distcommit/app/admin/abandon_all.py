@@ -1,4 +1,4 @@
-"""Abandoning, or restarting, all datasets that can't be finished as they are."""
+"""Abandon or restart all datasets that can't be finished."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from distcommit.core.errors import DistcommitError
 
 @dataclass(frozen=True, slots=True)
 class Abandoned:
-    """What was abandoned, and the buckets that were left alone, with why."""
+    """The abandoned datasets, and the reasons by the names of buckets that were left alone."""
 
     datasets: list[str]
     unreadable: dict[str, str]
 
 
 def abandon_each(plan: ReleasePlan, abandon: Callable[[str], None]) -> Abandoned:
-    """Abandon, or restart, the datasets that the plan says. The next run reads their records again.
+    """Abandon or restart the datasets of the plan. The next run reads their records again.
 
     Raises:
-        DistcommitError, OSError: the first that one of them met; the others are abandoned.
+        DistcommitError, OSError: the first failure, after all others were abandoned.
     """
     todo = [row.dataset for row in plan.rows if row.acts]
     failed: list[DistcommitError | OSError] = []

@@ -1,4 +1,4 @@
-"""The positions that are lost by accepting a sequence as it is."""
+"""The positions that are lost by accepting a sequence."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from distcommit.stores.state.job_store import JobStore
 
 
 def not_published(store: JobStore, flow: TaskFlow, who: str, sequence: SealedSequence) -> tuple[SkippedRange, ...]:
-    """Return the positions of a sequence that a branch lacks, as files and ledgers say it now.
+    """Return the positions of a sequence that a branch lacks, by the published files and ledgers.
 
-    None if the source has no offsets, or a ledger can't be read: then the audit reports what is missing as gaps.
+    None if the source has no offsets, or a ledger can't be read. The audit then reports missing records as gaps.
 
     Raises:
-        DistcommitError, OSError: if what is published can't be read.
+        DistcommitError, OSError: if published files can't be read.
     """
     window = not_done(sequence).difference(offsets_of(sequence.skipped))
     if flow.source.provenance is None or not window.count():

@@ -1,4 +1,4 @@
-"""A store made to know again what was published, as `app.admin.rebuild_plan` finds it: fenced, written, marked."""
+"""Restore a store from the published files, by the plan of `app.admin.rebuild_plan`: fence, write, mark."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from distcommit.stores.state.job_store import JobStore
 def plan_rebuild(
     store: JobStore, known: dict[str, DatasetState], *, accept_gaps: bool, flow: TaskFlow | None = None
 ) -> RebuildResult:
-    """What `rebuild_store` would do, from all footers and ledgers. Writes nothing."""
+    """Return what `rebuild_store` would do, from all footers and ledgers. Nothing is written."""
     plan = planned(store, known, flow, accept_gaps=accept_gaps)
     plan.result.epoch = plan.newest_epoch + 1
     return plan.result
@@ -48,23 +48,23 @@ def rebuild_store(
     flow: TaskFlow | None = None,
     tick: Callable[[], None] = lambda: None,
 ) -> RebuildResult:
-    """Rebuilds an opened store. Safe to call again after a crash: until it has ended, no run begins.
+    """Rebuild an opened store. Repeatable after a crash: until it has ended, no run begins.
 
     Args:
         store: the store, stale or new.
-        found: what `plan_rebuild` found. It is planned anew once nobody can publish any more; should there be problems
-            then, all that was written is that no run may begin.
+        found: the plan. It is made again once nothing can be published any more. If it has problems then, only the mark
+            that keeps runs from beginning was written.
         run_id: a new run's id.
-        who: the person.
+        who: the operator.
         accept_gaps: whether gaps are recorded as skipped.
-        flow: the job's, for what its sinks have committed at targets.
-        tick: called whenever it has got on.
+        flow: the job's, for the commits of its sinks at targets.
+        tick: called at each progress.
 
     Raises:
-        StaleStoreError: if the folders belong to another store of the job, or somebody else has begun meanwhile.
-        FencedError: if somebody else has begun since.
-        ConflictError: if somebody has changed a dataset by hand meanwhile, or the number of buckets is being changed.
-        ConfigurationError: if they belong to another job.
+        StaleStoreError: if the folders belong to another store of the job, or another run began meanwhile.
+        FencedError: if another run began since.
+        ConflictError: if an operator changed a dataset meanwhile, or the number of buckets is being changed.
+        ConfigurationError: if the folders belong to another job.
     """
     _require_open(store)
     claim_folders(store)
@@ -101,7 +101,7 @@ def rebuild_store(
 def _with_schemas(
     store: JobStore, flow: TaskFlow, made: list[DatasetState], known: dict[str, DatasetState], epoch: int
 ) -> list[DatasetState]:
-    """The states with the ids that schemas have under names that the store does not know."""
+    """Return the states with their schema ids under names that the store does not know."""
     new = [state for state in made if state.dataset_urn not in known]
     before = {**known, **{state.dataset_urn: state for state in made if state.dataset_urn in known}}
     ids = carry(store, to_carry(store, before.values(), new, flow.source.named_now, epoch))
@@ -109,7 +109,7 @@ def _with_schemas(
 
 
 def _write(store: JobStore, made: list[DatasetState], known: dict[str, DatasetState], epoch: int, who: str) -> None:
-    """Puts the states into the logs of their buckets. Raises as `rebuild_store`."""
+    """Write the states to the logs of their buckets. Raises as `rebuild_store`."""
     by_bucket: dict[int, list[DatasetState]] = {}
     for state in made:
         by_bucket.setdefault(store.bucket_of(state.dataset_urn), []).append(state)
@@ -123,21 +123,21 @@ def _write(store: JobStore, made: list[DatasetState], known: dict[str, DatasetSt
 
 
 def _end(store: JobStore, epoch: int, who: str) -> None:
-    """Has store, output and buckets' logs go on from where they are now, each as the others know it."""
+    """Align store, output and bucket logs to their current ends."""
     forget_heads(store, epoch, who)
     cut_ended(store, epoch, heads_now(store))
     put_mark(store.fs, store.roots.output, epoch, Mark.BEGAN)
 
 
 def plan_keeping(store: JobStore) -> RebuildResult:
-    """What `keep_store` would do: take that epoch, and change nothing else. Writes nothing. Raises as it does."""
+    """Return what `keep_store` would do: take an epoch, and change nothing else. Raises as it does."""
     _require_open(store)
     return RebuildResult(epoch=_next_epoch(store))
 
 
 def keep_store(store: JobStore, run_id: str, who: str) -> RebuildResult:
-    """Declares what the store knows to be what counts, whatever is published: it gets an epoch above all others, and
-    nothing else is changed. Raises as `rebuild_store`."""
+    """Declare the store's state valid, whatever is published: it gets an epoch above all others. Raises as
+    `rebuild_store`."""
     _require_open(store)
     claim_folders(store)
     epoch = _next_epoch(store)
@@ -149,22 +149,22 @@ def keep_store(store: JobStore, run_id: str, who: str) -> RebuildResult:
 
 
 def _require_open(store: JobStore) -> None:
-    """Whether a rebuild can write in the store's logs; else nothing of it may begin."""
+    """Check that a rebuild can write to the store's logs; otherwise it must not begin."""
     require_counting(store, store.job_log().refresh())
     for bucket in range(store.buckets):
         require_not_moved(store, fold_of_rest(store.bucket_log(bucket)))
 
 
 def _next_epoch(store: JobStore) -> int:
-    """Return one above all epochs of the logs, and of all marks in the output. A job log that was damaged may have lost
-    its newest ones."""
+    """Return one above all epochs of the logs and of all marks in the output. A damaged job log may have lost its
+    newest ones."""
     marked = read_marks(store.fs, store.roots.output).values()
     fenced = (fold_of_rest(store.bucket_log(bucket)).fence_epoch for bucket in range(store.buckets))
     return max(next_record.next_epoch(store.job_log().refresh()), *(epoch + 1 for epoch in (*marked, *fenced)))
 
 
 def known_states(store: JobStore) -> dict[str, DatasetState]:
-    """What the store knows of its datasets; of a log that is torn, what is left of it says."""
+    """Return the stored states of datasets. Of a log with a corrupt tail, the readable part is used."""
     logs = list(map(store.bucket_log, range(store.buckets)))
     folds = in_flight(store.fs.parallel_buckets, fold_of_rest, logs)
     return {urn: state for fold in folds for urn, state in fold.datasets.items()}
@@ -196,7 +196,7 @@ def _require_written(state: DatasetState, epoch: int, fold: Fold) -> None:
 
 
 def _set_aside(store: JobStore, epoch: int, paths: list[str], tick: Callable[[], None]) -> None:
-    """Moves files out of the output, to the same places below a folder of the store."""
+    """Move files out of the output, to the same paths below a folder of the store."""
     fs, base = store.fs, f"{store.roots.store}/{set_aside_folder(epoch)}"
     touched: set[str] = set()
     for path in paths:

@@ -284,7 +284,7 @@ def _of_ended(record: RunRecord) -> tuple[RunStatus, str]:
         case RunOutcome.HELD_BACK:
             return (
                 RunStatus.FAILED,
-                record.error or "the job publishes all datasets or none, and some could not be published",
+                record.error or "not all datasets of the all-or-nothing job could be published",
             )
         case RunOutcome.FENCED:
             return RunStatus.FAILED, "a newer run took over"

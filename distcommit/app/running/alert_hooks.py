@@ -59,10 +59,10 @@ class Alert(msgspec.Struct, frozen=True):
 
 
 def tell(hooks: Sequence[Hook], alert: Alert) -> dict[str, str]:
-    """Tells all hooks at once, each within its time; one that is not ready by then is left behind.
+    """Send an alert to all hooks at once, and wait for each no longer than its time limit.
 
     Returns:
-        by hook, what went wrong; it is logged, too. Without their secrets.
+        by hook, why it failed, without secrets. Failures are also logged.
     """
     failures: dict[str, str] = {}
     threads: list[tuple[str, threading.Thread, float]] = []
@@ -113,7 +113,7 @@ def _send(hook: Hook, alert: Alert) -> None:
 
 
 def _run(hook: CommandHook, data: bytes) -> None:
-    """Runs the program; one that takes too long is killed, with all that it has started."""
+    """Run the program. If it takes too long, it is killed with all that it has started."""
     with subprocess.Popen(
         hook.command,
         stdin=subprocess.PIPE,
@@ -133,7 +133,7 @@ def _run(hook: CommandHook, data: bytes) -> None:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect is an answer as any other: the alert is not taken elsewhere."""
+    """Treats a redirect as an answer, so that the alert is sent nowhere else."""
 
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
@@ -171,8 +171,11 @@ def _mail(hook: EmailHook, alert: Alert) -> None:
 
 
 def _mail_server(hook: EmailHook) -> smtplib.SMTP:
-    """The server, over TLS if it has to be: smtplib by itself would take anybody's certificate, and give the password
-    to them. Trusted are this machine's certificates, or those of `SSL_CERT_FILE`."""
+    """Connect to the server, over TLS if the hook says so.
+
+    The server's certificate is verified against this machine's certificates, or those of `SSL_CERT_FILE`: smtplib alone
+    verifies nothing.
+    """
     if hook.tls == "tls":
         return smtplib.SMTP_SSL(hook.host, hook.port, timeout=hook.timeout_s, context=ssl.create_default_context())
     server = smtplib.SMTP(hook.host, hook.port, timeout=hook.timeout_s)

@@ -1,4 +1,4 @@
-"""A micro-batch of a streaming query, committed."""
+"""Commit micro-batches of streaming queries."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 def commit_batch(folders: JobFolders, batch: DataFrame, batch_id: int, who: str) -> None:
-    """What `Job.on_batch` does, by `who`. Raises as it does."""
+    """Commit a micro-batch, as `Job.on_batch` describes."""
     query_id, source = query_id_of(batch), folders.config.source
     command = f"batch {batch_id} of query {query_id}"
     with (

@@ -1,4 +1,4 @@
-"""A run that reads has begun, and what only Spark can read is staged for it."""
+"""Begin a run that reads, and stage the datasets that only Spark can read."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from distcommit.engine.driver.events import Observer
 def begun_to_read(
     folders: JobFolders, session: SparkSession | None, command: str, who: str, observer: Observer | None = None
 ) -> Iterator[Begun]:
-    """A run as `begun`. Where the source says by what (`staged_by`), the driver has Spark read its datasets first, and
-    what that came to is the run's source for as long as the block lasts."""
+    """Begin a run as `begun`. If the source reads through Spark (`staged_by`), the driver first stages its datasets
+    with Spark, and the staged files are the run's source within the block."""
     with begun(folders, session, command, who, observer) as run:
         source = folders.config.source
         if not source.staged_by:
