@@ -4,14 +4,14 @@
 The store's state is kept, and files of newer epochs are added. Of a dataset, all epochs but the newest are complete:
 nothing is sealed before the pending sequence is done. The newest is complete too if a run that left nothing open says
 so in the output (`clean`), or if each of its partitions continues without a gap from the store or the older files. Two
-kinds of files never continue so: those that name what another branch lacks, and, as their offsets may be in files of
-other datasets, those with several records of one, unless the store knows the sequence and all of it is there. Otherwise
+kinds of files never continue so, unless the store knows the sequence and all of it is there: those that name what
+another branch lacks, and those with several records made of one, as other files may have the same offsets. Otherwise
 the files of that epoch are set aside, and the next run reads their records again (from 0 if nothing else is known).
 Epochs in which error files were reprocessed: `app.auditing.superseded`. The incarnation of a recreated source in which
 the watermark counts, and coverage: `app.auditing.continued`.
 
 With at-least-once an epoch need not be complete. Of files since then only those that continue without a gap count as
-published, of several of one only those before a clean run, and the next run publishes the rest again.
+published (with several records made of one, only those before a clean run). The next run publishes the rest again.
 """
 
 from __future__ import annotations

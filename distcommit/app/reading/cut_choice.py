@@ -1,4 +1,4 @@
-"""Which cut a reader gets: the newest, that of a run, or that of a time."""
+"""Choose the snapshot that a reader gets: the newest, that of a run, or that of a time."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from distcommit.stores.snapshots.snapshots import CutRoot, counted_roots, newest
 from distcommit.stores.state.job_store import JobStore
 
 AsOf = int | datetime | str | None
-"""None: the newest cut; a number: what the run of that epoch has left, and those before it; a time (without a zone:
-that of this machine): the newest cut that was there then, once a later one says that no other can come before it. A
-text is either, a time as ISO 8601 has it."""
+"""None: the newest snapshot. A number: that which the run of this epoch left. A time (without a zone: that of this
+machine): the newest snapshot of then, once a later one rules out that another comes before it. A text is either one, a
+time in ISO 8601."""
 
 _SINCE = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def chosen_cut(store: JobStore, as_of: AsOf) -> CutRoot:
-    """The root of the cut that counts for that.
+    """Return the manifest of the chosen snapshot.
 
     Raises:
-        NotSettledError: if it is not there yet.
-        CutGoneError: if it is not kept any more.
-        ConfigurationError: if there can be none.
-        UnknownVersionError, CorruptError: if a root, or the job log, can't be read.
+        NotSettledError: if it does not exist yet.
+        CutGoneError: if it is no longer kept.
+        ConfigurationError: if it can't exist.
+        UnknownVersionError, CorruptError: if a manifest, or the job log, can't be read.
     """
     as_of = parsed_as_of(as_of)
     fold = store.job_log().refresh()
@@ -52,8 +52,8 @@ def _none_at_all(store: JobStore, fold: Fold) -> NotSettledError:
 
 
 def _at_time(store: JobStore, roots: Iterator[CutRoot], at: datetime) -> CutRoot:
-    """A cut is never older than the one before it. So once one is newer than that time, all that come are: till then a
-    run may have looked at its clock, or have one that is behind, and put its cut yet."""
+    """Choose by time. A snapshot is never older than the one before it. So once one is newer than the time, all later
+    ones are; until then a run that has read its clock, or whose clock is behind, may still write an older one."""
     wanted = _ms(at)
     oldest: CutRoot | None = None
     for root in roots:
@@ -75,7 +75,7 @@ def _at_time(store: JobStore, roots: Iterator[CutRoot], at: datetime) -> CutRoot
 
 
 def _ms(at: datetime) -> int:
-    """Whole milliseconds since 1970, none lost to a float: a time that a cut was shown with is that cut's."""
+    """Return whole milliseconds since 1970, without a float: a printed time of a snapshot must choose it."""
     try:
         return ((at if at.tzinfo is not None else at.astimezone(UTC)) - _SINCE) // timedelta(milliseconds=1)
     except (OverflowError, ValueError, OSError) as error:
@@ -152,7 +152,7 @@ def _shown(root: CutRoot) -> str:
 
 
 def parsed_as_of(given: AsOf) -> int | datetime | None:
-    """An epoch, or a time.
+    """Return an epoch, or a time.
 
     Raises:
         ConfigurationError: if it is neither.

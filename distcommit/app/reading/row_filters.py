@@ -1,4 +1,4 @@
-"""Which records a reader wants, by their values: told once for all files, each of which may have types of its own."""
+"""Filters of records by their values, given once for files with different column types."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _COMPARED: Mapping[str, Callable[[Any, Any], pc.Expression]] = {
 _AMONG = ("in", "not in")
 _MOST_DIGITS = 76  # of Arrow's widest decimal
 _NO_USE = ("!=", "not in")
-"""What statistics of a row group hardly ever rule out; and they know nothing of NaN, which passes these."""
+"""Comparisons that statistics of a row group rarely exclude. NaN, which passes these, is not in statistics."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
-    """A column, how it is compared (`=`, `!=`, `<`, `<=`, `>`, `>=`, `in`, `not in`), and with what: a value as JSON
-    has it, or several. As in SQL nothing is true of null."""
+    """A column, a comparison (`=`, `!=`, `<`, `<=`, `>`, `>=`, `in`, `not in`), and a JSON value, or several. As in SQL
+    no comparison is true of null."""
 
     column: str
     compared: str
@@ -40,11 +40,11 @@ class RowFilter:
 
     @property
     def values(self) -> tuple[Any, ...]:
-        """What it is compared with."""
+        """The values to compare with."""
         return self.value if self.compared in _AMONG else (self.value,)
 
     def expression(self, kind: pa.DataType) -> pc.Expression:
-        """The same of a column of that type, exactly. Raises pa.ArrowException if the value is none of that type."""
+        """Return the exact filter for a column of that type. Raises pa.ArrowException if a value is not of the type."""
         column, values = _alike(pc.field(self.column), kind, self.values)
         if self.compared in _AMONG:
             among = column.isin(pa.array([value.as_py() for value in values], values[0].type))
@@ -54,20 +54,20 @@ class RowFilter:
 
 @dataclass(frozen=True, slots=True)
 class RowFilters:
-    """Filters that all have to be true of a record; none at all: every record is wanted."""
+    """Filters that must all be true of a record. Without filters every record passes."""
 
     all_of: tuple[RowFilter, ...] = ()
 
     @property
     def columns(self) -> frozenset[str]:
-        """What they look at."""
+        """The columns that they use."""
         return frozenset(each.column for each in self.all_of)
 
     def expression(self, schema: pa.Schema) -> pc.Expression | None:
-        """What is true of each record that is wanted, of all files with these columns; None if that is every one.
+        """Return the filter for files with these columns; None if every record passes.
 
         Raises:
-            ConfigurationError: if there is no such column, or a value is none of its type.
+            ConfigurationError: if there is no such column, or a value is not of its type.
         """
         found = _all_true([_exact(each, schema) for each in self.all_of])
         if found is not None:
@@ -80,16 +80,16 @@ class RowFilters:
         return found
 
     def of_file(self, schema: pa.Schema) -> pc.Expression | None:
-        """What is true of each record that is wanted of a file with these columns, and maybe of others: for that file's
-        statistics. None if nothing can be said."""
+        """Return a filter for the statistics of a file with these columns. It passes all wanted records, and maybe
+        others. None if it would exclude nothing."""
         return _all_true([found for each in self.all_of if (found := _rough(each, schema)) is not None])
 
 
 def parsed_filters(text: str | None) -> RowFilters:
-    """Filters as JSON: a list of lists of a column, a comparison and a value, as pandas and pyarrow have them.
+    """Return filters from JSON: a list of lists of a column, a comparison and a value, as in pandas and pyarrow.
 
     Raises:
-        ConfigurationError: if it is none.
+        ConfigurationError: if it is not such a list.
     """
     if text is None:
         return RowFilters()
@@ -127,7 +127,7 @@ def _is_value(found: Any) -> bool:
 def _alike(
     column: pc.Expression, kind: pa.DataType, values: Sequence[Any]
 ) -> tuple[pc.Expression, Sequence[pa.Scalar]]:
-    """A column and values in one type that says each of them exactly."""
+    """Return a column and values in one type that represents each of them exactly."""
     if pa.types.is_decimal(kind):
         return _as_decimals(column, kind, values)
     plain = [float(value) if isinstance(value, Decimal) else value for value in values]
