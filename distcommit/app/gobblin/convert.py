@@ -1,4 +1,4 @@
-"""A job file out of a Gobblin job's properties."""
+"""Convert the properties of a Gobblin job to a job file."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _WHY: tuple[tuple[str, str], ...] = (
     (r"mr\..*|yarn\..*|gobblin\.yarn\..*|hadoop\..*|mapreduce\..*", "spark.conf, by Spark's names"),
     (r"task.*|cleanup\..*|state\.store\..*", f"{_NOT_NEEDED}: runs sweep, track and store by themselves"),
 )
-"""Why properties became nothing, or where they belong: the first pattern that matches the name."""
+"""Why properties have no setting, or where they belong: the first pattern that matches the name."""
 _UNKNOWN = "nothing here is known for it"
 _DEFAULTS = {
     "bootstrap.with.offset": "source.start is latest, as Gobblin's default is",
@@ -76,15 +76,17 @@ _DEFAULTS = {
 
 
 class ConvertResult(msgspec.Struct, frozen=True):
-    """A converted job. `job_file`: its text; `path`: where it was written, or empty; `assumed`: what is as it is
-    because a property is missing."""
+    """A converted job."""
 
     job: str
     job_file: str
+    """The text of the job file."""
     path: str
+    """Where it was written, or empty."""
     translated: list[TranslatedProperty]
     left: list[LeftProperty]
     assumed: list[str]
+    """Settings whose properties are missing."""
 
 
 def convert_job(

@@ -1,4 +1,4 @@
-"""What the properties of a Gobblin job with a Kafka source come to, part by part."""
+"""The rules that convert the properties of a Gobblin job with a Kafka source, section by section."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ _SEQUENCE_STORE = (
     "gobblin.runtime.commit.sequence.store.dir",
     "gobblin.runtime.commit.sequence.store.fs.uri",
 )
-"""Where Gobblin keeps commit sequences with exactly-once delivery (its `FsCommitSequenceStore`)."""
+"""The folder of Gobblin's commit sequences with exactly-once delivery (its `FsCommitSequenceStore`)."""
 
 
 def _committing(job: Translation) -> None:
@@ -262,4 +262,4 @@ def _partitioning(job: Translation) -> None:
 RULES: tuple[Callable[[Translation], None], ...] = (
     *(_source, _writing, _committing, _retrying, _scheduling, _launching, _limits, _telling, _checking),
 )
-"""In the order in which sections come in the job file."""
+"""In the order of the job file's sections."""

@@ -1,7 +1,7 @@
-"""Sources, sinks and constructs by the type that a job file names. Only what a job names is imported.
+"""Sources, sinks and constructs by the type that a job file names. Only the named ones are imported.
 
-A source or a sink is a package below `distcommit.sources` or `.sinks`, whose `SETTINGS` names the class of its section
-as `module:Class` in it; a construct is a module below `distcommit.constructs`, whose `SETTINGS` is the class.
+A source or sink is a package below `distcommit.sources` or `.sinks`, whose `SETTINGS` names the class of its section as
+`module:Class`. A construct is a module below `distcommit.constructs`, whose `SETTINGS` is the class.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PACKAGES: dict[Section, str] = {
 
 @cache
 def types_of(section: Section) -> tuple[str, ...]:
-    """The types that a section can have, in the order of the alphabet.
+    """Return the types of a section, sorted.
 
     Raises:
         ConfigurationError: if two places have one of the same name: an import would take the first and hide the other.
@@ -54,7 +54,7 @@ def types_of(section: Section) -> tuple[str, ...]:
 
 @cache
 def settings_class(section: Section, name: str) -> type[BaseModel]:
-    """The class that holds the settings of a type, and is the source, sink or construct itself."""
+    """Return the class with the settings of a type, which is the source, sink or construct itself."""
     module = import_module(f"{_PACKAGES[section]}.{name}")
     named = module.SETTINGS
     if isinstance(named, str):
@@ -65,15 +65,15 @@ def settings_class(section: Section, name: str) -> type[BaseModel]:
 
 
 def validated(section: Section, value: Any, default: str = "") -> Any:
-    """A section as its settings.
+    """Return a section as settings.
 
     Args:
         section: which one.
-        value: what the job file says, or settings as they are.
-        default: the type that it has if it names none.
+        value: the job file's value, or settings.
+        default: the type if the value names none.
 
     Raises:
-        ValueError: if it is no section, or of no type that there is; pydantic's, if its settings are wrong.
+        ValueError: if it is not a section, or its type is unknown; pydantic's, if its settings are invalid.
         ConfigurationError: as `types_of`.
     """
     if not isinstance(value, Mapping):

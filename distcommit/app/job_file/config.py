@@ -1,4 +1,4 @@
-"""The job file: one typed tree. Unknown keys are errors that name the key that was probably meant."""
+"""The job file: one typed tree. An error about an unknown key names the key that was probably meant."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ from distcommit.stores.snapshots.snapshots import KEPT_CUTS
 
 
 class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allowed=True):
-    """A job, as its file says it.
+    """A job, as its file describes it.
 
     Attributes:
-        job: its name, which its store, output and staging belong to.
-        on_rejected: what becomes of a record that a converter or the fork turns away: its work unit fails (`fail`), or
-            it goes to the error branch (`divert`).
+        job: its name. The store, output and staging belong to it.
+        on_rejected: what becomes of a record that a converter or the fork rejects: its work unit fails (`fail`), or the
+            record goes to the error branch (`divert`).
     """
 
     job: str = Field(min_length=1, max_length=200)
@@ -113,7 +113,7 @@ class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allow
         return any(sink.replaces_at_target for sink in self.sink_sections().values())
 
     def _require_whole(self, how: str) -> None:
-        """Raises ValueError if a run may publish a part of what it has planned of a dataset, and go on after it."""
+        """Raise ValueError if a run may publish a part of a dataset's plan and continue after it."""
         if {self.commit.policy, *(each.policy for each in self.commit.policies)} != {CommitPolicy.FULL}:
             raise ValueError(f"{how} goes with policy: full only: else a part would take the place of the whole")
         if self.limits.seconds:
@@ -131,10 +131,8 @@ class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allow
 
     @model_validator(mode="after")
     def _source_does_not_read_what_sinks_write(self) -> JobConfig:
-        """Check the datasets that the settings name; those that a pattern selects are checked when they are planned.
-
-        A custom source is not imported to read a job file: all its datasets are checked when they are planned.
-        """
+        """Check the datasets that the settings name. Those that a pattern selects, and all of a custom source, which is
+        not imported to read a job file, are checked when they are planned."""
         if self.source.is_imported:
             return self
         sinks = self.sink_sections()
@@ -161,13 +159,13 @@ class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allow
         return self
 
     def task_flow(self) -> TaskFlow:
-        """The flow, within the job's limits."""
+        """Return the flow, within the job's limits."""
         hidden = Redaction.known()
         return replace(super().task_flow(), construct_seconds=self.limits.construct_seconds, hidden=hidden)
 
     @property
     def targets(self) -> Freshness:
-        """Freshness targets of datasets."""
+        """The freshness targets of datasets."""
         if self.freshness is None:
             return NO_TARGETS
         takes_places = self.task_flow().publish != "append" or self._replaces_at_target
@@ -175,12 +173,12 @@ class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allow
 
     @property
     def kept_cuts(self) -> int:
-        """How many cuts are kept."""
+        """How many snapshots are kept."""
         return self.readers.kept_cuts or (KEPT_CUTS if self.task_flow().publish == "append" else 2)
 
     @property
     def tries_out(self) -> bool:
-        """Whether what the job publishes is to be looked at only, and nothing of a run is to stay."""
+        """Whether it is a preview, of which nothing is kept."""
         return any(sink.shown_records for sink in self.sink_sections().values())
 
     @model_validator(mode="after")
@@ -212,26 +210,26 @@ _DEFAULT_TYPES = {"sink": "files"}
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> JobConfig:
-    """Reads a job file. `${NAME}` and `${NAME:-default}` in values come from the environment; `${file:PATH}` in
+    """Read a job file. `${NAME}` and `${NAME:-default}` in values come from the environment. `${file:PATH}` in
     source.client, in a password of the source or a sink, in a converter's registry.client, or in an alert, is a secret
-    that is read from the file only when it is used.
+    that is read from the file when it is used.
 
     Args:
         path: a YAML file.
-        overrides: `section.key=value` texts that win over the file; values are YAML. One that gives a section another
-            `type` takes the place of the section, whose other keys are of the type that it had.
+        overrides: `section.key=value` texts that override the file; values are YAML. One that gives a section another
+            `type` replaces the section, whose other keys belong to the old type.
 
     Raises:
-        ConfigurationError: if it is missing, not YAML, or says something that is not known or not possible.
+        ConfigurationError: if it is missing, not YAML, or has unknown or invalid settings.
     """
     return parse_config(load_tree(path, overrides), Path(path))
 
 
 def load_tree(path: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """What a job file says, with overrides, as it stands there: what comes from the environment is not looked up.
+    """Return the content of a job file with overrides, without substitutions from the environment.
 
     Raises:
-        ConfigurationError: if it is missing, not YAML or no mapping.
+        ConfigurationError: if it is missing, not YAML, or not a mapping.
     """
     file = Path(path)
     try:
@@ -248,7 +246,7 @@ def load_tree(path: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any]
 
 
 def parse_config(tree: Mapping[str, Any], file: Path) -> JobConfig:
-    """The job that a tree of plain values describes; relative folders are relative to the folder of `file`.
+    """Return the job that a tree of plain values describes. Relative folders are relative to the folder of `file`.
 
     Raises:
         ConfigurationError: as `load_config`.
@@ -280,7 +278,7 @@ def parse_config(tree: Mapping[str, Any], file: Path) -> JobConfig:
 
 
 def _where(error: Exception) -> str:
-    """What is wrong with YAML, and where; not the lines themselves, which may hold secrets."""
+    """Return the fault of YAML and its place, without its lines, which may hold secrets."""
     if not isinstance(error, yaml.MarkedYAMLError):
         return type(error).__name__
     place = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
@@ -358,7 +356,7 @@ def _explain(problem: Any, tree: Any) -> str:
 
 
 def _known_keys(keys: Sequence[str], tree: Any) -> list[str]:
-    """The keys that the section has which `keys` lead to in a tree; none if it is not known what it is."""
+    """Return the keys of the section at `keys` in a tree; none if its type is unknown."""
     model: Any = JobConfig
     section: Any = None
     for part in keys:
