@@ -157,7 +157,7 @@ class Job(StoredJob):
         lost = partial(not_published, store, self.config.task_flow(), who_am_i())
         left = operator_actions.accept(store, urn, who_am_i(), committers, lost)
         if left:
-            logger.warning("what is prepared is rolled back by the next run: %s", ", ".join(map(repr, left)))
+            logger.warning("the next run rolls back the prepared records: %s", ", ".join(map(repr, left)))
 
     def abandon(self, urn: str, *, restart: bool = False) -> None:
         """Take the sequence of a quarantined dataset back. The next run reads its records again or, with `restart`, the
@@ -240,7 +240,7 @@ class Job(StoredJob):
             raise ConfigurationError(
                 "a job can't take over from its own store",
                 store=roots.store,
-                todo="give the job that goes on new folders (paths)",
+                todo="give the continuing job new folders (paths)",
             )
         return open_store(fs, roots, other.config.job, create=False, groups=other._folders.groups)
 

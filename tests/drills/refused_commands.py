@@ -45,7 +45,7 @@ def kept_watermarks_of_a_lost_store(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         (folder / "store").rename(folder / "store-lost")
         printed = Printed(situation)
-        printed.refused(f"distcommit rebuild {situation.path} --keep-watermarks", "of a store that is there")
+        printed.refused(f"distcommit rebuild {situation.path} --keep-watermarks", "--keep-watermarks needs an existing store")
         printed.type(f"distcommit rebuild {situation.path}")
         return _finished(printed, situation)
 
@@ -123,7 +123,7 @@ def watermark_of_a_dataset_that_is_known(folder: Path) -> Drilled:
 def files_of_an_unknown_dataset(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         printed = Printed(situation)
-        printed.refused(f"distcommit files {situation.path} --dataset A", "nothing is published of this dataset")
+        printed.refused(f"distcommit files {situation.path} --dataset A", "the snapshot has nothing of this dataset")
         _knows(printed, f"distcommit status {situation.path} --all")
         return _finished(printed, situation)
 
@@ -148,7 +148,7 @@ def files_after_a_rebuild(folder: Path) -> Drilled:
         situation.type(f"distcommit rebuild {situation.path}")
         printed = Printed(situation)
         command = f"distcommit files {situation.path}"
-        printed.refused(command, "there is no cut to read by")
+        printed.refused(command, "there is no snapshot to read")
         printed.type(f"distcommit recover {situation.path}")
         printed.type(command)
         return _finished(printed, situation)

@@ -73,7 +73,5 @@ def _asked(store: JobStore) -> tuple[str, frozenset[str]]:
     try:
         asked = read_asked(store.fs, store.roots.store)
     except OSError as error:
-        raise storage_error(
-            error, "what is asked of the job's service can't be read", path=store.roots.store
-        ) from error
+        raise storage_error(error, "the requests to the job's service can't be read", path=store.roots.store) from error
     return asked.paused.who if asked.paused else "", asked.triggers

@@ -76,7 +76,9 @@ def age_ms(text: str) -> int:
     """
     found = re.fullmatch(r"([0-9]{1,6})([hdw])", text)
     if found is None or not int(found[1]):
-        raise ConfigurationError("this is no age", expected="a number above 0 and h, d or w, such as 90d", found=text)
+        raise ConfigurationError(
+            "the text is not an age", expected="a number above 0 and h, d or w, such as 90d", found=text
+        )
     return int(found[1]) * _HOURS[found[2]] * 3_600_000
 
 

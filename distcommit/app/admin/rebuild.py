@@ -175,11 +175,11 @@ def _fence(store: JobStore, epoch: int, run_id: str) -> None:
     fold = log.settle(partial(next_record.fence, epoch=epoch, run_id=run_id))
     if (fold.fence_epoch, fold.fence_run_id) != (epoch, run_id):
         raise StaleStoreError(
-            "somebody else has begun on this store meanwhile",
+            "another run has begun on this store meanwhile",
             store=store.roots.store,
             expected=f"run {run_id}",
             found=f"run {fold.fence_run_id}, epoch {fold.fence_epoch}",
-            todo="see that nothing else is at work, then rebuild again",
+            todo="make sure that no other process works on the store, then rebuild again",
         )
 
 

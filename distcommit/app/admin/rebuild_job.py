@@ -89,7 +89,7 @@ def _require_offsets(config: JobConfig, flow: TaskFlow) -> None:
     if not flow.can_be_audited or config.source.provenance is None:
         raise ConfigurationError(
             "a store is rebuilt from the offsets in published files and in the ledgers of targets",
-            expected="a source with offsets, and sinks that tell what they have committed",
+            expected="a source with offsets, and sinks that report their commits",
             todo="`distcommit rebuild --keep-watermarks`, then `distcommit set-watermark` to what its target has",
         )
 
@@ -98,7 +98,7 @@ def _keep(folders: JobFolders, store: JobStore | None, run_id: str, who: str, *,
     """Continue from the state of a store, or report what that would do."""
     if store is None:
         raise ConfigurationError(
-            "watermarks are kept of a store that is there",
+            "--keep-watermarks needs an existing store",
             path=folders.places()[1].store,
             expected="a store",
             found="none",

@@ -91,17 +91,19 @@ def _require_whole(folders: JobFolders) -> None:
             "a job that replaces partitions can't reprocess",
             job=folders.config.job,
             expected="sink.publish: append or replace",
-            found="replace_partitions: a record that was turned away is in no partition, so that nobody can tell"
-            " whether what it belongs to was replaced since",
-            todo="mend the job or its source, and have the records of whole partitions read again",
+            found=(
+                "replace_partitions: a rejected record is in no partition, so it is unknown whether its "
+                "partition was replaced since"
+            ),
+            todo="correct the job or its source, and read the records of whole partitions again",
         )
     if any(sink.replaces_at_target for sink in folders.config.sink_sections().values()):
         raise ConfigurationError(
             "a job with a table whose mode is replace can't reprocess",
             job=folders.config.job,
             expected="sink.mode: append or upsert",
-            found="replace: what is fed again would take the place of all that is there of its dataset",
-            todo="set mode to append (or upsert) for this command, so that its rows stand beside those that are there",
+            found="replace: reprocessed records would replace all rows of their dataset",
+            todo=("set mode to append (or upsert) for this command, so that its rows are added to the existing ones"),
         )
 
 

@@ -77,10 +77,10 @@ def require_positions(
         problems[:_NAMED] = [_with_line(problem, lines) for problem in problems[:_NAMED]]
         more = f"; and {len(problems) - _NAMED} more" if len(problems) > _NAMED else ""
         raise ConfigurationError(
-            "these are no positions to set",
+            "the positions are not valid for their datasets",
             expected="for each dataset the next position to read by partition, of the kind that its source counts in",
             found="; ".join(problems[:_NAMED]) + more,
-            todo="correct them; nothing was written",
+            todo="correct them and give the command again; nothing was written",
         )
 
 

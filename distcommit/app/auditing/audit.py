@@ -258,9 +258,7 @@ class _Audit:
                 self._result.partitions += [replace(row, incarnation=key) for row in rows] if key else rows
             self._result.add(totals)
         for key in sorted(found.coverage.keys() - compared):
-            self._result.note(
-                "not_compared", f"{state.dataset_urn}: records of incarnation {key or 'that is not known'}"
-            )
+            self._result.note("not_compared", f"{state.dataset_urn}: records of incarnation {key or 'unknown'}")
 
     def _unknown(self, path: str, why: str) -> None:
         self._result.note("unknown_files", f"{self._below(path)}: {why}")

@@ -29,7 +29,7 @@ def audited_file(fs: FileSystem, path: str, provenance: Provenance | None, *, de
     try:
         footer = read_footer(fs, path)
         if footer is None:
-            return "no footer of ours"
+            return "it has no footer of this product"
         sets, holes = map(parsed, (footer.offsets, footer.holes))
         for text in footer.filtered.values():
             parsed(text)

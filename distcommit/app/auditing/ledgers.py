@@ -68,10 +68,10 @@ def require_audited(flow: TaskFlow) -> None:
     silent = next((branch for branch in flow.branches if not branch.sink.abilities.audit), None)
     if silent is not None:
         raise ConfigurationError(
-            "a sink of this job tells nothing of what it has committed",
+            "a sink of this job does not report its commits",
             sink=silent.sink.name,
             branch=silent.name,
-            expected="a committer with `ledger`, and `abilities` that say so",
+            expected="a committer with `ledger`, and `abilities` that declare it",
             todo="count each dataset's records at the sink's target, against the watermarks that `status` shows",
         )
 

@@ -146,7 +146,7 @@ def _read(fs: FileSystem, path: str) -> PublishedFile | str:
     try:
         footer = read_footer(fs, path)
         if footer is None:
-            return f"{path}: it has no footer of ours"
+            return f"{path}: it has no footer of this product"
         offsets, holes = map(parsed, (footer.offsets, footer.holes))
         for text in footer.filtered.values():
             parsed(text)

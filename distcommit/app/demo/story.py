@@ -269,7 +269,7 @@ class _Story:
         result = self._result
         wrong = {
             "no run could be caught in the middle of its commit": not result.killed_mid_commit,
-            "the third run did not replay what the kill had left": (
+            "the third run did not replay the sequences of the killed run": (
                 result.sequences_replayed != result.sequences_pending_at_kill
             ),
             "the audit found something": not result.audit_exact,

@@ -41,7 +41,10 @@ _WHY: tuple[tuple[str, str], ...] = (
     (r"extract\.limit\..*|extract\.pull\.limit", "limits are limits.seconds and source.records_per_dataset"),
     (r"extract\..*", "is of a query's extract; a Kafka source has none"),
     (r"topics\.move\.to\.latest\.offset", "`distcommit set-watermark`, once"),
-    (r"kafka\.(workunit|partition).*|mr\.target\.mapper\.size", "work units are as source.records_per_work_unit says"),
+    (
+        r"kafka\.(workunit|partition).*|mr\.target\.mapper\.size",
+        "source.records_per_work_unit sets the size of work units",
+    ),
     (
         r"source\.kafka\..*|gobblin\.kafka\..*|kafka\..*",
         "the client's settings are source.client, by librdkafka's names",
@@ -50,7 +53,7 @@ _WHY: tuple[tuple[str, str], ...] = (
     (r"converter\..*", "converters of the job file: conf/README.md#constructs"),
     (r"fork\..*", "fork of the job file: conf/README.md#constructs"),
     (r"qualitychecker\.row\..*", "row_checkers of the job file; what they turn away: on_rejected"),
-    (r"writer\.builder\.class", "sink.type and sink.format say what is written"),
+    (r"writer\.builder\.class", "sink.type and sink.format choose what is written"),
     (
         r"writer\.file\..*|data\.publisher\.final\.name",
         "the job names its files and folders: its proofs rest on it",
@@ -61,7 +64,7 @@ _WHY: tuple[tuple[str, str], ...] = (
     (r"writer\.output\.dir", f"{_NOT_NEEDED}: what is staged is published by one rename"),
     (r"writer\..*|simplewriter\..*|data\.publisher\..*", "sink of the job file: conf/configuration.md#sinks"),
     (r"metrics\..*", "`distcommit runs`, `report` and `status --json` tell what runs did"),
-    (r"email\..*", "alerts of the job file tell of runs that fail, and of quarantine"),
+    (r"email\..*", "alerts of the job file report failed runs and quarantine"),
     (r"mr\..*|yarn\..*|gobblin\.yarn\..*|hadoop\..*|mapreduce\..*", "spark.conf, by Spark's names"),
     (r"task.*|cleanup\..*|state\.store\..*", f"{_NOT_NEEDED}: runs sweep, track and store by themselves"),
 )

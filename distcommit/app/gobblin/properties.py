@@ -100,7 +100,7 @@ def _read(file: Path, by: tuple[Path, ...]) -> dict[str, Property]:
 
 def _parsed(file: Path) -> Iterator[Property]:
     if file.suffix in (".conf", ".json", ".yaml", ".yml", ".template"):
-        raise ConfigurationError("this is no properties file", path=file, expected=".pull, .job or .properties")
+        raise ConfigurationError("the file is not a properties file", path=file, expected=".pull, .job or .properties")
     javaproperties = _parser()
     try:
         data = file.read_bytes()
@@ -112,7 +112,7 @@ def _parsed(file: Path) -> Iterator[Property]:
         text = data.decode("latin-1")  # what Java takes them for
     if (odd := _UNPRINTABLE.search(text)) is not None:
         line = text.count("\n", 0, odd.start()) + 1
-        raise ConfigurationError("this is no text", path=file, line=line, found=repr(odd[0]))
+        raise ConfigurationError("the file is not text", path=file, line=line, found=repr(odd[0]))
     line = 1
     try:
         for item in javaproperties.parse(text):

@@ -55,7 +55,8 @@ class Translation:
             return None
         if variable := unfilled(found.value):
             raise found.wrong(
-                f"nobody says what ${{{variable}}} is", todo="give the file that does by --sysconfig, or write it out"
+                f"nobody says what ${{{variable}}} is",
+                todo="give the file that defines it by --sysconfig, or write its value",
             )
         return found
 
@@ -86,7 +87,7 @@ class Translation:
 def truth(of: Property) -> bool:
     """Return the value as a boolean."""
     if of.value.lower() not in _TRUTHS:
-        raise of.wrong("this is neither true nor false", expected="true or false")
+        raise of.wrong("the value is neither true nor false", expected="true or false")
     return _TRUTHS[of.value.lower()]
 
 
@@ -95,7 +96,7 @@ def whole_number(of: Property, *, least: int = 0) -> int:
     try:
         found = int(of.value)
     except ValueError:
-        raise of.wrong("this is no whole number", expected="digits") from None
+        raise of.wrong("the value is not a whole number", expected="digits") from None
     if found < least:
         raise of.wrong("the number is too small", expected=f"{least} or more")
     return found
@@ -105,7 +106,7 @@ def one_of(of: Property, known: Mapping[str, Any]) -> Any:
     """Return what the value stands for, in any case."""
     by_name = {name.lower(): value for name, value in known.items()}
     if of.value.lower() not in by_name:
-        raise of.wrong("there is no such value", expected=", ".join(known))
+        raise of.wrong("the value is unknown", expected=", ".join(known))
     return by_name[of.value.lower()]
 
 

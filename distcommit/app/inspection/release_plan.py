@@ -89,16 +89,16 @@ def _fate(row: DatasetStatusRow, mine: SequenceSteps | None, how: Release, *, by
         case Release.RETRY if lost is not None:
             return f"the next run quarantines it again: {lost.why}", True
         case Release.RETRY:
-            return f"the next run executes what is missing: {done:,} of {steps:,} steps are done", True
+            return f"the next run executes the missing steps: {done:,} of {steps:,} are done", True
         case Release.ACCEPT if row.status == "quarantined" and _is_read_beside(mine):
-            return "refused: what says which files it takes the place of is not published (abandon)", False
+            return "refused: the tombstone of the files that it replaces is not published (abandon)", False
         case Release.ACCEPT:
             left = f": what {steps - done:,} of {steps:,} steps had to publish is lost" if done < steps else ""
             return f"it counts as done{left}", True
     if any(step.lasts for step in mine.steps):
         return "refused: it has a step of a kind that can't be abandoned (retry or accept)", False
     if not by_name and not _needs(row, mine, how):
-        return f"left alone: its reason does not say so ({how} it by its name)", False
+        return f"left alone: its reason does not name this way ({how} it by its name)", False
     again = "its records" if how is Release.ABANDON else "the dataset from its beginning"
     return f"{done:,} of {steps:,} steps are taken back, and the next run reads {again} again", True
 

@@ -47,7 +47,7 @@ class WebHook(_Hook):
     @classmethod
     def _is_http(cls, url: str) -> str:
         if not url.startswith("${") and (urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).netloc):
-            raise ValueError("a web hook's URL begins with http:// or https://, and names a host")
+            raise ValueError("url must begin with http:// or https://, and name a host")
         return url
 
 
@@ -76,7 +76,7 @@ class EmailHook(_Hook):
     @model_validator(mode="after")
     def _password_is_hidden(self) -> EmailHook:
         if self.password and self.tls == "none":
-            raise ValueError("a password goes with tls: starttls or tls only")
+            raise ValueError("password requires tls: starttls or tls")
         return self
 
 
@@ -111,7 +111,7 @@ class AlertSettings(_Settings):
     @model_validator(mode="after")
     def _somebody_is_told(self) -> AlertSettings:
         if self._has_reason and not self.hooks:
-            raise ValueError("nobody is told: name commands, webhooks or emails")
+            raise ValueError("alerts has no hook: set commands, webhooks or emails")
         if self.hooks and not self._has_reason:
-            raise ValueError("nothing is told: set after_failed_runs, on_quarantine or on_loss")
+            raise ValueError("alerts has no occasion: set after_failed_runs, on_quarantine or on_loss")
         return self

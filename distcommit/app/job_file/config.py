@@ -70,7 +70,8 @@ class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allow
     def _what_is_read_whole_is_not_cut(self) -> JobConfig:
         if self.source.reads_whole and self.limits.seconds:
             raise ValueError(
-                "limits.seconds would cut a micro-batch, a snapshot, or what Spark has read: limit what there is"
+                "limits.seconds must not be set for micro-batches, snapshots and Spark's readers, which it "
+                "would truncate; limit the records of the source instead"
             )
         return self
 
@@ -98,13 +99,16 @@ class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allow
             return self
         if len(publishers) > 1:
             raise ValueError(
-                "publish has to be the same in all branches: what was turned away before them is theirs all"
+                "publish must be the same in all branches, because records that were rejected before the "
+                "fork belong to all of them"
             )
         how = f"publish: {publishers.pop()}"
         if not all(sink.abilities.files for sink in sinks):
-            raise ValueError(f"{how} goes with sinks whose abilities say files: what goes is told in the output")
+            raise ValueError(
+                f"{how} requires sinks with the ability files, because tombstones in the output name the replaced files"
+            )
         if self.commit.delivery == "at_least_once":
-            raise ValueError(f"{how} goes with commit.delivery: exactly_once only, which writes ahead what goes")
+            raise ValueError(f"{how} requires commit.delivery: exactly_once, which seals the replaced files ahead")
         self._require_whole(how)
         return self
 
@@ -115,18 +119,19 @@ class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allow
     def _require_whole(self, how: str) -> None:
         """Raise ValueError if a run may publish a part of a dataset's plan and continue after it."""
         if {self.commit.policy, *(each.policy for each in self.commit.policies)} != {CommitPolicy.FULL}:
-            raise ValueError(f"{how} goes with policy: full only: else a part would take the place of the whole")
+            raise ValueError(f"{how} requires policy: full, because a part would replace the whole")
         if self.limits.seconds:
-            raise ValueError(f"{how} goes without limits.seconds: else a part would take the place of the whole")
+            raise ValueError(f"{how} must not be used with limits.seconds, because a part would replace the whole")
         if self.fork is not None and any(branch.optional for branch in self.fork.branches.values()):
-            raise ValueError(f"{how} goes without optional branches: nothing would take the place of what one has")
+            raise ValueError(
+                f"{how} must not be used with optional branches, because the records of a failed one would "
+                "not be replaced"
+            )
 
     @model_validator(mode="after")
     def _failures_are_kept_as_long_as_they_count(self) -> JobConfig:
         if self.alerts.after_failed_runs > self.retention.runs:
-            raise ValueError(
-                "alerts.after_failed_runs counts runs that are kept: let retention.runs be as many at least"
-            )
+            raise ValueError("alerts.after_failed_runs must be at most retention.runs, because it counts recorded runs")
         return self
 
     @model_validator(mode="after")
@@ -272,7 +277,7 @@ def parse_config(tree: Mapping[str, Any], file: Path) -> JobConfig:
             "files have no owner and mode there",
             path=places["output"],
             expected="no sink.access",
-            todo="remove it; who may read them is said by the bucket's policy, or the share's",
+            todo="remove it; the policy of the bucket, or of the share, determines access",
         )
     return config.model_copy(update={"paths": PathSettings(**places)})
 

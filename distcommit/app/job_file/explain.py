@@ -27,8 +27,8 @@ _FATES = {
 _UNCHECKED = {
     (True, False): "not passed: the attempt fails",
     (True, True): "not passed: the branch fails",
-    (False, False): "not passed: only told",
-    (False, True): "not passed: only told",
+    (False, False): "not passed: only reported",
+    (False, True): "not passed: only reported",
 }
 
 _SEEN_IN_PART = "not atomic: readers may see a part of a dataset while it is committed, and after a kill until it is"

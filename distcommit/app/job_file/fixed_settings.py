@@ -14,8 +14,8 @@ from distcommit.core.interfaces.source import SourceSettings
 from distcommit.core.records.fixed_settings import Pin, PinnedSettings
 
 _ANOTHER_TYPE = (
-    "put source.type back: positions of one type of source say nothing to another. To read with this one, give the job"
-    " new folders (paths)."
+    "put source.type back: positions of one type of source have no meaning in another. To read "
+    "with this one, give the job new folders (paths)."
 )
 GROUPED_BY = "sink.commit_group"
 """The setting by which datasets are grouped."""

@@ -78,7 +78,7 @@ class ForkSettings(BaseModel, frozen=True, extra="forbid", arbitrary_types_allow
     def _branches_can_be_told_apart(self) -> ForkSettings:
         for reserved in (MAIN_BRANCH, ERRORS):
             if reserved in self.branches:
-                raise ValueError(f"no branch can be called {reserved!r}: give it another name")
+                raise ValueError(f"{reserved!r} must not be the name of a branch: give it another name")
         names = Counter(branch.sink.name for branch in self.branches.values() if branch.sink.committers)
         for name, found in names.items():
             if found > 1:

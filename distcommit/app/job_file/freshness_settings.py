@@ -23,7 +23,7 @@ def _seconds(value: Any) -> Any:
         return value
     found = _DURATION.fullmatch(value.strip())
     if found is None:
-        raise ValueError(f"{value!r} is no length of time: expected such as 30s, 5m, 1h, or a number of seconds")
+        raise ValueError(f"{value!r} is not a duration: expected such as 30s, 5m, 1h, or a number of seconds")
     return float(found[1]) * _UNITS[found[2]]
 
 
@@ -72,7 +72,7 @@ class FreshnessSettings(BaseModel):
     @model_validator(mode="after")
     def _says_something(self) -> FreshnessSettings:
         if self.target is None and not self.targets:
-            raise ValueError("say how fresh: target, or targets of some datasets")
+            raise ValueError("freshness needs target, or targets of some datasets")
         return self
 
     def freshness(self, *, can_stop: bool) -> Freshness:

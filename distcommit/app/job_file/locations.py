@@ -24,11 +24,11 @@ _REMOTE = {
 """The form of a folder's URL by scheme. Other schemes are fsspec's."""
 
 _FSSPEC_PLACE = "SCHEME://HOST:PORT/folder, as fsspec takes it"
-_COPIES = "its rename copies and deletes: a paused run could put a file back; only the S3 protocol is spoken here"
+_COPIES = "its rename copies and deletes: a paused run could put a file back; of object stores only S3 is supported"
 _REPLACES = "its rename replaces what is there"
 _WHY_NOT = {
-    "s3a": "Hadoop's name for it: say s3://",
-    "s3n": "Hadoop's name for it: say s3://",
+    "s3a": "Hadoop's name for it: use s3://",
+    "s3n": "Hadoop's name for it: use s3://",
     **dict.fromkeys(("gs", "gcs", "abfs", "abfss", "az", "adl"), _COPIES),
     **dict.fromkeys(("sftp", "ssh"), _REPLACES),
     **dict.fromkeys(("file", "local"), "a URL where a plain path is meant"),
@@ -38,10 +38,12 @@ _WHY_NOT = {
 
 _DURABLE = {"hdfs", "s3"}
 _WEBHDFS_IS_DURABLE_IF = (
-    "use hdfs://; or say none, and set dfs.datanode.synconclose on the DataNodes: then they do it unasked"
+    "use hdfs://; or set commit.durability to none, and dfs.datanode.synconclose on the "
+    "DataNodes, which then sync by themselves"
 )
 _FSSPEC_IS_DURABLE_IF = (
-    "say none: then a crash of the job loses nothing, and a crash of the server what it had not brought to its disk"
+    "set commit.durability to none: then a crash of the job loses nothing, and a crash of the "
+    "server only what is not on its disk"
 )
 
 _WITH_ACCESS = {"", "hdfs", "webhdfs"}
@@ -61,7 +63,7 @@ def normal_place(text: str, folder: Path) -> str:
     user, _, host = authority.rpartition("@")
     if ":" in user:
         raise ConfigurationError(
-            "there is a password in a folder's URL",
+            "a folder's URL must not contain a password",
             path=f"{scheme}://{user.partition(':')[0]}:...@{host}/{path}",
             expected="a URL without",
             todo=f"leave it out, and set FSSPEC_{scheme.upper()}_PASSWORD where the job runs",
@@ -73,12 +75,14 @@ def normal_place(text: str, folder: Path) -> str:
             expected=f"a path of this machine, a URL that begins with {' or '.join(f'{s}://' for s in _REMOTE)},"
             " or one of a file system of fsspec that renames in one step",
             found=_WHY_NOT[scheme],
-            todo="what a job's folders are on has to rename without replacing, or to complete a file under a name that"
-            " nobody has: mount it, if it does, or choose another",
+            todo=(
+                "the file system of a job's folders must rename without replacing, or complete a file under "
+                "an unused name: mount it, if it does, or choose another"
+            ),
         )
     if not authority or not path.strip("/"):
         raise ConfigurationError(
-            "a folder's URL is not whole",
+            "a folder's URL is incomplete",
             path=text,
             expected=_REMOTE.get(scheme, _FSSPEC_PLACE),
         )
@@ -101,7 +105,7 @@ def check_places(places: Mapping[str, str]) -> None:
                 )
             if name != other and (place + "/").startswith(other_place + "/"):
                 raise ConfigurationError(
-                    "one of the job's folders lies in another",
+                    "one of the job's folders is inside another",
                     expected="paths.store, paths.staging and paths.output apart from each other",
                     found=f"paths.{name} {place} in paths.{other} {other_place}",
                 )

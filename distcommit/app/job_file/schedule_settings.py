@@ -36,9 +36,9 @@ class ScheduleSettings(BaseModel):
     @model_validator(mode="after")
     def _says_when(self) -> ScheduleSettings:
         if bool(self.cron) == (self.interval_s is not None):
-            raise ValueError("say when: cron, such as '*/5 * * * *', or interval_s, and not both")
+            raise ValueError("schedule needs cron, such as '*/5 * * * *', or interval_s, and not both")
         if not self.cron and "time_zone" in self.model_fields_set:
-            raise ValueError("time_zone goes with cron only: an interval is the same everywhere")
+            raise ValueError("time_zone requires cron: an interval has no time zone")
         self.timetable()
         return self
 

@@ -36,5 +36,5 @@ class ObservingSettings(BaseModel):
     @model_validator(mode="after")
     def _goes_to_one_place(self) -> ObservingSettings:
         if self.lineage_url and self.lineage_file:
-            raise ValueError("lineage goes to a server or into a file: leave out lineage_url, or lineage_file")
+            raise ValueError("lineage_url and lineage_file must not both be set")
         return self

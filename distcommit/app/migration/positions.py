@@ -63,7 +63,7 @@ def require_some(found: ForeignPositions) -> ForeignPositions:
     """Return `found` unless it is empty. Raises ConfigurationError if it is."""
     if not found.datasets:
         raise ConfigurationError(
-            "there is no position in it for this job",
+            "it has no position for this job",
             found=f"{found.origin}: {'; '.join(found.left_out[:_NAMED]) or 'nothing at all'}",
             todo="compare its topics with those of the job file",
         )

@@ -88,7 +88,7 @@ def positions_of(config: JobConfig, other: JobConfig, store: JobStore) -> Foreig
     kind = recorded.settings.get("source.type", other.source.type)
     if kind != config.source.type:
         raise ConfigurationError(
-            "positions of one type of source say nothing to another",
+            "positions of one type of source have no meaning in another",
             expected=f"a job with a source of type {config.source.type}",
             found=f"job {store.job}, whose source is of type {kind}",
         )
@@ -107,7 +107,7 @@ def _require_same_type(config: JobConfig, store: JobStore, theirs: str) -> None:
     ours = pin.value if pin is not None else ""
     if theirs != ours:
         raise ConfigurationError(
-            "positions of one type of watermark say nothing to another",
+            "positions of one type of watermark have no meaning in another",
             expected=f"watermarks of type {ours or 'plain'}",
             found=f"job {store.job}, whose watermarks are of type {theirs or 'plain'}",
             todo="read with the type that they were made by; nothing was written",
@@ -121,7 +121,7 @@ def _require_same_meaning(source: Source, theirs: Source, store: JobStore, recor
     others = [name for name, pin in mine.items() if found.get(name, "") != pin.value]
     if others:
         raise ConfigurationError(
-            "positions that were counted by other settings of the source say nothing to this job",
+            "positions that were counted by other settings of the source have no meaning in this job",
             expected=", ".join(f"{name}: {found.get(name, 'not set')}" for name in others),
             found=", ".join(f"{name}: {mine[name].value}" for name in others),
             todo=f"{mine[others[0]].otherwise}; nothing was written",

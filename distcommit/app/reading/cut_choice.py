@@ -43,9 +43,9 @@ def chosen_cut(store: JobStore, as_of: AsOf) -> CutRoot:
 def _none_at_all(store: JobStore, fold: Fold) -> NotSettledError:
     newest = newest_cut(fold)
     return NotSettledError(
-        "there is no cut to read by",
+        "there is no snapshot to read",
         store=store.roots.store,
-        expected="a cut, as each run leaves two",
+        expected="a snapshot, of which each run makes two",
         found=f"epoch {newest[0]}, which left none" if newest else "a store in which no run has come that far",
         todo="run the job, or `distcommit recover`; after a rebuild or a rebucket the next run makes the first cut",
     )
@@ -64,7 +64,7 @@ def _at_time(store: JobStore, roots: Iterator[CutRoot], at: datetime) -> CutRoot
         oldest = root
     if oldest is not None and oldest.parent is None:
         raise NotSettledError(
-            "there was no cut yet at that time",
+            "there was no snapshot yet at that time",
             store=store.roots.store,
             expected=f"a time from {_shown(oldest)} on",
             found=at.isoformat(),
@@ -80,7 +80,7 @@ def _ms(at: datetime) -> int:
         return ((at if at.tzinfo is not None else at.astimezone(UTC)) - _SINCE) // timedelta(milliseconds=1)
     except (OverflowError, ValueError, OSError) as error:
         raise ConfigurationError(
-            "there was no cut at that time", expected="a time of a run", found=f"{at.isoformat()}: {error}"
+            "there was no snapshot at that time", expected="a time of a run", found=f"{at.isoformat()}: {error}"
         ) from error
 
 
@@ -88,7 +88,7 @@ def _time_is_open(store: JobStore, newest: CutRoot, at: datetime) -> NotSettledE
     is_for_ever = newest.phase is CutPhase.ENDED and newest.settled
     again = f" (as_of={newest.epoch} is that one for ever)" if is_for_ever else ""
     return NotSettledError(
-        "no cut is later than that time, so that another one of it may still come",
+        "no snapshot is later than that time, so another one of it may still be made",
         store=store.roots.store,
         expected=f"a time before the newest cut, which is {_shown(newest)}",
         found=at.isoformat(),
@@ -138,7 +138,7 @@ def _has_all(store: JobStore, root: CutRoot) -> bool:
 
 def _gone(store: JobStore, oldest: CutRoot | None, found: str) -> CutGoneError:
     return CutGoneError(
-        "a cut is not kept any more",
+        "a snapshot is no longer kept",
         store=store.roots.store,
         expected=f"from {_shown(oldest)} on, which is the oldest that is kept" if oldest else "one that is kept",
         found=found,
@@ -164,7 +164,7 @@ def parsed_as_of(given: AsOf) -> int | datetime | None:
         return int(text) if text.isdecimal() else datetime.fromisoformat(text)
     except ValueError:
         raise ConfigurationError(
-            "this is no cut",
+            "as_of does not name a snapshot",
             expected="the epoch of a run, such as 12, or a time, such as 2026-05-01T12:00:00+02:00",
             found=text,
             todo="correct as_of",

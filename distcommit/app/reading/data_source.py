@@ -122,10 +122,10 @@ class _Reader(DataSourceReader):
                     yield _as_wanted(asked, wanted)
             except FileNotFoundError as error:
                 raise CutGoneError(
-                    "this cut went while it was read",
+                    "the snapshot was deleted while it was read",
                     expected=pinned.cut,
                     found=str(error),
-                    todo="load the frame anew; readers.kept_cuts in the job file says how many cuts are kept",
+                    todo="load the frame again; raise readers.kept_cuts in the job file to keep more snapshots",
                 ) from error
 
 
@@ -136,7 +136,10 @@ def _pinned(cut: Cut, columns: Sequence[str] | None, filters: RowFilters) -> _Pi
         looked = in_flight(fs.parallel_calls, partial(look_into, fs, wanted=filters.of_file), paths)
     except FileNotFoundError as error:
         raise CutGoneError(
-            "this cut went while it was opened", expected=f"epoch {cut.epoch}", found=str(error), todo="load it anew"
+            "the snapshot was deleted while it was opened",
+            expected=f"epoch {cut.epoch}",
+            found=str(error),
+            todo="load it anew",
         ) from error
     schema = one_schema([found for found, _ in looked])
     filters.expression(schema)  # refused as it is loaded
@@ -170,7 +173,7 @@ def _require_known(given: Mapping[str, str]) -> None:
     strangers = sorted(set(given) - set(_OPTIONS))
     if strangers or "path" not in given:
         raise ConfigurationError(
-            "these are no options of this data source" if strangers else "it is not said which job is to be read",
+            "the data source does not have these options" if strangers else "the job to read is not given",
             expected=f"load(JOB_FILE), and options {', '.join(_OPTIONS[1:])}",
             found=", ".join(strangers) or "no path",
         )
@@ -182,7 +185,7 @@ def _named(given: Mapping[str, str]) -> list[str] | None:
     found = _names(given["datasets"])
     if found is None or "dataset" in given:
         raise ConfigurationError(
-            "these are no datasets",
+            "the option does not name datasets",
             expected='dataset, or datasets as a JSON list such as ["orders", "items"]',
             found=given["datasets"],
         )
@@ -195,7 +198,7 @@ def _columns(given: Mapping[str, str]) -> list[str] | None:
     found = _names(given["columns"])
     if not found or len(set(found)) < len(found):
         raise ConfigurationError(
-            "these are no columns", expected='a JSON list such as ["name", "at"]', found=given["columns"]
+            "the option does not name columns", expected='a JSON list such as ["name", "at"]', found=given["columns"]
         )
     return found
 
@@ -212,5 +215,5 @@ def _names(text: str) -> list[str] | None:
 def _tasks(given: Mapping[str, str]) -> int:
     text = given.get("tasks", str(_TASKS))
     if not text.isdecimal() or not int(text):
-        raise ConfigurationError("this is no number of tasks", expected="1 or more", found=text)
+        raise ConfigurationError("the option is not a number of tasks", expected="1 or more", found=text)
     return int(text)

@@ -160,11 +160,11 @@ class Cut:
 
     def _went(self, found: str) -> CutGoneError:
         return CutGoneError(
-            "this cut went while it was read",
+            "the snapshot was deleted while it was read",
             store=self._store.roots.store,
             expected=f"the cut of epoch {self.epoch}, phase {self.phase}",
             found=found + taken_by_retention(self._store, lambda horizon: self.epoch <= horizon.after_epoch),
-            todo="read a newer one; readers.kept_cuts in the job file says how many are kept",
+            todo="read a newer one; raise readers.kept_cuts in the job file to keep more snapshots",
         )
 
 
@@ -205,7 +205,7 @@ def read_store(store: JobStore, place: str, branch: str, datasets: Iterable[str]
         except FileNotFoundError as error:  # the cut goes, unless it is damaged
             if not tries_left:
                 raise CutGoneError(
-                    "a cut went while it was opened",
+                    "the snapshot was deleted while it was opened",
                     store=store.roots.store,
                     expected=f"the pieces of epoch {root.epoch}, phase {root.phase}",
                     found=str(error),
@@ -259,7 +259,7 @@ def _only_branch(store: JobStore) -> str:
     names = [found[1] for name in read_settings(store).settings if (found := _BRANCH_TYPE.fullmatch(name))]
     if len(names) > 1:
         raise ConfigurationError(
-            "the job has a fork, and it is not said which branch is to be read",
+            "the job has a fork, and the branch to read is not given",
             job=store.job,
             expected=f"branch: one of {', '.join([*sorted(names), errors_of('')])}",
             found="none",
@@ -292,7 +292,7 @@ def _datasets_at(store: JobStore, root: CutRoot) -> dict[str, SeenDataset]:
 
 def _no_dataset(store: JobStore, urn: str) -> ConfigurationError:
     return ConfigurationError(
-        "nothing is published of this dataset at this cut",
+        "the snapshot has nothing of this dataset",
         dataset=urn,
         store=store.roots.store,
         todo="give its URN as `distcommit status --all` shows it, or read a newer cut",

@@ -74,9 +74,7 @@ class RowFilters:
             try:
                 schema.empty_table().filter(found)
             except pa.ArrowException as error:
-                raise ConfigurationError(
-                    "nothing can be filtered by this", expected="values", found=str(error)
-                ) from error
+                raise ConfigurationError("the text has no valid filter", expected="values", found=str(error)) from error
         return found
 
     def of_file(self, schema: pa.Schema) -> pc.Expression | None:
@@ -97,7 +95,7 @@ def parsed_filters(text: str | None) -> RowFilters:
         return RowFilters(tuple(map(_parsed, _listed(json.loads(text, parse_float=Decimal)))))
     except (ValueError, RecursionError) as error:
         raise ConfigurationError(
-            "these are no filters",
+            "the text is not a list of filters",
             expected=f'a JSON list such as [["n", ">", 20], ["name", "in", ["a", "b"]]], of {", ".join(_COMPARED)},'
             f" {' and '.join(_AMONG)}",
             found=f"{text}: {error}",
@@ -108,7 +106,7 @@ def _listed(found: Any) -> list[Any]:
     match found:
         case [*each]:
             return each
-    raise ValueError("it is no list")
+    raise ValueError("it is not a list")
 
 
 def _parsed(found: Any) -> RowFilter:
@@ -143,7 +141,7 @@ def _as_decimals(
         numbers = [Decimal(str(value)) for value in values]
         scale = max(kind.scale, *(-int(number.as_tuple().exponent) for number in numbers))
     except (ArithmeticError, ValueError) as error:
-        raise pa.ArrowInvalid(f"{values} are no decimal numbers") from error
+        raise pa.ArrowInvalid(f"{values} are not decimal numbers") from error
     before_point = max(kind.precision - kind.scale, *(number.adjusted() + 1 for number in numbers))
     if before_point + scale > _MOST_DIGITS:
         raise pa.ArrowInvalid(f"{values} have too many digits to be compared with {kind}")
@@ -165,7 +163,7 @@ def _exact(each: RowFilter, schema: pa.Schema) -> pc.Expression:
         return each.expression(kind)
     except pa.ArrowException as error:
         raise ConfigurationError(
-            "a filter's value is none of its column's type", column=each.column, expected=str(kind), found=str(error)
+            "a filter's value is not of its column's type", column=each.column, expected=str(kind), found=str(error)
         ) from error
 
 

@@ -82,9 +82,9 @@ def tell(hooks: Sequence[Hook], alert: Alert) -> dict[str, str]:
     for name, thread, timeout_s in threads:
         thread.join(max(0, begun_s + timeout_s + 1 - time.monotonic()))
         if thread.is_alive():
-            failures[name] = f"it is not ready after {timeout_s:g} s, and is left behind"
+            failures[name] = f"it has not ended after {timeout_s:g} s"
     for name, failure in failures.items():
-        logger.warning("an alert could not be told by %s: %s", name, failure, extra={"why": alert.why})
+        logger.warning("an alert could not be sent by %s: %s", name, failure, extra={"why": alert.why})
     return dict(failures)
 
 
@@ -152,7 +152,7 @@ def _post(hook: WebHook, data: bytes) -> None:
         error.close()
         raise ConnectionError(f"the server answers {error.code}") from error
     except (InvalidURL, ValueError) as error:  # whose texts quote it, and it may be secret
-        raise ValueError("its URL or a header is none") from error
+        raise ValueError("its URL or a header is invalid") from error
 
 
 def _mail(hook: EmailHook, alert: Alert) -> None:

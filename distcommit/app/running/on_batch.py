@@ -45,5 +45,5 @@ def commit_batch(folders: JobFolders, batch: DataFrame, batch_id: int, who: str)
         batch=batch_id,
         run=result.run_id,
         found=reasons,
-        todo="mend that, and start the query again from its checkpoint: it commits what is left",
+        todo="correct the cause, and start the query again from its checkpoint: it commits the rest",
     )

@@ -56,7 +56,7 @@ def require_served(files: Mapping[str, JobFile], folder: Path) -> None:
     """Raise ConfigurationError, naming each problem, unless there is a file, and each can be served."""
     if not files:
         raise ConfigurationError(
-            "there is no job file to serve",
+            "the folder has no job file to serve",
             path=folder,
             expected="files that end in .yaml or .yml, with a section schedule",
             todo="put the job files there",
@@ -98,7 +98,7 @@ def _plan(job: Job) -> Plan:
             todo="set spark.master in place of it, or have `distcommit run` started by another scheduler",
         )
     if config.tries_out:
-        raise ConfigurationError("a sink of type console is for trying out: it is not served", todo="set the job's own")
+        raise ConfigurationError("a sink of type console is for previews, and not served", todo="set the job's own")
     if config.source.batch_column:
         raise ConfigurationError(
             f"a source of type {config.source.type} is fed by a streaming query",

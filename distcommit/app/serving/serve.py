@@ -178,7 +178,7 @@ class Service:
             self._served[name].run(is_triggered=is_triggered)
         for name in self._schedule.overlong(moment):
             self._schedule = self._schedule.told(name, moment)
-            self._tell(name, "overlong", "its run takes longer than schedule.cancel_after_s, and is told to end")
+            self._tell(name, "overlong", "its run takes longer than schedule.cancel_after_s, and is cancelled")
         for name, entry in self._schedule.entries.items():
             if entry.began_ms is not None and entry.told_ms is not None:
                 self._served[name].end_run(f"schedule.cancel_after_s, served by {self._who}", moment.wall_ms)
@@ -192,7 +192,7 @@ class Service:
         stuck = self._schedule.stuck(moment)
         if stuck:
             raise ProcessLostError(
-                "a run does not end though it was told to",
+                "a cancelled run does not end",
                 job=", ".join(stuck),
                 todo="nothing, if the service is started again by whoever supervises it: the next run fences this one"
                 " and replays what it had sealed. If it comes again, look at its storage and its source",
@@ -210,7 +210,7 @@ class Service:
                 if name in entries:
                     self._schedule = self._schedule.silent(name, is_silent=True)
                 self._tell(
-                    name, "silent", f"its storage has not answered for {waited_s:,.0f} s: it is not run meanwhile"
+                    name, "silent", f"its storage has not answered for {waited_s:,.0f} s; it is not run until it does"
                 )
 
     def _hear(self, wait_s: float) -> None:
@@ -245,7 +245,7 @@ class Service:
             self._silent.remove(name)
             if name in self._schedule.entries:
                 self._schedule = self._schedule.silent(name, is_silent=False)
-            self._tell(name, "answers", "its storage does again")
+            self._tell(name, "answers", "its storage answers again")
 
     def _take_look(self, found: Looked) -> None:
         name, before = found.name, self._looked.get(found.name)
@@ -255,7 +255,7 @@ class Service:
         if name not in self._ordered:  # else it has not come to that yet
             self._answers(name)
         if found.problem and (before is None or before.problem != found.problem):
-            self._tell(name, "unreadable", f"what is asked of it can't be read: {found.problem}")
+            self._tell(name, "unreadable", f"its operators' requests can't be read: {found.problem}")
         plan = self._files[name].plan if name in self._files else None
         moment = self._moment()
         if before is None and plan is not None:
@@ -298,7 +298,7 @@ class Service:
             self._files, self._unreadable = self._read(before), ""
         except ConfigurationError as error:
             if str(error) != self._unreadable:
-                self._tell("", "unreadable", f"{error}; what was there is served on")
+                self._tell("", "unreadable", f"{error}; the last known files are served")
             self._unreadable = str(error)
         for name, file in self._files.items():
             known = before.get(name)
@@ -316,7 +316,7 @@ class Service:
                     self._schedule = self._schedule.with_job(name, file.plan, self._moment())
         for name in before.keys() - self._files.keys():
             self._schedule = self._schedule.without(name)
-            self._tell(name, "removed", "it is run no more")
+            self._tell(name, "removed", "it is no longer run")
         for name in list(self._served):
             self._let_leave(name)
 

@@ -155,7 +155,7 @@ class ServedJob:
             if epoch := self._epoch:
                 put_cancel(self._job.open_store(create=False), CancelRequest(CANCEL_VERSION, epoch, who, at_ms))
         except Exception as error:  # noqa: BLE001 - whatever storage raises, it is tried again
-            logger.warning("the run can't be told to end: %s", error, extra={"job": self.name})
+            logger.warning("the run can't be cancelled: %s", error, extra={"job": self.name})
 
     def _supervise(self) -> None:
         """Work until the job leaves. If the work ends in any other way, report why and begin again."""
@@ -202,7 +202,7 @@ class ServedJob:
         try:
             return self._run(is_triggered=is_triggered)
         except BaseException as error:
-            logger.exception("a run could not be ended as it should be", extra={"job": self.name})
+            logger.exception("a run could not be cancelled properly", extra={"job": self.name})
             epoch, self._epoch = self._epoch, 0
             return Ended(self.name, Outcome.FAILED, epoch, 0, error_text(error))
 
@@ -252,7 +252,7 @@ class ServedJob:
                 take_triggers(*self._place, self._wanted)
                 self._wanted = frozenset()
             except Exception as error:  # noqa: BLE001 - whatever storage raises, the run goes on
-                logger.warning("what triggered the run can't be taken away: %s", error, extra={"job": self.name})
+                logger.warning("the trigger of the run can't be removed: %s", error, extra={"job": self.name})
 
     def _alert(self, reason: str) -> None:
         """Send an alert for runs that could not get an epoch, which have no record and, in a service, no exit code."""

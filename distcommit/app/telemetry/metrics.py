@@ -27,10 +27,10 @@ _SUCCEEDED = "distcommit_last_success_timestamp_seconds"
 _COUNTED = {
     "records_read": "Records that were read of sources.",
     "records_published": "Records that were published.",
-    "records_diverted": "Records that were turned away to error branches.",
+    "records_diverted": "Records that were rejected to error branches.",
     "bytes_read": "Payload bytes that were read of sources.",
     "files_published": "Files that were published.",
-    "datasets_planned": "Datasets of which there was anything new.",
+    "datasets_planned": "Datasets with new records.",
     "datasets_published": "Datasets that were published as a whole.",
     "datasets_failed": "Datasets that could not be published.",
     "datasets_skipped": "Datasets that were not planned.",
@@ -40,7 +40,7 @@ _COUNTED = {
     "steps_executed": "Commit steps that were executed.",
     "commit_attempts": "Commits that sinks were asked for, again each time.",
     "commit_successes": "Commits that sinks have made.",
-    "commit_retries": "Commits that sinks have left to another try, and tries that they made again by themselves.",
+    "commit_retries": "Commits that sinks could not make yet, and their own retries.",
     "commit_failures": "Commits that sinks can never make.",
     "target_ms": "Milliseconds of sinks at their targets, added up over tasks.",
     "positions_lost": "Positions that were given up.",
@@ -87,7 +87,7 @@ class Metrics:
             **own,
         )
         self.reasons_left_out = gauge(
-            "last_run_troubles_left_out", "How many more troubles there were than are named.", ["job"], **own
+            "last_run_troubles_left_out", "How many more problems there were than are named.", ["job"], **own
         )
         self.last = {name: gauge(f"last_run_{name}", text, ["job"], **own) for name, text in _COUNTED.items()}
         self.running = gauge("running", "1 while a run is under way.", ["job"], **own)

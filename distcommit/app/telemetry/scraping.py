@@ -19,7 +19,7 @@ class ServiceMetrics:
         self.of_runs = Metrics(self.registry, totals=True)
         self._events = client.Counter(
             "service_events",
-            "What the service has done and found, by the job's file, as it tells it on stdout.",
+            "Events of the service, by job file, as on stdout.",
             ["file", "what"],
             namespace="distcommit",
             registry=self.registry,
@@ -51,7 +51,10 @@ def scraped(at: tuple[str, int] | None) -> Iterator[ServiceMetrics | None]:
         server, thread = require_client().start_http_server(at[1], at[0], metrics.registry)
     except OSError as error:
         raise ConfigurationError(
-            "metrics can't be served there", address=f"{at[0]}:{at[1]}", found=str(error), todo="name a free port"
+            "metrics can't be served at this address",
+            address=f"{at[0]}:{at[1]}",
+            found=str(error),
+            todo="name a free port",
         ) from error
     try:
         yield metrics

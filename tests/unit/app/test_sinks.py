@@ -200,7 +200,7 @@ def test_the_audit_of_a_sink_that_tells_nothing_says_that_it_can_not_audit_it(tm
     result = CliRunner().invoke(app, ["audit", str(tmp_path / "job.yaml")])
     assert result.exit_code == 2
     said = " ".join(result.stderr.split())
-    assert "a sink of this job tells nothing of what it has committed [sink=sqlite, branch=main]" in said
+    assert "a sink of this job does not report its commits [sink=sqlite, branch=main]" in said
     assert "count each dataset's records at the sink's target" in said
 
 

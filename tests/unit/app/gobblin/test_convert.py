@@ -173,10 +173,10 @@ def test_a_variable_of_the_environment_is_one_of_the_job_file(tmp_path: Path, mo
     ("more", "line", "what"),
     [
         ("job.lock.enabled=maybe", 4, "neither true nor false"),
-        ("# a comment\nmr.job.max.mappers=many", 5, "no whole number"),
+        ("# a comment\nmr.job.max.mappers=many", 5, "not a whole number"),
         ("task.maxretries=-1", 4, "too small"),
         ("job.commit.policy=most", 4, "expected full, successful, partial"),
-        ("bootstrap.with.offset=somewhere", 4, "no such value"),
+        ("bootstrap.with.offset=somewhere", 4, "the value is unknown"),
         ("topic.whitelist=a,\\\n  (b", 4, "no regular expression"),
         ("job.name=other", 4, "also at clicks.pull:1"),
         ("include=nowhere.properties", 4, "not there"),
