@@ -45,7 +45,7 @@ def kept_watermarks_of_a_lost_store(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         (folder / "store").rename(folder / "store-lost")
         printed = Printed(situation)
-        printed.refused(f"distcommit rebuild {situation.path} --keep-watermarks", "--keep-watermarks needs an existing store")
+        printed.refused(f"distcommit rebuild {situation.path} --keep-watermarks", "needs an existing store")
         printed.type(f"distcommit rebuild {situation.path}")
         return _finished(printed, situation)
 

@@ -80,15 +80,15 @@ class CommitSettings(_Section):
     def _job_level_is_full(self) -> CommitSettings:
         policies = {self.policy, *(each.policy for each in self.policies)}
         if self.scope == "job" and policies != {CommitPolicy.FULL}:
-            raise ValueError("scope: job goes with policy: full only")
+            raise ValueError("scope: job requires policy: full")
         return self
 
     @model_validator(mode="after")
     def _job_level_is_written_ahead(self) -> CommitSettings:
         if self.scope == "job" and self.delivery == "at_least_once":
             raise ValueError(
-                "scope: job goes with delivery: exactly_once only. At-least-once publishes each dataset before anything"
-                " is written down, so that nothing could wait for the job's decision"
+                "scope: job requires delivery: exactly_once, because at-least-once publishes each dataset before the"
+                " job's decision"
             )
         return self
 

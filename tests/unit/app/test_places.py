@@ -59,7 +59,8 @@ def test_a_place_that_cannot_be_used_is_refused(text: str, why: str) -> None:
 
 @pytest.mark.parametrize("scheme", ["smb", "hdfs"])
 def test_a_password_in_a_url_is_refused_and_not_shown(scheme: str) -> None:
-    with pytest.raises(ConfigurationError, match=rf"a folder's URL must not contain a password.*FSSPEC_{scheme.upper()}_PASSWORD") as e:
+    message = rf"a folder's URL must not contain a password.*FSSPEC_{scheme.upper()}_PASSWORD"
+    with pytest.raises(ConfigurationError, match=message) as e:
         normal_place(f"{scheme}://me:hush@host/share/a", Path("/"))
     assert e.value.ids == {"path": f"{scheme}://me:...@host/share/a"}
     assert "hush" not in str(e.value)

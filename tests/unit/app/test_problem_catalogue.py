@@ -40,9 +40,9 @@ def test_entry_has_a_stable_id_and_says_cause_impact_action_and_command(kind: Pr
 
 
 def reported(kind: ProblemKind, reason: str, dataset: str = "x") -> Trouble:
-    fields = {name for _, name, spec, _ in Formatter().parse(kind.finding) if name and not spec}
-    values: dict[str, object] = dict.fromkeys(fields | {"way", "setting", "epoch", "buckets"} - {"reason"}, "x")
-    return kind.report(command, reason=reason, **{**values, "dataset": dataset})
+    fields = {name for _, name, _, _ in Formatter().parse(kind.finding) if name} - {"reason", "dataset"}
+    values: dict[str, object] = dict.fromkeys(fields | {"way"}, "x")
+    return kind.report(command, reason=reason, dataset=dataset, **values)
 
 
 def test_remedy_of_a_long_reason_is_the_whole_action_and_is_printed_once() -> None:

@@ -239,7 +239,8 @@ def test_an_epoch_or_a_time_may_be_a_text_and_what_is_neither_is_told(place: Pla
     time = datetime.fromtimestamp(cut.time_ms / 1000, UTC)
     assert place.read(as_of=str(first)).epoch == place.read(as_of=time.isoformat()).epoch == cut.epoch
     for wrong in ("yesterday", 1.5):
-        with pytest.raises(ConfigurationError, match=f"as_of does not name a snapshot; expected the epoch of a run.*found {wrong}"):
+        message = f"as_of does not name a snapshot; expected the epoch of a run.*found {wrong}"
+        with pytest.raises(ConfigurationError, match=message):
             place.read(as_of=wrong)  # type: ignore[arg-type]
 
 

@@ -122,7 +122,8 @@ def test_what_becomes_of_what_does_not_pass_is_told(tmp_path: Path) -> None:
     ]
     assert result.fork is not None
     assert result.fork.turned_away == "sent nowhere: the work unit fails"
-    assert [part.turned_away for part in dear.parts[1:]] == ["not passed: the attempt fails", "not passed: only reported"]
+    fates = ["not passed: the attempt fails", "not passed: only reported"]
+    assert [part.turned_away for part in dear.parts[1:]] == fates
     assert [part.turned_away for part in cheap.parts[:3]] == [
         "makes several records of one; not converted: the work unit fails",
         "not converted: the work unit fails",
