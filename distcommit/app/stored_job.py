@@ -225,8 +225,11 @@ class StoredJob:
         from distcommit.app.inspection.run_report import make_report  # noqa: PLC0415 - few ask for it
 
         store, clock = self.open_store(create=False), SystemClock()
-        chosen = newest_epoch(store, clock) if epoch is None else epoch
-        return make_report(store, chosen, clock, partial(self._lags, store) if lag else None)
+        newest = newest_epoch(store, clock)
+        wanted = newest if epoch is None else epoch
+        report = make_report(store, wanted, clock, partial(self._lags, store) if lag else None)
+        problems = self.status(idle=False).troubles if report.run.epoch == newest else []
+        return msgspec.structs.replace(report, problems=problems)
 
     def log(self, *, bucket: int | None = None, dataset: str | None = None) -> LogResult:
         """Return the records of the job log, of a bucket's log, or those that concern a dataset.

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from distcommit.app.inspection.measures import Skew, Spread, skew_of, spread_of
+from distcommit.app.inspection.problems.kinds import Trouble
 from distcommit.app.inspection.runs import RunDatasetRow, RunResultKept, RunRow, RunStatus, read_run
 from distcommit.app.inspection.task_lanes import Lane, lanes_of
 from distcommit.core.errors import DistcommitError
@@ -106,6 +107,8 @@ class RunReport(msgspec.Struct, frozen=True):
     lag_asked: bool = False
     progress: Progress | None = None
     """While it is alive."""
+    problems: list[Trouble] = []
+    """The job's present problems, if this is its newest run."""
 
 
 def make_report(

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from distcommit.app.inspection.problems.job_kinds import RUN_FAILED
 from distcommit.app.inspection.run_report import MOST_DATASETS
 from distcommit.app.job import Job
 from distcommit.cli.web.report_page import report_page, spans_path
@@ -115,6 +116,9 @@ def test_it_has_every_part(page: str) -> None:
         "ingest 7",
         "worker-1 3001",
         '"sasl.password": "***"',
+        "RUN_FAILED",
+        "The last run failed",
+        RUN_FAILED.impact,
     ):
         assert part in text, part
     assert len(re.findall(r'<path class="read" d="M', page)) == 8
