@@ -119,7 +119,7 @@ def watermark_of_a_dataset_that_is_known(folder: Path) -> Drilled:
         return _finished(printed, situation)
 
 
-@drill("or read a newer cut", quick=True)
+@drill("or read a newer snapshot", quick=True)
 def files_of_an_unknown_dataset(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         printed = Printed(situation)
@@ -232,7 +232,9 @@ def store_marker_and_claims_emptied(folder: Path) -> Drilled:
         for path in (folder / "store" / "store.json", *claims):
             path.write_bytes(b"")
         printed = Printed(situation)
-        printed.refused(f"distcommit rebuild {situation.path}", "nothing that can be read says whose")
+        printed.refused(
+            f"distcommit rebuild {situation.path}", "neither the store's marker nor a folder's claim can be read"
+        )
         for path in claims:
             path.unlink()
         (folder / "store").rename(folder / "store-aside")

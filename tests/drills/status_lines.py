@@ -73,9 +73,7 @@ def half_made_move(folder: Path) -> Drilled:
         return _finished(printed, situation)
 
 
-@drill(
-    "put the newest job log in its place; or put the store aside, and `distcommit rebuild` makes it anew", quick=True
-)
+@drill("put the newest job log in its place; or put the store aside, and `distcommit rebuild` creates it", quick=True)
 def job_log_of_before_a_move(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         shutil.copytree(folder / "store" / "log" / "job", folder / "job-log-backup")
@@ -169,7 +167,7 @@ def quarantine_of_a_dataset_that_was_held_back(folder: Path) -> Drilled:
 
 @drill(
     "DECISION_UNKNOWN",
-    "put the newest job log in its place; or put the store aside, and `distcommit rebuild` makes it anew from the",
+    "put the newest job log in its place; or put the store aside, and `distcommit rebuild` creates it from the",
     quick=True,
 )
 def whole_job_that_is_held_back_without_its_job_log(folder: Path) -> Drilled:

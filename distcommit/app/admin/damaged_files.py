@@ -132,12 +132,14 @@ def _any_owner(fs: FileSystem, roots: Roots) -> Owner | None:
             return owner
     if damaged is not None:
         raise CorruptError(
-            "nothing that can be read says whose the job's folders are",
+            "neither the store's marker nor a folder's claim can be read",
             store=roots.store,
             found=str(damaged),
-            todo="restore store.json from a backup. If there is none, and output and staging are this job's, delete"
-            f" {claim_path(roots.output)} and {claim_path(roots.staging)}, put the store aside, and `distcommit"
-            " rebuild` makes it anew from the published files",
+            todo=(
+                "restore store.json from a backup. If there is none, and output and staging are this job's, "
+                f"delete {claim_path(roots.output)} and {claim_path(roots.staging)}, put the store aside, and "
+                "`distcommit rebuild` creates it from the published files"
+            ),
         ) from damaged
     return None
 
@@ -172,11 +174,13 @@ def _set_job_log_aside(store: JobStore, run_id: str, *, whole_job: bool) -> None
     """Cut the job log where it can be read, after the output says that a rebuild is in progress."""
     if whole_job and any(_is_any_open(store, bucket) for bucket in range(store.buckets)):
         raise ConflictError(
-            "the job log is damaged, which says whether held back datasets were decided to be published",
+            "the job log is damaged, which records whether held back datasets are published",
             store=store.roots.store,
             found="datasets that are sealed and not closed",
-            todo="put the newest job log in its place; or put the store aside, and `distcommit rebuild` makes it anew"
-            " from the published files",
+            todo=(
+                "put the newest job log in its place; or put the store aside, and `distcommit rebuild` "
+                "creates it from the published files"
+            ),
         )
     fs, output = store.fs, store.roots.output
     rest = fold_of_rest(store.job_log())

@@ -104,7 +104,7 @@ def look_for_past(store: JobStore, flow: TaskFlow, before_ms: int, *, dry_run: b
                 continue
             if state.status is not DatasetStatus.IDLE or state.is_stopped:
                 why = "stopped" if state.is_stopped else state.status.value
-                _left_out(result, f"{urn}: it is {why}; `distcommit status` says what to do")
+                _left_out(result, f"{urn}: it is {why}; `distcommit status` has the remedy")
                 continue
             if state.watermark is None:
                 _left_out(result, f"{urn}: it has no watermark any more; its files can go once a run has committed it")

@@ -123,7 +123,9 @@ def _require_errors(store: JobStore, flow: TaskFlow, urn: str) -> None:
             dataset=urn,
             expected="it to be idle",
             found=f"{state.status.value}: {state.reason}",
-            todo="commit what is pending by `distcommit recover`, or release it if it is quarantined; then reprocess",
+            todo=(
+                "commit the pending dataset by `distcommit recover`, or release it if it is quarantined; then reprocess"
+            ),
         )
     if state.is_stopped:
         raise ConflictError(

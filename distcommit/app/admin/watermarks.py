@@ -91,10 +91,10 @@ def require_all_named(states: Mapping[str, DatasetState], wanted: Mapping[str, M
         state = states.get(urn)
         stored = state.watermark.positions if state is not None and state.watermark is not None else {}
         if left := {partition: at for partition, at in stored.items() if partition not in positions}:
-            found.append(f"{urn!r}: {json.dumps(left)} stand, and are not named")
+            found.append(f"{urn!r}: {json.dumps(left)} have positions, and are not named")
     if found:
         raise ConfigurationError(
-            "partitions that are not named would be read again from their beginning",
+            "the watermark must name all partitions: others would be read again from their beginning",
             expected="a position for each partition that has one",
             found="; ".join(found[:_NAMED]) + (f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""),
             todo="name them too, with the positions that they have; if the source does not have them any more, set the"
@@ -115,7 +115,7 @@ def _unlike_stored(states: Mapping[str, DatasetState], wanted: Mapping[str, Mapp
             yield f"{urn!r}: {error}"
             continue
         if not positions:
-            yield f"{urn!r}: there is no position (null forgets a watermark)"
+            yield f"{urn!r}: a position is missing (null deletes a watermark)"
         state = states.get(urn)
         stored = state.watermark.positions if state is not None and state.watermark is not None else {}
         for partition, position in positions.items():

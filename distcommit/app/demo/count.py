@@ -47,7 +47,7 @@ def _topic(file: pq.ParquetFile, path: Path) -> str:
     metadata = {key.decode(): value.decode() for key, value in (file.metadata.metadata or {}).items()}
     footer = Footer.from_metadata(metadata)
     if footer is None:
-        raise DistcommitError("a published file does not say which dataset it belongs to", path=path)
+        raise DistcommitError("a published file does not name its dataset", path=path)
     return footer.dataset_urn.rpartition("@")[0]
 
 

@@ -92,8 +92,9 @@ class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allow
             self._require_whole("mode: replace")
         if self.source.is_snapshot and publishers != {"replace"} and not self.tries_out:
             raise ValueError(
-                "each run reads all of each dataset anew (source.watermark says by which column it would read what is"
-                " new), which has to take the place of what is there: sink.publish: replace, of files, in all branches"
+                "each run reads all records of each dataset (with source.watermark, only those above that "
+                "column's last value), which must replace the published ones: sink.publish: replace, of "
+                "files, in all branches"
             )
         if publishers == {"append"}:
             return self
@@ -199,8 +200,9 @@ class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allow
         written = [name for name, sink in self.sink_sections().items() if not sink.abilities.exactly_once]
         if self.commit.delivery == "exactly_once" and written:
             raise ValueError(
-                f"{', '.join(written)} has a writer and no committer: its records are visible as they are written, so"
-                " that those of an attempt that fails are there twice. It goes with commit.delivery: at_least_once"
+                f"{', '.join(written)} has a writer and no committer, and requires commit.delivery: "
+                "at_least_once, because its records are visible when written: those of a failed attempt are "
+                "duplicated"
             )
         if self.commit.delivery == "at_least_once" and not all(sink.abilities.at_least_once for sink in sinks):
             raise ValueError(

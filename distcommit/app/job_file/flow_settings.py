@@ -89,15 +89,17 @@ class ForkSettings(BaseModel, frozen=True, extra="forbid", arbitrary_types_allow
         places = Counter(filter(None, (branch.sink.writes_to for branch in self.branches.values())))
         for place, found in places.items():
             if found > 1:
-                raise ValueError(f"{found} branches have their records put into {place}: rows could not be told apart")
+                raise ValueError(
+                    f"{found} branches write their records to {place}: their rows could not be distinguished"
+                )
         lasting = [name for name, branch in self.branches.items() if not branch.sink.abilities.can_be_taken_back]
         if len(lasting) > 1:
             raise ValueError(
-                f"what the sinks of {' and '.join(lasting)} commit can't be taken back, which may be so of one branch"
-                " at most: what goes to one would be there for good where the other one refuses"
+                f"the sinks of {' and '.join(lasting)} can't take a commit back, which is allowed in one "
+                "branch at most: a commit of one would be final if the other refuses"
             )
         if all(branch.optional for branch in self.branches.values()):
-            raise ValueError("one branch at least is not optional: else nothing that fails would fail a work unit")
+            raise ValueError("at least one branch must not be optional: otherwise no failure would fail a work unit")
         self.operator.check_branches(list(self.branches))
         return self
 

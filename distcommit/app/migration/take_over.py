@@ -156,7 +156,7 @@ def _take_partitions(
                 dataset=mine,
                 expected=f"incarnation {before}, as of its other partitions",
                 found=f"incarnation {incarnation}, of dataset {urn}",
-                todo="run the other job, and set the watermarks that it names as those of what was made again",
+                todo="run the other job, and set the watermarks that it names for the recreated source",
             )
         found.incarnations[mine] = before or incarnation
         found.datasets.setdefault(mine, {})[partition] = position

@@ -47,7 +47,9 @@ def _none_at_all(store: JobStore, fold: Fold) -> NotSettledError:
         store=store.roots.store,
         expected="a snapshot, of which each run makes two",
         found=f"epoch {newest[0]}, which left none" if newest else "a store in which no run has come that far",
-        todo="run the job, or `distcommit recover`; after a rebuild or a rebucket the next run makes the first cut",
+        todo=(
+            "run the job, or `distcommit recover`; after a rebuild or a rebucket the next run makes the first snapshot"
+        ),
     )
 
 
@@ -90,9 +92,9 @@ def _time_is_open(store: JobStore, newest: CutRoot, at: datetime) -> NotSettledE
     return NotSettledError(
         "no snapshot is later than that time, so another one of it may still be made",
         store=store.roots.store,
-        expected=f"a time before the newest cut, which is {_shown(newest)}",
+        expected=f"a time before the newest snapshot, which is {_shown(newest)}",
         found=at.isoformat(),
-        todo=f"leave as_of out for the newest cut{again}; or ask again once a run has made a cut after that time",
+        todo=(f"leave as_of out for the newest snapshot{again}; or read again once a run has made one after that time"),
     )
 
 
@@ -125,7 +127,7 @@ def _after_run(store: JobStore, fold: Fold, roots: Iterator[CutRoot], epoch: int
         "this run is not settled yet",
         store=store.roots.store,
         epoch=epoch,
-        expected="that it has ended and left nothing open, or that a later run has seen to what it left",
+        expected="a run that has ended and left nothing open, or whose rest a later run has finished",
         found=f"epoch {fold.fence_epoch}, {'which has ended' if fold.has_ended else 'under way, or dead'}, and"
         " something open, or a bucket that could not be read",
         todo="wait for the run, or give `distcommit recover`; what is quarantined, `distcommit status` names",
@@ -140,9 +142,9 @@ def _gone(store: JobStore, oldest: CutRoot | None, found: str) -> CutGoneError:
     return CutGoneError(
         "a snapshot is no longer kept",
         store=store.roots.store,
-        expected=f"from {_shown(oldest)} on, which is the oldest that is kept" if oldest else "one that is kept",
+        expected=f"from {_shown(oldest)} on, the oldest kept one" if oldest else "one that is kept",
         found=found,
-        todo="ask for a later one; readers.kept_cuts in the job file says how many are kept",
+        todo="read a later one; raise readers.kept_cuts in the job file to keep more snapshots",
     )
 
 

@@ -139,12 +139,12 @@ def _pinned(cut: Cut, columns: Sequence[str] | None, filters: RowFilters) -> _Pi
             "the snapshot was deleted while it was opened",
             expected=f"epoch {cut.epoch}",
             found=str(error),
-            todo="load it anew",
+            todo="load the frame again",
         ) from error
     schema = one_schema([found for found, _ in looked])
     filters.expression(schema)  # refused as it is loaded
     wanted = tuple(path for path, (_, may_have) in zip(paths, looked, strict=True) if may_have)
-    name = f"the cut of epoch {cut.epoch}, phase {cut.phase}"
+    name = f"the snapshot of epoch {cut.epoch}, phase {cut.phase}"
     return _Pinned(cut.place, name, wanted, schema, _known(columns, schema), filters)
 
 

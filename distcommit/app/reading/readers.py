@@ -162,7 +162,7 @@ class Cut:
         return CutGoneError(
             "the snapshot was deleted while it was read",
             store=self._store.roots.store,
-            expected=f"the cut of epoch {self.epoch}, phase {self.phase}",
+            expected=f"the snapshot of epoch {self.epoch}, phase {self.phase}",
             found=found + taken_by_retention(self._store, lambda horizon: self.epoch <= horizon.after_epoch),
             todo="read a newer one; raise readers.kept_cuts in the job file to keep more snapshots",
         )
@@ -244,7 +244,7 @@ def _opened(job: str | Path | Mapping[str, str], branch: str | None) -> tuple[Jo
             job=config.job,
             expected=f"one of {', '.join([*files, errors_of('')])}",
             found=branch or "none, of several",
-            todo="name one; what other sinks have, their own targets tell",
+            todo="name one; ask the targets of other sinks themselves",
         )
     return JobFolders(config, Path(job)).open_store(create=False), config.paths.output, branch
 
@@ -276,7 +276,7 @@ def _require_together(store: JobStore) -> None:
                 output=store.roots.output,
                 expected="both as the newest run has left them",
                 found=wrong,
-                todo="put the newest of both in their place; `distcommit status` and the next run tell more",
+                todo="put the newest of both in their place; `distcommit status` shows more",
             )
 
 
@@ -295,5 +295,5 @@ def _no_dataset(store: JobStore, urn: str) -> ConfigurationError:
         "the snapshot has nothing of this dataset",
         dataset=urn,
         store=store.roots.store,
-        todo="give its URN as `distcommit status --all` shows it, or read a newer cut",
+        todo="give its URN as `distcommit status --all` shows it, or read a newer snapshot",
     )

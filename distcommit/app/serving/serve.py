@@ -194,8 +194,10 @@ class Service:
             raise ProcessLostError(
                 "a cancelled run does not end",
                 job=", ".join(stuck),
-                todo="nothing, if the service is started again by whoever supervises it: the next run fences this one"
-                " and replays what it had sealed. If it comes again, look at its storage and its source",
+                todo=(
+                    "nothing, if a supervisor restarts the service: the next run fences this one and replays "
+                    "what it had sealed. If it recurs, check the job's storage and source"
+                ),
             )
 
     def _tell_silent(self) -> None:
@@ -288,8 +290,10 @@ class Service:
         if run.outcome in _FAILED and not self._lives():
             raise ProcessLostError(
                 "the Spark session has ended",
-                todo="start the service again, as whoever supervises it does: what was sealed is replayed. If it ends"
-                " again, give it more memory (spark.conf: spark.driver.memory)",
+                todo=(
+                    "start the service again, as a supervisor does: sealed commits are replayed. If it recurs, "
+                    "give it more memory (spark.conf: spark.driver.memory)"
+                ),
             )
 
     def _look_at_folder(self) -> None:

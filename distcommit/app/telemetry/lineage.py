@@ -122,7 +122,7 @@ class Lineage:
         events, facets = self._events, self._facets
         run_facets: dict[str, Any] = {}
         if ended is not None and ended.outcome is not RunOutcome.SUCCEEDED:
-            message = printable(ended.reason) or f"{ended.outcome.value}: `distcommit status` tells more"
+            message = printable(ended.reason) or f"{ended.outcome.value}: `distcommit status` shows more"
             run_facets["errorMessage"] = facets.error_message_run.ErrorMessageRunFacet(message, "python")
         rows = self._rows(began.run_id) if ended is not None else []
         source, targets = source_of(self._config), targets_of(self._config)

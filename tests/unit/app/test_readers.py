@@ -129,7 +129,7 @@ def test_a_file_of_a_sequence_that_is_not_done_is_not_seen(place: Place) -> None
     with pytest.raises(NotSettledError, match="not settled yet"):
         place.read(as_of=settings.epoch)
     at = datetime.fromtimestamp(place.clock.now_ms() / 1000, UTC)
-    with pytest.raises(NotSettledError, match="leave as_of out for the newest cut; or ask again once"):
+    with pytest.raises(NotSettledError, match="leave as_of out for the newest snapshot; or read again once"):
         place.read(as_of=at)  # its epoch would be another cut
     later = place.run(5)
     assert place.counts(place.read(as_of=settings.epoch)) == dict.fromkeys(NAMES, 5)

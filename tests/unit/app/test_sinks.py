@@ -163,7 +163,7 @@ def test_two_branches_whose_commits_are_stored_with_one_name_are_refused(tmp_pat
 )
 def test_two_branches_that_write_to_the_same_tables_are_refused(tmp_path: Path, sink: str, told: str) -> None:
     branches = f"left: {{sink: {sink}}}}}, right: {{sink: {sink}, stored_as: other}}}}"
-    with pytest.raises(ConfigurationError, match=re.escape(f"2 branches have their records put into {told}")):
+    with pytest.raises(ConfigurationError, match=re.escape(f"2 branches write their records to {told}")):
         config(tmp_path, f"fork: {{type: all, branches: {{{branches}}}}}\n")
 
 

@@ -106,7 +106,7 @@ def test_a_property_lands_where_it_belongs(tmp_path: Path, said: str, key: str, 
     [
         ("extract.full.run.time=20240229120000", "a Kafka source has none"),
         ("fork.operator.class=a.B", "fork of the job file"),
-        ("qualitychecker.row.err.file=/errors", "what they turn away: on_rejected"),
+        ("qualitychecker.row.err.file=/errors", "for rejected records: on_rejected"),
         ("writer.builder.class=a.B", "sink.type and sink.format"),
         ("writer.partitioner.class=a.B", "sink.partition_by"),
         ("data.publisher.replace.final.dir=true", "sink.publish: replace"),
