@@ -73,7 +73,9 @@ def half_made_move(folder: Path) -> Drilled:
         return _finished(printed, situation)
 
 
-@drill("put the newest job log in its place; or put the store aside, and `distcommit rebuild` makes it anew", quick=True)
+@drill(
+    "put the newest job log in its place; or put the store aside, and `distcommit rebuild` makes it anew", quick=True
+)
 def job_log_of_before_a_move(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         shutil.copytree(folder / "store" / "log" / "job", folder / "job-log-backup")

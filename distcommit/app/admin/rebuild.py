@@ -75,7 +75,7 @@ def rebuild_store(
     for bucket in range(store.buckets):
         set_torn_aside(store, store.bucket_log(bucket, epoch), epoch)
         fence_bucket(store.bucket_log(bucket, epoch), epoch, run_id)
-    # Without staged files nobody who still executes an old sequence can publish after the files are looked at.
+    # Without staged files no process that still executes an old sequence can publish after the files are read.
     for staged in (older for older in staged_epochs(fs, roots.staging) if older < epoch):
         for bucket in staged_buckets(fs, roots.staging, staged):
             sweep_epoch(fs, roots.staging, staged, bucket)
@@ -87,7 +87,7 @@ def rebuild_store(
     if plan.result.problems:
         return plan.result
     end_cuts(store)
-    # First: once their dataset is idle, nothing tells them from what is published.
+    # First: once their dataset is idle, they can't be distinguished from published files.
     _set_aside(store, epoch, plan.revoked, tick)
     states = plan.states if flow is None else _with_schemas(store, flow, plan.states, known, epoch)
     _write(store, states, known, epoch, who)
@@ -117,7 +117,7 @@ def _write(store: JobStore, made: list[DatasetState], known: dict[str, DatasetSt
         log = store.bucket_log(bucket, epoch)
         written = partial(next_record.rebuild, epoch=epoch, states=tuple(states), known=known, who=who)
         fold = log.settle(written)
-        require_fence(fold, epoch, log.folder)  # else others are at work here
+        require_fence(fold, epoch, log.folder)  # otherwise another process is at work
         for state in states:
             _require_written(state, epoch, fold)
 
@@ -204,7 +204,7 @@ def _set_aside(store: JobStore, epoch: int, paths: list[str], tick: Callable[[],
         folder = target.rpartition("/")[0]
         if folder not in touched:
             fs.make_folders(folder)
-        with suppress(FileNotFoundError):  # who abandons its sequence was first
+        with suppress(FileNotFoundError):  # an operator who abandons its sequence was first
             fs.rename(path, target)
         touched.add(folder)
         tick()

@@ -272,7 +272,7 @@ def _dataset(
     if not (at_least_once or was_unsealed):
         after.take_fed(fed.get(after.incarnation, OffsetSets()), state)
     if has_taken:
-        after.mend(after.incarnation, replaced.taken_epoch)  # of which no file need be there
+        after.mend(after.incarnation, replaced.taken_epoch)  # which needs no file
     _gaps(result, urn, map(_gap, after.gaps), accept_gaps=accept_gaps)
     there = sum(len(files.paths) for files in newer) + sum(map(len, again.values()))
     _add(plan, after.state_after(state, replaced.taken_epoch, {}), state, after, max(0, there - len(aside)), aside)

@@ -36,5 +36,5 @@ def signs_of_life(store: JobStore, run_id: str, clock: Clock) -> Iterator[Callab
         yield tick
     finally:
         if number:
-            with suppress(OSError):  # for people to look at: nothing depends on it
+            with suppress(OSError):  # informative: nothing depends on it
                 delete_tree(fs, folder)

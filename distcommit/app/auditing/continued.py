@@ -183,7 +183,7 @@ class Continued:
         for partition in mended.partitions():
             for low, high in mended.ranges(partition):
                 at = positions.get(partition)
-                if isinstance(at, int) and low <= at < high:  # what an older file had at its end
+                if isinstance(at, int) and low <= at < high:  # the last offsets of an older file
                     positions[partition] = high
         self.done_epoch = max(self.done_epoch, epoch)
 

@@ -50,7 +50,7 @@ class BranchCoverage:
     def count_published(self, footer: Footer, offsets: OffsetSets) -> None:
         """Count a file's input records as published here."""
         before, attempt = self.published, (footer.epoch, footer.work_unit_id, footer.attempt)
-        if footer.makes_several and (*attempt, footer.number) not in self._files:  # else somebody has copied a file
+        if footer.makes_several and (*attempt, footer.number) not in self._files:  # otherwise a file was copied
             mine = self._mine.setdefault(attempt, OffsetSets())
             before = before.difference(mine)
             mine.update(offsets)

@@ -122,7 +122,7 @@ def logged_files(store: JobStore, bucket: int) -> tuple[dict[str, LoggedFiles], 
         if record is None:
             damaged.append(number)
         if record is None or (fold is None and not isinstance(record, Checkpoint)):
-            fold, found = None, {}  # nobody knows what it says: it is known from the next checkpoint on
+            fold, found = None, {}  # its content is unknown until the next checkpoint
             continue
         fold = fold or Fold()
         if not objection(record, fold):

@@ -65,7 +65,7 @@ class RunProcess:
                 env={**os.environ, "PYTHONPATH": path},
                 start_new_session=True,
             )
-        with contextlib.suppress(ProcessLookupError):  # whatever it starts inherits this
+        with contextlib.suppress(ProcessLookupError):  # inherited by all that it starts
             os.setpriority(os.PRIO_PROCESS, self._process.pid, niceness)
 
     def __enter__(self) -> RunProcess:

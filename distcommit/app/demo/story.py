@@ -37,7 +37,7 @@ NOTICE_INTERVAL_S = 60.0
 """Seconds after which a run in progress is mentioned, and between further mentions."""
 
 _JOB = """\
-# The job of `distcommit demo`. Its broker lives as long as the demo; what it stored can be looked at later:
+# The job of `distcommit demo`. Its broker lives as long as the demo; its store can be inspected later:
 #   distcommit status job.yaml
 #   distcommit audit job.yaml --deep
 job: demo-flights
@@ -280,7 +280,7 @@ class _Story:
         result.problems += [problem for problem, is_so in wrong.items() if is_so]
         result.exact = not result.problems
 
-    # -- telling
+    # -- narration
 
     @contextmanager
     def _timed(self, step: str) -> Iterator[None]:

@@ -109,7 +109,7 @@ def _parsed(file: Path) -> Iterator[Property]:
     try:
         text = data.decode()
     except UnicodeDecodeError:
-        text = data.decode("latin-1")  # what Java takes them for
+        text = data.decode("latin-1")  # Java's default
     if (odd := _UNPRINTABLE.search(text)) is not None:
         line = text.count("\n", 0, odd.start()) + 1
         raise ConfigurationError("the file is not text", path=file, line=line, found=repr(odd[0]))

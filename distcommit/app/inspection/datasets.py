@@ -207,5 +207,5 @@ def _of_last_run(store: JobStore, status: StatusResult) -> tuple[dict[str, RunDa
         for rows in read_run_datasets(fs, root, run_id):
             outcomes = {row.dataset: row for row in rows} | outcomes
         return outcomes, attempts_of(fs, root, run_id)
-    except (DistcommitError, OSError):  # `runs EPOCH` says why
+    except (DistcommitError, OSError):  # `runs EPOCH` shows why
         return outcomes, {}

@@ -187,7 +187,7 @@ class FlowSettings(ChainSettings, frozen=True, extra="forbid", arbitrary_types_a
 def _shows(sink: Any) -> bool:
     try:
         return bool(validated("sink", sink, "files").shown_records)
-    except ValueError:  # told where it stands in the file
+    except ValueError:  # reported at its place in the file
         return False
 
 

@@ -121,7 +121,7 @@ def _csv_row(config: JobConfig, row: list[str]) -> tuple[str, str, Position]:
     check_urn(urn)
     if not config.source.selects(urn, partition):
         raise ValueError(f"{urn!r} partition {partition} is not in a dataset of this job")
-    if position.startswith(("[", '"')):  # a list or a text, in JSON; the source says whether it counts in such
+    if position.startswith(("[", '"')):  # a list or a text, in JSON; the source checks it
         return urn, partition, from_json(position, Position)
     return urn, partition, _offset(position)
 

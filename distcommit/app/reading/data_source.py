@@ -142,7 +142,7 @@ def _pinned(cut: Cut, columns: Sequence[str] | None, filters: RowFilters) -> _Pi
             todo="load the frame again",
         ) from error
     schema = one_schema([found for found, _ in looked])
-    filters.expression(schema)  # refused as it is loaded
+    filters.expression(schema)  # rejected at load
     wanted = tuple(path for path, (_, may_have) in zip(paths, looked, strict=True) if may_have)
     name = f"the snapshot of epoch {cut.epoch}, phase {cut.phase}"
     return _Pinned(cut.place, name, wanted, schema, _known(columns, schema), filters)

@@ -41,6 +41,6 @@ def _versions() -> dict[str, str]:
     for name in _NAMED:
         try:
             found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:  # run from its source folder, or without what is not needed
+        except importlib.metadata.PackageNotFoundError:  # run from its source folder, or without an optional library
             found[name] = "not installed"
     return found

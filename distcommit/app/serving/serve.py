@@ -254,7 +254,7 @@ class Service:
         if name not in self._served:  # it has left meanwhile
             return
         self._looked[name] = found
-        if name not in self._ordered:  # else it has not come to that yet
+        if name not in self._ordered:  # otherwise it has not begun that yet
             self._answers(name)
         if found.problem and (before is None or before.problem != found.problem):
             self._tell(name, "unreadable", f"its operators' requests can't be read: {found.problem}")
@@ -283,7 +283,7 @@ class Service:
         again = "; it is tried again" if entry.plan.missed is Missed.RUN else "; this firing is skipped"
         text = f"{run.text} ({run.seconds:.1f} s){passed}" if not was_held else f"{run.text}{again}"
         told_already = run.outcome is Outcome.HELD and run.name in self._held
-        if not told_already and run.outcome is not Outcome.PAUSED:  # which the look that follows tells
+        if not told_already and run.outcome is not Outcome.PAUSED:  # which the next check reports
             self._tell(run.name, run.outcome.value, text, run.epoch)
         self._held = self._held - {run.name} | ({run.name} if run.outcome is Outcome.HELD else set())
         self._let_leave(run.name)
@@ -344,5 +344,5 @@ class Service:
                 return
             for name in under_way:
                 self._served[name].end_run(f"{why}, served by {self._who}", self._clock.now_ms())
-            with suppress(ProcessLostError):  # the session went with it: why it ends is told already
+            with suppress(ProcessLostError):  # the session ended with it: the reason is reported already
                 self._hear(_END_AGAIN_S)

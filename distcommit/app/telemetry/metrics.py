@@ -206,7 +206,7 @@ class MetricsFile:
 
         try:
             families = [*text_string_to_metric_families(self._path.read_text(encoding="utf-8"))]
-        except (OSError, ValueError):  # there is none yet, or it is somebody else's
+        except (OSError, ValueError):  # there is no such file yet, or it is foreign
             return 0
         samples = (sample for family in families for sample in family.samples)
         mine = (each.value for each in samples if each.name == _SUCCEEDED and each.labels == {"job": self._job})
