@@ -13,13 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from distcommit.app.admin.abandon_all import Abandoned, abandon_each
-from distcommit.app.admin.accepting import not_published
 from distcommit.app.admin.ask_service import AskedResult, Wish, ask_service
 from distcommit.app.admin.damaged_files import set_run_records_aside
 from distcommit.app.admin.expire import RetainResult, retain_job
 from distcommit.app.admin.rebuild_job import rebuild_job
 from distcommit.app.admin.rebuild_plan import RebuildResult
+from distcommit.app.admin.releases import Abandoned, abandon_each, not_published
 from distcommit.app.admin.repair import RepairResult, repair_job
 from distcommit.app.admin.watermarks import set_watermark
 from distcommit.app.inspection.refusals import closed_to_people, opened_for
@@ -63,7 +62,7 @@ class Job(StoredJob):
             LockHeldError: if another run of the job is alive.
             FencedError: if a newer run took over. It replays what this one had sealed.
         """
-        from distcommit.app.running.staged import begun_to_read  # noqa: PLC0415 - what only looks needs no Spark
+        from distcommit.app.running.run_context import begun_to_read  # noqa: PLC0415 - what only looks needs no Spark
 
         with begun_to_read(self._folders, self._session, "run", who_am_i(), observer) as (launch, settings, told, _):
             seconds, pinned = self.config.limits.seconds, self._folders.pinned()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -116,14 +116,7 @@ def list_datasets(
         freshness: targets of datasets.
     """
     rows = [row for row in status.datasets if _matches(row, query)]
-    lags: Mapping[str, Lag] = {}
-    unknown = ""
-    if ask_lag is not None:
-        try:
-            lags = {lag.dataset_urn: lag for lag in ask_lag([row.dataset for row in rows])}
-            unknown = "" if lags or not rows else "the source reports no lag for these datasets"
-        except DistcommitError as error:
-            unknown = str(error)
+    lags, unknown = lags_of(ask_lag, [row.dataset for row in rows]) if ask_lag is not None else ({}, "")
     outcomes, attempts = _of_last_run(store, status) if query.read else ({}, {})
     known = _Known(store, lags, outcomes, attempts, freshness)
     if query.sort is not SortBy.NAME:
@@ -131,6 +124,15 @@ def list_datasets(
     shown = rows[: query.most] if query.most else rows
     epoch = status.runs[0].epoch if query.read and status.runs else 0
     return DatasetsResult(status.job, list(map(known.row, shown)), len(rows), status.unreadable, epoch, unknown)
+
+
+def lags_of(ask: Callable[[Iterable[str]], Iterable[Lag]], urns: Sequence[str]) -> tuple[Mapping[str, Lag], str]:
+    """Return the lags of these datasets by name, and why none is known."""
+    try:
+        lags = {lag.dataset_urn: lag for lag in ask(urns)}
+    except DistcommitError as error:
+        return {}, str(error)
+    return lags, "" if lags or not urns else "the source reports no lag for these datasets"
 
 
 def _matches(row: DatasetStatusRow, query: Query) -> bool:

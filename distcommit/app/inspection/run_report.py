@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
+from distcommit.app.inspection.datasets import lags_of
 from distcommit.app.inspection.measures import Skew, Spread, skew_of, spread_of
 from distcommit.app.inspection.problems.kinds import Trouble
 from distcommit.app.inspection.runs import RunDatasetRow, RunResultKept, RunRow, RunStatus, read_run
@@ -132,9 +133,9 @@ def make_report(
     lanes = lanes_of(attempts, times)
     datasets = [_dataset(row, moments) for row in kept.datasets]
     shown, lag_unknown = _shown(datasets), ""
-    lags: dict[str, Lag] = {}
+    lags: Mapping[str, Lag] = {}
     if ask_lag is not None:
-        lags, lag_unknown = _lags(ask_lag, [row.dataset for row in shown])
+        lags, lag_unknown = lags_of(ask_lag, [row.dataset for row in shown])
     busiest = sorted(lanes, key=lambda lane: -lane.busy_ms)[:MOST_LANES]
     began_ms, ended_ms = _bounds(kept.run, lanes)
     lives = kept.run.status is RunStatus.RUNNING
@@ -255,14 +256,6 @@ def _dataset(row: RunDatasetRow, moments: _Moments) -> ReportedDataset:
 def _shown(datasets: Iterable[ReportedDataset]) -> list[ReportedDataset]:
     """Return datasets that were not published first, then those of which most was read."""
     return sorted(datasets, key=lambda row: (not row.kind, -row.bytes_read, -row.records, row.dataset))[:MOST_DATASETS]
-
-
-def _lags(ask: Callable[[Iterable[str]], Iterable[Lag]], urns: list[str]) -> tuple[dict[str, Lag], str]:
-    try:
-        found = {lag.dataset_urn: lag for lag in ask(urns)}
-    except DistcommitError as error:
-        return {}, str(error)
-    return found, "" if found or not urns else "the source reports no lag for these datasets"
 
 
 def _with_lag(row: ReportedDataset, lag: Lag | None) -> ReportedDataset:

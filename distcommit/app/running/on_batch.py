@@ -9,7 +9,7 @@ from dataclasses import replace
 from pyspark.sql import DataFrame
 
 from distcommit.app.job_file.job_folders import JobFolders
-from distcommit.app.running.staged import begun_to_read
+from distcommit.app.running.run_context import begun_to_read
 from distcommit.core.errors import TransientError, printable
 from distcommit.engine.driver.run import run
 from distcommit.spark.micro_batch import query_id_of, spooled

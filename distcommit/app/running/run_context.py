@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib import import_module
 from typing import NamedTuple
 
 from pyspark.sql import SparkSession
@@ -93,6 +94,23 @@ def begun(
 
 def _all(observer: Observer | None, others: Sequence[Observer]) -> Observer | None:
     return Several(*([observer] if observer is not None else ()), *others) if others else observer
+
+
+@contextmanager
+def begun_to_read(
+    folders: JobFolders, session: SparkSession | None, command: str, who: str, observer: Observer | None = None
+) -> Iterator[Begun]:
+    """Begin a run as `begun`. If the source reads through Spark (`staged_by`), the driver first stages its datasets
+    with Spark, and the staged files are the run's source within the block."""
+    with begun(folders, session, command, who, observer) as run:
+        source = folders.config.source
+        if not source.staged_by:
+            yield run
+            return
+        module, _, function = source.staged_by.partition(":")
+        staged = getattr(import_module(module), function)
+        with staged(run.spark, source, run.settings.store) as frames:
+            yield run._replace(settings=replace(run.settings, flow=run.settings.flow.with_source(frames)))
 
 
 def _settings(config: JobConfig, store: JobStore, run_id: str, flow: TaskFlow, partitions: int) -> RunSettings:

@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 from msgspec.structs import replace
 
-from distcommit.app.admin.abandon_all import Abandoned, abandon_each
+from distcommit.app.admin.releases import Abandoned, abandon_each
 from distcommit.app.inspection.release_plan import ReleasePlan, ReleaseRow, plan_release
 from distcommit.app.inspection.status import read_status
 from distcommit.app.inspection.steps import StepRow, read_steps

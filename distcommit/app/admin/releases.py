@@ -1,16 +1,47 @@
-"""The positions that are lost by accepting a sequence."""
+"""Releases of quarantined datasets: abandon many at once, and the positions that an accepted sequence loses."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from distcommit.app.auditing.joined import Branches
 from distcommit.app.auditing.ledgers import not_done, open_ledgers
 from distcommit.app.auditing.published import read_folder
+from distcommit.app.inspection.release_plan import ReleasePlan
+from distcommit.core.errors import DistcommitError
 from distcommit.core.records.log_records import SealedSequence
 from distcommit.core.urn import folder_of
 from distcommit.core.work import SkippedRange
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.sinks.files.offsets import offsets_of
 from distcommit.stores.state.job_store import JobStore
+
+
+@dataclass(frozen=True, slots=True)
+class Abandoned:
+    """The abandoned datasets, and the reasons by the names of buckets that were left alone."""
+
+    datasets: list[str]
+    unreadable: dict[str, str]
+
+
+def abandon_each(plan: ReleasePlan, abandon: Callable[[str], None]) -> Abandoned:
+    """Abandon or restart the datasets of the plan. The next run reads their records again.
+
+    Raises:
+        DistcommitError, OSError: the first failure, after all others were abandoned.
+    """
+    todo = [row.dataset for row in plan.rows if row.acts]
+    failed: list[DistcommitError | OSError] = []
+    for urn in todo:
+        try:
+            abandon(urn)
+        except (DistcommitError, OSError) as error:
+            failed.append(error)
+    if failed:
+        raise failed[0]
+    return Abandoned(todo, plan.unreadable)
 
 
 def not_published(store: JobStore, flow: TaskFlow, who: str, sequence: SealedSequence) -> tuple[SkippedRange, ...]:
