@@ -263,12 +263,9 @@ def parse_config(tree: Mapping[str, Any], file: Path) -> JobConfig:
     try:
         config = JobConfig.model_validate(tree)
     except ValidationError as error:
-        raise ConfigurationError(
-            "the job file is wrong",
-            path=file,
-            found="; ".join(_explain(problem, tree) for problem in error.errors(include_url=False)),
-            todo="correct it; conf/ has commented examples",
-        ) from None
+        problems = "; ".join(_explain(problem, tree) for problem in error.errors(include_url=False))
+        todo = "correct it; conf/ has commented examples"
+        raise ConfigurationError(f"the job file is wrong: {problems}", path=file, todo=todo) from None
     places = {name: normal_place(value, file.parent) for name, value in config.paths.model_dump().items()}
     check_places(places)
     if not config.source.is_imported:
@@ -359,7 +356,8 @@ def _explain(problem: Any, tree: Any) -> str:
         return f"unknown key {shown!r}" + (f", did you mean {near[0]!r}?" if near else "")
     if problem["type"] == "missing":
         return f"{shown} is missing"
-    return f"{shown}: {problem['msg'].removeprefix('Value error, ')}"
+    text = problem["msg"].removeprefix("Value error, ")
+    return f"{shown}: {text}" if shown else text
 
 
 def _known_keys(keys: Sequence[str], tree: Any) -> list[str]:

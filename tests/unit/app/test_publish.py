@@ -61,7 +61,7 @@ SPARK = "source={type: spark, format: orc, datasets: {t: {path: /in}}, "
         (SPARK + "}", "", "sink.publish: replace"),
         (SPARK + "}", "sink: {publish: replace_partitions, partition_by: {column: a}}\n", "sink.publish: replace"),
         (SPARK + "}", TWO.format("sink: {publish: append}"), "sink.publish: replace"),
-        (SPARK + "watermark: n, lookback: 0}", "limits: {seconds: 5}\n", "would cut"),
+        (SPARK + "watermark: n, lookback: 0}", "limits: {seconds: 5}\n", "must not be set for micro-batches"),
     ],
 )
 def test_what_is_read_whole_takes_the_place_of_what_is_there(
