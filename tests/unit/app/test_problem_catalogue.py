@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from string import Formatter
 
 import pytest
 import typer.main
@@ -39,27 +38,26 @@ def test_entry_has_a_stable_id_and_says_cause_impact_action_and_command(kind: Pr
     assert bool(kind.more) is bool(kind.more_command)
 
 
-def reported(kind: ProblemKind, reason: str, dataset: str = "x") -> Trouble:
-    fields = {name for _, name, _, _ in Formatter().parse(kind.finding) if name} - {"reason", "dataset"}
-    values: dict[str, object] = dict.fromkeys(fields | {"way"}, "x")
-    return kind.report(command, reason=reason, dataset=dataset, **values)
+def quarantined(reason: str, dataset: str = "x") -> Trouble:
+    kind = dataset_kinds.DATASET_QUARANTINED
+    return kind.report(command, reason=reason, names=f"{dataset} is", dataset=dataset, way="retry")
 
 
 def test_remedy_of_a_long_reason_is_the_whole_action_and_is_printed_once() -> None:
     remedy = "put the file back, " * 40 + "then release the dataset with retry"
-    problem = reported(dataset_kinds.DATASET_QUARANTINED, f"{'a file is gone, ' * 60}. To do: {remedy}")
+    problem = quarantined(f"{'a file is gone, ' * 60}. To do: {remedy}")
     assert problem.action == remedy
     assert remedy not in problem.what
     assert len(problem.what) < 400
 
 
 def test_reason_without_a_remedy_gets_the_action_of_its_entry() -> None:
-    problem = reported(dataset_kinds.DATASET_QUARANTINED, "a file is gone")
+    problem = quarantined("a file is gone")
     assert problem.action == dataset_kinds.DATASET_QUARANTINED.action
     assert problem.what.endswith("quarantined: a file is gone")
 
 
 def test_name_with_braces_and_spaces_stays_one_word_of_the_command() -> None:
-    problem = reported(dataset_kinds.DATASET_QUARANTINED, "it {failed}", dataset="a {b} c")
-    assert problem.command == "release a {b} c x"
+    problem = quarantined("it {failed}", dataset="a {b} c")
+    assert problem.command == "release a {b} c retry"
     assert "it {failed}" in problem.what

@@ -168,7 +168,10 @@ def _held_back(result: StatusResult, command: Command) -> Iterator[Trouble]:
     if not result.whole_job or last is None or last.outcome is not RunOutcome.HELD_BACK:
         return
     for reason in last.reasons.kept[:NAMED]:
-        yield _by_its_source(of_job.JOB_HELD_BACK, reason, result, command, subject=reason.subject, failure=reason.kind)
+        problem = of_job.JOB_HELD_BACK.report(
+            command, reason=reason.text, datasets=1, subject=reason.subject, failure=reason.kind
+        )
+        yield _by_its_source(problem, reason, result, command)
     if more := max(0, len(last.reasons.kept) - NAMED) + last.reasons.left_out:
         yield of_job.JOB_HELD_BACK.report_more(command, more, epoch=last.epoch)
 
@@ -179,16 +182,14 @@ def _not_planned(result: StatusResult, command: Command) -> Iterator[Trouble]:
         return
     reasons = [reason for reason in last.reasons.kept if reason.kind == NOT_PLANNED]
     for reason in reasons[:NAMED]:
-        yield _by_its_source(of_dataset.PLAN_FAILED, reason, result, command, dataset=reason.subject)
+        problem = of_dataset.PLAN_FAILED.report(command, reason=reason.text, datasets=1, dataset=reason.subject)
+        yield _by_its_source(problem, reason, result, command)
     if more := len(reasons[NAMED:]):
         yield of_dataset.PLAN_FAILED.report_more(command, more, epoch=last.epoch)
 
 
-def _by_its_source(
-    kind: ProblemKind, reason: RecordedReason, result: StatusResult, command: Command, **values: object
-) -> Trouble:
+def _by_its_source(problem: Trouble, reason: RecordedReason, result: StatusResult, command: Command) -> Trouble:
     """Return the problem with the command that the source has named, unless an operator has given it since."""
-    problem = kind.report(command, reason=reason.text, datasets=1, **values)
     is_done = any(row.dataset == reason.subject and row.set_since for row in result.datasets)
     if not reason.remedy or is_done:
         return problem
