@@ -134,7 +134,7 @@ def test_what_is_missing_or_damaged_is_told_and_the_rest_is_shown() -> None:
             machine.remove(path)
     bare = reported(machine, epoch)
     assert (bare.run.status, bare.datasets, bare.lanes) == (RunStatus.COMMITTED, [], [])
-    assert "retention has taken it" in bare.not_kept
+    assert "retention has deleted them" in bare.not_kept
     assert bare.record is not None
 
 
@@ -148,7 +148,7 @@ def test_a_run_that_there_is_not_is_a_typed_error() -> None:
         reported(machine, second + 7)
     for name in (record_name(first), record_name(first, BEGUN)):
         machine.remove(f"{ROOTS.store}/{RUNS}/{name}")
-    with pytest.raises(ConfigurationError, match="retention has taken"):
+    with pytest.raises(ConfigurationError, match="retention has deleted"):
         reported(machine, first)
 
 

@@ -118,7 +118,7 @@ def test_a_checkpoint_that_says_something_else_than_what_it_stands_for_is_found(
 def test_a_bucket_that_was_fenced_by_an_epoch_that_never_was_is_found(machine: Machine) -> None:
     number = max(segments(machine)) + 1
     machine.put(f"{LOG}/{segment_name(number)}", encode_segment(Segment(99, "ab" * 16, Fence(99, "nobody"))))
-    assert "epoch 99 has fenced it" in told(machine)
+    assert "its fence is of epoch 99, above the newest epoch of the job log" in told(machine)
 
 
 def test_a_run_that_says_something_else_than_the_logs_is_found(machine: Machine) -> None:

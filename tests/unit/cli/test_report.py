@@ -157,7 +157,7 @@ def test_it_is_complete_for_a_run_that_died(tmp_path: Path) -> None:
     text = " ".join(" ".join(Seen(page).texts).split())
     assert "it died" in text
     assert "has not told its end" in text
-    assert "they died" in text
+    assert "its tasks died" in text
     assert page.count('<tr><th scope="row">not ended</th>') == 8
     assert not DANGEROUS & set(page)
 

@@ -26,6 +26,8 @@ is printed instead of the entry's action. Commands are printed with the job file
 Severities: `critical`: no run can begin, or the next one publishes nothing. `error`: a run failed, or datasets do not
 progress. `warning`: the job progresses. Give the first problem's command, then look again.
 """
+_NAMES = {"buckets": "N", "way": "HOW"}
+"""Fields of commands that the pages name otherwise."""
 
 
 def problems_page() -> str:
@@ -54,5 +56,5 @@ def _shown(template: str) -> str:
 
 
 def _usage(template: str) -> str:
-    name, *words = re.sub(r"\{(\w+)\}", lambda field: field[1].upper(), template).split()
+    name, *words = re.sub(r"\{(\w+)\}", lambda field: _NAMES.get(field[1], field[1].upper()), template).split()
     return " ".join(["distcommit", name, "job.yaml", *words])
